@@ -1,0 +1,156 @@
+//! Abilities: what a key may call.
+
+use std::fmt;
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// One ability of an API key, by the names of the interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
+pub enum Ability {
+    /// POST /v1/generate/text
+    #[serde(rename = "generate:text")]
+    GenerateText,
+    /// POST /v1/generate/image
+    #[serde(rename = "generate:image")]
+    GenerateImage,
+    /// POST /v1/generate/video
+    #[serde(rename = "generate:video")]
+    GenerateVideo,
+    /// POST /v1/generate/audio
+    #[serde(rename = "generate:audio")]
+    GenerateAudio,
+    /// Generation history and lookups
+    #[serde(rename = "read:history")]
+    ReadHistory,
+    /// Balance, usage and estimates
+    #[serde(rename = "read:credits")]
+    ReadCredits,
+    /// Everything, key management included
+    #[serde(rename = "*")]
+    All,
+}
+
+impl Ability {
+    /// Every ability there is, in the interface's order.
+    pub const ALL: [Self; 7] = [
+        Self::GenerateText,
+        Self::GenerateImage,
+        Self::GenerateVideo,
+        Self::GenerateAudio,
+        Self::ReadHistory,
+        Self::ReadCredits,
+        Self::All,
+    ];
+
+    /// The name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::GenerateText => "generate:text",
+            Self::GenerateImage => "generate:image",
+            Self::GenerateVideo => "generate:video",
+            Self::GenerateAudio => "generate:audio",
+            Self::ReadHistory => "read:history",
+            Self::ReadCredits => "read:credits",
+            Self::All => "*",
+        }
+    }
+
+    /// The ability of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|a| a.as_str() == name)
+    }
+}
+
+impl fmt::Display for Ability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A checked set of abilities: not empty, no duplicates, `*` alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(transparent)]
+pub struct Abilities(Vec<Ability>);
+
+/// Why a list of names is no set of abilities.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AbilitiesError {
+    /// An empty list.
+    #[error("must name at least one ability; leave it out for all of them")]
+    Empty,
+    /// A name that does not exist, with its position.
+    #[error(
+        "must be one of generate:text, generate:image, generate:video, generate:audio, read:history, read:credits, *"
+    )]
+    Unknown(usize),
+    /// The same ability twice, with the position of the second.
+    #[error("is given more than once")]
+    Duplicate(usize),
+    /// `*` beside others.
+    #[error("\"*\" already grants everything and must stand alone")]
+    StarNotAlone,
+}
+
+impl Abilities {
+    /// Everything.
+    pub fn all() -> Self {
+        Self(vec![Ability::All])
+    }
+
+    /// Checks a list of names.
+    pub fn parse<S: AsRef<str>>(names: &[S]) -> Result<Self, AbilitiesError> {
+        if names.is_empty() {
+            return Err(AbilitiesError::Empty);
+        }
+        let mut set = Vec::with_capacity(names.len());
+        for (at, name) in names.iter().enumerate() {
+            let ability = Ability::parse(name.as_ref()).ok_or(AbilitiesError::Unknown(at))?;
+            if set.contains(&ability) {
+                return Err(AbilitiesError::Duplicate(at));
+            }
+            set.push(ability);
+        }
+        if set.len() > 1 && set.contains(&Ability::All) {
+            return Err(AbilitiesError::StarNotAlone);
+        }
+        Ok(Self(set))
+    }
+
+    /// Whether they grant `needed`. Only `*` grants [`Ability::All`].
+    pub fn grant(&self, needed: Ability) -> bool {
+        self.0.iter().any(|&a| a == Ability::All || a == needed)
+    }
+
+    /// The names, as stored.
+    pub fn names(&self) -> Vec<String> {
+        self.0.iter().map(|a| a.as_str().to_owned()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_is_checked() {
+        assert_eq!(Abilities::parse::<&str>(&[]), Err(AbilitiesError::Empty));
+        assert_eq!(Abilities::parse(&["x"]), Err(AbilitiesError::Unknown(0)));
+        assert_eq!(
+            Abilities::parse(&["read:history", "read:history"]),
+            Err(AbilitiesError::Duplicate(1))
+        );
+        assert_eq!(
+            Abilities::parse(&["*", "read:history"]),
+            Err(AbilitiesError::StarNotAlone)
+        );
+    }
+
+    #[test]
+    fn only_the_star_grants_everything() {
+        let one = Abilities::parse(&["generate:text"]).unwrap();
+        assert!(one.grant(Ability::GenerateText));
+        assert!(!one.grant(Ability::ReadHistory) && !one.grant(Ability::All));
+        assert!(Ability::ALL.into_iter().all(|a| Abilities::all().grant(a)));
+    }
+}

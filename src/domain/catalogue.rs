@@ -1,0 +1,250 @@
+//! The catalogue: which models this server offers, at what price, within what limits.
+
+use std::collections::BTreeMap;
+
+use chrono::NaiveDate;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{
+    generation::Modality,
+    pricing::TextPrices,
+    request::Target,
+    validate::{FieldCode, FieldError, too_long},
+};
+
+/// What a text model takes.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct TextLimits {
+    /// Characters of a prompt.
+    pub max_prompt_chars: usize,
+    /// Upper bound of `parameters.max_tokens`.
+    pub max_tokens: u32,
+    /// Lowest and highest `parameters.temperature`; null where the model takes none.
+    pub temperature: Option<[f64; 2]>,
+}
+
+/// A text model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TextModel {
+    /// Prices.
+    pub prices: TextPrices,
+    /// Limits.
+    pub limits: TextLimits,
+    /// Input tokens that the provider's own template may add to the caller's.
+    pub overhead_tokens: u32,
+}
+
+/// What belongs to a modality.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ModelKind {
+    /// Makes text.
+    Text(TextModel),
+}
+
+/// One model of one provider.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Model {
+    /// Provider name.
+    pub provider: String,
+    /// The provider's own model id.
+    pub id: String,
+    /// Whether it serves requests that name no model.
+    pub default: bool,
+    /// The day from which the provider may have switched it off.
+    pub retiring: Option<NaiveDate>,
+    /// What it makes.
+    pub kind: ModelKind,
+}
+
+impl Model {
+    /// Its modality.
+    pub const fn modality(&self) -> Modality {
+        match self.kind {
+            ModelKind::Text(_) => Modality::Text,
+        }
+    }
+}
+
+/// Every model that is enabled on this server.
+#[derive(Debug, Clone, Default)]
+pub struct Catalogue {
+    models: Vec<Model>,
+    /// Provider names by modality, the most wanted first.
+    preference: BTreeMap<Modality, Vec<String>>,
+}
+
+impl Catalogue {
+    /// A catalogue of `models`; requests without a provider go to the first of `preference`
+    /// that is enabled.
+    pub fn new(mut models: Vec<Model>, preference: BTreeMap<Modality, Vec<String>>) -> Self {
+        models.sort_by(|a, b| {
+            (&a.provider, a.modality(), !a.default, &a.id).cmp(&(
+                &b.provider,
+                b.modality(),
+                !b.default,
+                &b.id,
+            ))
+        });
+        Self { models, preference }
+    }
+
+    /// All models: by provider, modality, the default first.
+    pub fn models(&self) -> &[Model] {
+        &self.models
+    }
+
+    /// One model.
+    pub fn find(&self, provider: &str, id: &str) -> Option<&Model> {
+        self.models
+            .iter()
+            .find(|m| m.provider == provider && m.id == id)
+    }
+
+    /// The names of all providers, or of those with a modality.
+    pub fn providers(&self, modality: Option<Modality>) -> Vec<&str> {
+        let mut names: Vec<&str> = self
+            .models
+            .iter()
+            .filter(|m| modality.is_none_or(|wanted| m.modality() == wanted))
+            .map(|m| m.provider.as_str())
+            .collect();
+        names.dedup();
+        names
+    }
+
+    /// The provider's default model of a modality.
+    pub fn default_model(&self, provider: &str, modality: Modality) -> Option<&Model> {
+        // The default is sorted first; a provider with one model needs no mark.
+        self.models
+            .iter()
+            .find(|m| m.provider == provider && m.modality() == modality)
+    }
+
+    /// The provider that serves requests which name none.
+    pub fn default_provider(&self, modality: Modality) -> Option<&str> {
+        let enabled = self.providers(Some(modality));
+        self.preference
+            .get(&modality)
+            .into_iter()
+            .flatten()
+            .map(String::as_str)
+            .find(|name| enabled.contains(name))
+            .or_else(|| enabled.first().copied())
+    }
+
+    /// Finds the model that a request means. `account` is the account's own default.
+    pub fn resolve(
+        &self,
+        modality: Modality,
+        target: &Target,
+        account: &Target,
+    ) -> Result<&Model, FieldError> {
+        let offered = self.providers(Some(modality));
+        // An account default that has since been disabled steps aside.
+        let account_provider = account.provider.as_deref().filter(|p| offered.contains(p));
+        let (provider, from_account) = match (target.provider.as_deref(), account_provider) {
+            (Some(named), _) => (named, false),
+            (None, Some(account)) => (account, true),
+            (None, None) => match self.default_provider(modality) {
+                Some(server) => (server, false),
+                None => {
+                    let message = format!("no provider on this server makes {modality}");
+                    return Err(FieldError::new(
+                        "provider",
+                        FieldCode::NotSupported,
+                        message,
+                    ));
+                }
+            },
+        };
+        self.check_provider(modality, provider, &offered)?;
+        let wanted = match (&target.model, &account.model) {
+            (Some(named), _) => Some(named),
+            (None, Some(account)) if from_account => {
+                Some(account).filter(|id| self.of(provider, modality, id).is_some())
+            }
+            (None, _) => None,
+        };
+        let model = match wanted {
+            Some(id) => self.of(provider, modality, id),
+            None => self.default_model(provider, modality),
+        };
+        model.ok_or_else(|| {
+            let ids: Vec<&str> = self
+                .models
+                .iter()
+                .filter(|m| m.provider == provider && m.modality() == modality)
+                .map(|m| m.id.as_str())
+                .collect();
+            let message = format!(
+                "must be a {modality} model of {provider}: {}",
+                ids.join(", ")
+            );
+            FieldError::new("model", FieldCode::UnknownModel, message)
+        })
+    }
+
+    fn of(&self, provider: &str, modality: Modality, id: &str) -> Option<&Model> {
+        self.find(provider, id).filter(|m| m.modality() == modality)
+    }
+
+    fn check_provider(
+        &self,
+        modality: Modality,
+        provider: &str,
+        offered: &[&str],
+    ) -> Result<(), FieldError> {
+        if offered.contains(&provider) {
+            return Ok(());
+        }
+        Err(if self.providers(None).contains(&provider) {
+            let message = format!(
+                "{provider} does not make {modality}; these do: {}",
+                offered.join(", ")
+            );
+            FieldError::new("provider", FieldCode::NotSupported, message)
+        } else {
+            let message = format!("must be one of {}", offered.join(", "));
+            FieldError::new("provider", FieldCode::UnknownProvider, message)
+        })
+    }
+}
+
+impl TextModel {
+    /// What this model does not take of a request: every such field.
+    pub fn refusals(
+        &self,
+        prompt_chars: usize,
+        max_tokens: Option<u32>,
+        temperature: Option<f64>,
+    ) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        if prompt_chars > self.limits.max_prompt_chars {
+            let message = format!("{} for this model", too_long(self.limits.max_prompt_chars));
+            errors.push(FieldError::new("prompt", FieldCode::TooLong, message));
+        }
+        if max_tokens.is_some_and(|n| n > self.limits.max_tokens) {
+            let message = format!(
+                "must be between 1 and {} for this model",
+                self.limits.max_tokens
+            );
+            errors.push(FieldError::new(
+                "parameters.max_tokens",
+                FieldCode::NotSupported,
+                message,
+            ));
+        }
+        let message = match (temperature, self.limits.temperature) {
+            (Some(_), None) => Some("is not taken by this model; leave it out".to_owned()),
+            (Some(t), Some([low, high])) if !(low..=high).contains(&t) => {
+                Some(format!("must be between {low} and {high} for this model"))
+            }
+            _ => None,
+        };
+        errors.extend(
+            message.map(|m| FieldError::new("parameters.temperature", FieldCode::NotSupported, m)),
+        );
+        errors
+    }
+}

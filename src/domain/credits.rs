@@ -1,0 +1,210 @@
+//! Credits: decimal amounts with at most six fractional digits, kept as micro-credits.
+//!
+//! Only checked arithmetic. Money is never a float, and every division rounds up, in
+//! [`Credits::pro_rata`] alone.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// An amount of credits, in micro-credits. May be negative (an adjustment); a price or a
+/// balance is checked where it is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Credits(i64);
+
+/// Why a text is no amount of credits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CreditsError {
+    /// Not of the form `-?digits[.digits]`.
+    #[error("must be a decimal number such as \"12.5\"")]
+    Malformed,
+    /// More than six digits after the point.
+    #[error("must have at most six digits after the point")]
+    TooPrecise,
+    /// Beyond the range of 64-bit micro-credits.
+    #[error("is too large")]
+    TooLarge,
+}
+
+impl Credits {
+    /// No credits.
+    pub const ZERO: Self = Self(0);
+
+    /// From micro-credits.
+    pub const fn from_micros(micros: i64) -> Self {
+        Self(micros)
+    }
+
+    /// In micro-credits.
+    pub const fn micros(self) -> i64 {
+        self.0
+    }
+
+    /// Sum, unless it overflows.
+    pub fn checked_add(self, other: Self) -> Option<Self> {
+        self.0.checked_add(other.0).map(Self)
+    }
+
+    /// Difference, unless it overflows.
+    pub fn checked_sub(self, other: Self) -> Option<Self> {
+        self.0.checked_sub(other.0).map(Self)
+    }
+
+    /// Difference, or nothing where it would be negative.
+    #[must_use]
+    pub fn minus_or_zero(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0).max(0))
+    }
+
+    /// The sum of `price × quantity`, divided by `per` and rounded **up** to a micro-credit:
+    /// the one division in the house. `None` when it overflows, a price is negative or `per`
+    /// is 0.
+    pub fn pro_rata(parts: &[(Self, u64)], per: u64) -> Option<Self> {
+        if per == 0 {
+            return None;
+        }
+        let sum = parts.iter().try_fold(0_u128, |sum, (price, quantity)| {
+            let price = u128::try_from(price.0).ok()?;
+            sum.checked_add(price.checked_mul(u128::from(*quantity))?)
+        })?;
+        i64::try_from(sum.div_ceil(u128::from(per))).ok().map(Self)
+    }
+}
+
+impl fmt::Display for Credits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let magnitude = self.0.unsigned_abs();
+        let (whole, fraction) = (magnitude / 1_000_000, magnitude % 1_000_000);
+        if self.0 < 0 {
+            f.write_str("-")?;
+        }
+        write!(f, "{whole}")?;
+        if fraction > 0 {
+            let digits = format!("{fraction:06}");
+            write!(f, ".{}", digits.trim_end_matches('0'))?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Credits {
+    type Err = CreditsError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (negative, digits) = match text.as_bytes().first() {
+            Some(b'-') => (true, &text[1..]),
+            Some(b'+') => (false, &text[1..]),
+            _ => (false, text),
+        };
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
+        let all_digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
+        if !all_digits(whole) || !all_digits(fraction) {
+            return Err(CreditsError::Malformed);
+        }
+        let fraction = fraction.trim_end_matches('0');
+        if fraction.len() > 6 {
+            return Err(CreditsError::TooPrecise);
+        }
+        let mut micros: i64 = 0;
+        for byte in whole.bytes().chain(format!("{fraction:0<6}").bytes()) {
+            micros = micros
+                .checked_mul(10)
+                .and_then(|m| m.checked_add(i64::from(byte - b'0')))
+                .ok_or(CreditsError::TooLarge)?;
+        }
+        Ok(Self(if negative { -micros } else { micros }))
+    }
+}
+
+impl Serialize for Credits {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Credits {
+    /// From a string only: a float in a config or a body would already have lost digits.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl utoipa::PartialSchema for Credits {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+        utoipa::openapi::ObjectBuilder::new()
+            .schema_type(utoipa::openapi::schema::Type::String)
+            .pattern(Some(r"^-?[0-9]+(\.[0-9]{1,6})?$"))
+            .description(Some(
+                "Credits: a decimal string with at most six fractional digits.",
+            ))
+            .examples([serde_json::json!("12.5")])
+            .into()
+    }
+}
+
+impl utoipa::ToSchema for Credits {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "Credits".into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn prints_without_exponent_or_trailing_zeros() {
+        for (micros, text) in [
+            (0, "0"),
+            (12_500_000, "12.5"),
+            (375, "0.000375"),
+            (-1, "-0.000001"),
+            (1_000_000, "1"),
+            (i64::MIN, "-9223372036854.775808"),
+        ] {
+            assert_eq!(Credits(micros).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_no_amount() {
+        for text in [
+            "", ".", "1.", ".5", "1e3", "0x1", " 1", "1 ", "--1", "1,5", "NaN", "١",
+        ] {
+            assert_eq!(
+                text.parse::<Credits>(),
+                Err(CreditsError::Malformed),
+                "{text:?}"
+            );
+        }
+        assert_eq!(
+            "0.0000001".parse::<Credits>(),
+            Err(CreditsError::TooPrecise)
+        );
+        assert_eq!(
+            "9223372036855".parse::<Credits>(),
+            Err(CreditsError::TooLarge)
+        );
+        assert_eq!("1.50000000".parse::<Credits>(), Ok(Credits(1_500_000)));
+    }
+
+    proptest! {
+        #[test]
+        fn text_round_trips(micros in (i64::MIN + 1)..=i64::MAX) {
+            prop_assert_eq!(Credits(micros).to_string().parse::<Credits>(), Ok(Credits(micros)));
+        }
+
+        #[test]
+        fn pro_rata_rounds_up_by_less_than_one_micro(
+            price in 0..10_000_000_000_i64, quantity in 0..1_000_000_u64, per in 1..2_000_000_u64
+        ) {
+            let exact = i128::from(price) * i128::from(quantity);
+            let got = i128::from(Credits::pro_rata(&[(Credits(price), quantity)], per).unwrap().micros());
+            let per = i128::from(per);
+            prop_assert!(got * per >= exact && (got - 1) * per < exact);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Identifiers that cannot be mixed up.
+
+use std::{fmt, sync::LazyLock};
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use utoipa::ToSchema;
+use uuid::{ContextV7, Timestamp, Uuid};
+
+macro_rules! numeric_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ToSchema)]
+        #[serde(transparent)]
+        pub struct $name(pub i64);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+numeric_id!(
+    /// An account: the owner of a balance.
+    AccountId
+);
+numeric_id!(
+    /// A person who logs in to an account.
+    UserId
+);
+numeric_id!(
+    /// An API key.
+    ApiKeyId
+);
+numeric_id!(
+    /// A login session.
+    SessionId
+);
+numeric_id!(
+    /// One movement of credits.
+    LedgerEntryId
+);
+
+/// A generation's uuid: version 7, so that newer ones sort higher.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ToSchema)]
+#[serde(transparent)]
+pub struct GenerationId(pub Uuid);
+
+/// One context for the process: ids made within a millisecond still ascend.
+static CONTEXT: LazyLock<std::sync::Mutex<ContextV7>> =
+    LazyLock::new(|| std::sync::Mutex::new(ContextV7::new()));
+
+impl GenerationId {
+    /// A new id whose time part is `now` (milliseconds since the epoch).
+    pub fn new(now: DateTime<Utc>) -> Self {
+        let seconds = u64::try_from(now.timestamp()).unwrap_or(0);
+        let context = CONTEXT
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        Self(Uuid::new_v7(Timestamp::from_unix(
+            &*context,
+            seconds,
+            now.timestamp_subsec_nanos(),
+        )))
+    }
+
+    /// Reads a uuid of any case; `None` when it is malformed.
+    pub fn parse(text: &str) -> Option<Self> {
+        // Only the hyphenated form: braces and urn prefixes are no ids of ours.
+        (text.len() == 36)
+            .then(|| Uuid::try_parse(text).ok())
+            .flatten()
+            .map(Self)
+    }
+}
+
+impl fmt::Display for GenerationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.hyphenated().fmt(f)
+    }
+}
+
+/// One running server process. A row that names it is worked on by it alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct InstanceId(pub Uuid);
+
+impl fmt::Display for InstanceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.hyphenated().fmt(f)
+    }
+}

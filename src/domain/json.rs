@@ -1,0 +1,213 @@
+//! JSON as the contract wants it: no duplicate members, bounded nesting, no NUL.
+
+use std::fmt;
+
+use serde::{
+    Deserializer,
+    de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::{Map, Number, Value};
+use sha2::{Digest as _, Sha256};
+
+/// Levels of arrays and objects that a body may nest.
+pub const MAX_DEPTH: usize = 64;
+
+/// Parses a body strictly. The error is a sentence for the caller: where and what.
+pub fn parse(bytes: &[u8]) -> Result<Value, serde_json::Error> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let value = Strict { depth: 0 }.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(value)
+}
+
+/// SHA-256 over a route and the JSON value of a body: equal exactly for "the same request".
+/// Members are sorted, and `1` and `1.0` are the same number.
+pub fn fingerprint(route: &str, body: &Map<String, Value>) -> [u8; 32] {
+    let canonical = canonical(&Value::Object(body.clone()));
+    let mut hash = Sha256::new();
+    hash.update(route.as_bytes());
+    hash.update(b"\n");
+    hash.update(canonical.to_string().as_bytes());
+    hash.finalize().into()
+}
+
+/// The paths of all strings and member names that contain U+0000, which Postgres cannot keep.
+pub fn nul_paths(value: &Value) -> Vec<String> {
+    fn walk(path: &str, value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::String(text) if text.contains('\0') => found.push(path.to_owned()),
+            Value::Array(items) => {
+                for (at, item) in items.iter().enumerate() {
+                    walk(&format!("{path}[{at}]"), item, found);
+                }
+            }
+            Value::Object(members) => {
+                for (name, member) in members {
+                    let dot = if path.is_empty() { "" } else { "." };
+                    let path = format!("{path}{dot}{}", name.replace('\0', "\u{fffd}"));
+                    if name.contains('\0') {
+                        found.push(path.clone());
+                    }
+                    walk(&path, member, found);
+                }
+            }
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    walk("", value, &mut found);
+    found
+}
+
+fn canonical(value: &Value) -> Value {
+    match value {
+        Value::Number(number) => Value::Number(canonical_number(number)),
+        Value::Array(items) => Value::Array(items.iter().map(canonical).collect()),
+        // serde_json's map is sorted by name (its `preserve_order` feature is off).
+        Value::Object(members) => Value::Object(
+            members
+                .iter()
+                .map(|(name, member)| (name.clone(), canonical(member)))
+                .collect(),
+        ),
+        other => other.clone(),
+    }
+}
+
+fn canonical_number(number: &Number) -> Number {
+    match number.as_f64() {
+        // Below 2^53 every integral float is exactly one integer.
+        Some(float)
+            if number.is_f64() && float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0 =>
+        {
+            #[expect(clippy::cast_possible_truncation, reason = "integral and below 2^53")]
+            let integer = float as i64;
+            Number::from(integer)
+        }
+        _ => number.clone(),
+    }
+}
+
+struct Strict {
+    depth: usize,
+}
+
+impl Strict {
+    fn deeper<E: serde::de::Error>(&self) -> Result<Self, E> {
+        if self.depth >= MAX_DEPTH {
+            return Err(E::custom(format!("nested deeper than {MAX_DEPTH} levels")));
+        }
+        Ok(Self {
+            depth: self.depth + 1,
+        })
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Strict {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = access.next_element_seed(self.deeper()?)? {
+            items.push(item);
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut members = Map::new();
+        while let Some(name) = access.next_key::<String>()? {
+            let member = access.next_value_seed(self.deeper()?)?;
+            if members.contains_key(&name) {
+                return Err(A::Error::custom(format!("duplicate member {name:?}")));
+            }
+            members.insert(name, member);
+        }
+        Ok(Value::Object(members))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn duplicates_and_depth_are_refused() {
+        assert!(
+            parse(br#"{"a":1,"a":2}"#)
+                .unwrap_err()
+                .to_string()
+                .contains("duplicate member")
+        );
+        assert!(parse(br#"{"o":{"a":1,"\u0061":2}}"#).is_err());
+        let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        assert!(parse(nested(MAX_DEPTH).as_bytes()).is_ok());
+        assert!(parse(nested(MAX_DEPTH + 1).as_bytes()).is_err());
+        assert!(parse(nested(100_000).as_bytes()).is_err());
+        assert!(parse(b"{} x").is_err());
+    }
+
+    #[test]
+    fn a_fingerprint_sees_the_value_not_the_spelling() {
+        let print = |text: &str| {
+            let Value::Object(map) = parse(text.as_bytes()).unwrap() else {
+                panic!("no object")
+            };
+            fingerprint("/v1/generate/text", &map)
+        };
+        assert_eq!(
+            print(r#"{"a":1,"b":[1.0]}"#),
+            print(r#"{ "b":[1], "a":1e0 }"#)
+        );
+        assert_ne!(print(r#"{"a":1}"#), print(r#"{"a":"1"}"#));
+        assert_ne!(print(r#"{"a":1}"#), print(r#"{"a":1.5}"#));
+    }
+
+    #[test]
+    fn nul_is_found_wherever_it_hides() {
+        let found = nul_paths(&json!({"a": "x\0", "b": {"c": ["", "\0"]}, "d\0": 1}));
+        assert_eq!(found, ["a", "b.c[1]", "d\u{fffd}"]);
+    }
+}

@@ -1,0 +1,20 @@
+//! The words of the product: types whose construction is the proof, and pure functions.
+//!
+//! Here: credits, prices, keys, requests, records and the rules that need no input but their
+//! arguments. Not here: the database, HTTP, the network, or reading the time (a
+//! [`clock::Clock`] is passed in).
+
+pub mod ability;
+pub mod catalogue;
+pub mod clock;
+pub mod credits;
+pub mod generation;
+pub mod ids;
+pub mod json;
+pub mod page;
+pub mod pricing;
+pub mod rate;
+pub mod request;
+pub mod token;
+pub mod usage;
+pub mod validate;

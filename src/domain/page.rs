@@ -1,0 +1,158 @@
+//! Pages: how many rows, and from where on.
+//!
+//! A cursor is the key of the last row that was seen, so that a page costs the same however
+//! deep it lies and new rows shift nothing.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use uuid::Uuid;
+
+use super::validate::{FieldCode, Fields};
+
+/// Rows of a page when the caller names no number.
+pub const DEFAULT_PER_PAGE: i64 = 20;
+/// Rows of the largest page.
+pub const MAX_PER_PAGE: i64 = 100;
+
+/// The key of the last row seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cursor {
+    /// Of a list of generations.
+    Generation(Uuid),
+    /// Of a list with numeric ids, of the kind that the letter names.
+    Number(u8, i64),
+}
+
+impl Cursor {
+    /// The opaque text.
+    pub fn encode(self) -> String {
+        let mut bytes = Vec::with_capacity(17);
+        match self {
+            Self::Generation(id) => {
+                bytes.push(b'g');
+                bytes.extend(id.as_bytes());
+            }
+            Self::Number(kind, id) => {
+                bytes.push(kind);
+                bytes.extend(id.to_be_bytes());
+            }
+        }
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    fn decode(text: &str) -> Option<Self> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+        let (&kind, key) = bytes.split_first()?;
+        if kind == b'g' {
+            return Uuid::from_slice(key).ok().map(Self::Generation);
+        }
+        key.try_into()
+            .ok()
+            .map(|key| Self::Number(kind, i64::from_be_bytes(key)))
+    }
+}
+
+/// A page asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageRequest {
+    /// 1 to 100.
+    pub per_page: i64,
+    /// Only rows beyond this one.
+    pub after: Option<Cursor>,
+}
+
+impl PageRequest {
+    /// Reads `per_page` and `cursor` from a query; `kind` is the list's letter, so that a
+    /// cursor of another list is refused.
+    pub fn read(fields: &Fields<'_>, kind: u8) -> Self {
+        let per_page = fields
+            .string("per_page")
+            .and_then(|text| {
+                let number = text.parse::<i64>();
+                if number.is_err() {
+                    fields.error("per_page", FieldCode::InvalidType, "must be an integer");
+                }
+                number.ok()
+            })
+            .unwrap_or(DEFAULT_PER_PAGE);
+        if !(1..=MAX_PER_PAGE).contains(&per_page) {
+            fields.error(
+                "per_page",
+                FieldCode::OutOfRange,
+                "must be between 1 and 100",
+            );
+        }
+        let after = fields.string("cursor").and_then(|text| {
+            let cursor = Cursor::decode(text).filter(|cursor| match cursor {
+                Cursor::Generation(_) => kind == b'g',
+                Cursor::Number(of, _) => kind == *of,
+            });
+            if cursor.is_none() {
+                let message = "must be the next_cursor of an earlier page of this list";
+                fields.error("cursor", FieldCode::InvalidFormat, message);
+            }
+            cursor
+        });
+        Self { per_page, after }
+    }
+
+    /// The numeric key to continue from.
+    pub fn after_number(&self) -> Option<i64> {
+        match self.after {
+            Some(Cursor::Number(_, id)) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// The uuid to continue from.
+    pub fn after_generation(&self) -> Option<Uuid> {
+        match self.after {
+            Some(Cursor::Generation(id)) => Some(id),
+            _ => None,
+        }
+    }
+}
+
+/// One page of rows, newest first.
+#[derive(Debug, Clone)]
+pub struct Page<T> {
+    /// The rows.
+    pub rows: Vec<T>,
+    /// The size that was asked for.
+    pub per_page: i64,
+    /// Where the next page begins; `None` on the last.
+    pub next: Option<Cursor>,
+}
+
+impl<T> Page<T> {
+    /// Makes a page from `per_page + 1` fetched rows: the surplus row only tells that there is
+    /// a next page.
+    pub fn from_surplus(mut rows: Vec<T>, per_page: i64, key: impl Fn(&T) -> Cursor) -> Self {
+        let size = usize::try_from(per_page).unwrap_or(1);
+        let more = rows.len() > size;
+        rows.truncate(size);
+        let next = rows.last().filter(|_| more).map(key);
+        Self {
+            rows,
+            per_page,
+            next,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_round_trip_and_garbage_is_refused() {
+        for cursor in [
+            Cursor::Generation(Uuid::from_u128(7)),
+            Cursor::Number(b'l', -3),
+        ] {
+            assert_eq!(Cursor::decode(&cursor.encode()), Some(cursor));
+        }
+        for text in ["", "x", "====", "Z2c", "bA"] {
+            assert_eq!(Cursor::decode(text), None, "{text}");
+        }
+    }
+}

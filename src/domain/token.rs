@@ -1,0 +1,172 @@
+//! Bearer tokens: API keys with a checksum, and opaque session tokens.
+//!
+//! The plain text lives only in the answer that makes it; stored is its SHA-256, which is
+//! enough because both carry far more entropy than can be guessed.
+
+use std::fmt;
+
+use secrecy::{ExposeSecret, SecretString};
+use sha2::{Digest as _, Sha256};
+
+/// Prefix of every API key.
+pub const KEY_PREFIX: &str = "svc_";
+const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const RANDOM_CHARS: usize = 34;
+const CHECKSUM_CHARS: usize = 6;
+const SESSION_BYTES: usize = 32;
+
+/// SHA-256 of a token: what the database knows of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct TokenDigest(pub [u8; 32]);
+
+impl fmt::Debug for TokenDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenDigest(..)")
+    }
+}
+
+/// A bearer token whose shape has been checked.
+#[derive(Debug, Clone, Copy)]
+pub enum BearerToken {
+    /// `svc_` and a body with a right checksum.
+    ApiKey(TokenDigest),
+    /// Anything that could be a session token.
+    Session(TokenDigest),
+}
+
+impl BearerToken {
+    /// Checks a token's shape without the database. `None`: it cannot be one of ours.
+    pub fn parse(text: &str) -> Option<Self> {
+        let digest = digest(text);
+        if let Some(body) = text.strip_prefix(KEY_PREFIX) {
+            let body = body.as_bytes();
+            let right = body.len() == RANDOM_CHARS + CHECKSUM_CHARS
+                && body.iter().all(u8::is_ascii_alphanumeric)
+                && checksum(&body[..RANDOM_CHARS]) == body[RANDOM_CHARS..];
+            return right.then_some(Self::ApiKey(digest));
+        }
+        let right = text.len() == 43
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+        right.then_some(Self::Session(digest))
+    }
+}
+
+/// A token just made: its plain text, once, and what is stored.
+#[derive(Debug)]
+pub struct NewToken {
+    /// The plain text, to be shown once.
+    pub secret: SecretString,
+    /// What is stored.
+    pub digest: TokenDigest,
+    /// A hint for people: prefix, first and last characters.
+    pub hint: String,
+}
+
+/// The operating system gave no random bytes.
+#[derive(Debug, thiserror::Error)]
+#[error("the system's random source failed: {0}")]
+pub struct RandomError(getrandom::Error);
+
+/// A new API key: `svc_` + 34 random base62 characters + their CRC-32 in base62.
+pub fn new_api_key() -> Result<NewToken, RandomError> {
+    let mut body = Vec::with_capacity(RANDOM_CHARS + CHECKSUM_CHARS);
+    while body.len() < RANDOM_CHARS {
+        for byte in random::<64>()? {
+            // 248 is the largest multiple of 62 in a byte: above it the remainder is biased.
+            if byte < 248 && body.len() < RANDOM_CHARS {
+                body.push(ALPHABET[usize::from(byte % 62)]);
+            }
+        }
+    }
+    body.extend(checksum(&body));
+    let text = format!("{KEY_PREFIX}{}", String::from_utf8_lossy(&body));
+    let hint = format!("{}...{}", &text[..8], &text[text.len() - 4..]);
+    Ok(NewToken {
+        digest: digest(&text),
+        secret: SecretString::from(text),
+        hint,
+    })
+}
+
+/// A new session token: 256 random bits, base64url, no prefix.
+pub fn new_session_token() -> Result<NewToken, RandomError> {
+    use base64::Engine as _;
+    let secret = loop {
+        let text =
+            base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(random::<SESSION_BYTES>()?);
+        // It would be read as a key. One in 16 million.
+        if !text.starts_with(KEY_PREFIX) {
+            break SecretString::from(text);
+        }
+    };
+    Ok(NewToken {
+        digest: digest(secret.expose_secret()),
+        secret,
+        hint: String::new(),
+    })
+}
+
+/// Random bytes from the operating system.
+pub fn random<const N: usize>() -> Result<[u8; N], RandomError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(RandomError)?;
+    Ok(bytes)
+}
+
+/// SHA-256 of a token's text.
+fn digest(text: &str) -> TokenDigest {
+    TokenDigest(Sha256::digest(text.as_bytes()).into())
+}
+
+/// CRC-32 (IEEE) in base62, most significant first, zero-padded to six.
+fn checksum(body: &[u8]) -> [u8; CHECKSUM_CHARS] {
+    let mut rest = crc32fast::hash(body);
+    let mut out = [b'0'; CHECKSUM_CHARS];
+    for slot in out.iter_mut().rev() {
+        *slot = ALPHABET[(rest % 62) as usize];
+        rest /= 62;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_key_is_accepted_and_every_typing_error_is_not() {
+        let key = new_api_key().unwrap();
+        let text = key.secret.expose_secret().to_owned();
+        assert_eq!(text.len(), 44);
+        assert!(
+            matches!(BearerToken::parse(&text), Some(BearerToken::ApiKey(d)) if d == key.digest)
+        );
+        for at in 4..text.len() {
+            let mut wrong = text.clone().into_bytes();
+            wrong[at] = if wrong[at] == b'a' { b'b' } else { b'a' };
+            assert!(
+                BearerToken::parse(&String::from_utf8(wrong).unwrap()).is_none(),
+                "{at}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_checksum_is_crc32_in_base62() {
+        // CRC-32 of "123456789" is 0xCBF43926 = 3421780262.
+        assert_eq!(&checksum(b"123456789"), b"3jZRME");
+    }
+
+    #[test]
+    fn a_session_token_has_no_prefix() {
+        let token = new_session_token().unwrap();
+        let text = token.secret.expose_secret();
+        assert!(matches!(
+            BearerToken::parse(text),
+            Some(BearerToken::Session(_))
+        ));
+        assert!(BearerToken::parse("short").is_none());
+    }
+}

@@ -1,0 +1,94 @@
+//! What a generation used, in the units that it is billed by.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// The largest count that is believed: the largest integer that every JSON reader keeps.
+const MAX_COUNT: u64 = (1 << 53) - 1;
+
+/// Token counts as a provider reported them, before they are believed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TokenCounts {
+    /// All input tokens.
+    pub input: Option<u64>,
+    /// All output tokens.
+    pub output: Option<u64>,
+    /// Cached part of the input.
+    pub cached_input: Option<u64>,
+    /// Reasoning part of the output.
+    pub reasoning: Option<u64>,
+}
+
+/// Tokens of a completed text generation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TextUsage {
+    /// All input tokens, cached ones included.
+    pub input_tokens: u64,
+    /// All output tokens, reasoning included.
+    pub output_tokens: u64,
+    /// Their sum.
+    pub total_tokens: u64,
+    /// The part of the input that came from the provider's cache, where known. Priced alike.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cached_input_tokens: Option<u64>,
+    /// The part of the output that was hidden reasoning, where known. Priced alike.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning_tokens: Option<u64>,
+    /// True when a count was missing upstream and was estimated from bytes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
+}
+
+impl TextUsage {
+    /// From reported counts; what is missing is bytes ÷ 4, rounded up, and marked.
+    pub fn from_counts(counts: TokenCounts, input_bytes: usize, output_bytes: usize) -> Self {
+        let estimate = |bytes: usize| (bytes as u64).div_ceil(4);
+        let believed = |count: Option<u64>| count.filter(|&c| c <= MAX_COUNT);
+        let (input, output) = (believed(counts.input), believed(counts.output));
+        let input_tokens = input.unwrap_or_else(|| estimate(input_bytes));
+        let output_tokens = output.unwrap_or_else(|| estimate(output_bytes));
+        Self {
+            input_tokens,
+            output_tokens,
+            total_tokens: input_tokens.saturating_add(output_tokens),
+            cached_input_tokens: believed(counts.cached_input).filter(|&c| c <= input_tokens),
+            reasoning_tokens: believed(counts.reasoning).filter(|&c| c <= output_tokens),
+            estimated: input.is_none() || output.is_none(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_count_is_estimated_and_said() {
+        let counts = TokenCounts {
+            input: Some(7),
+            ..TokenCounts::default()
+        };
+        let usage = TextUsage::from_counts(counts, 100, 9);
+        assert_eq!(
+            (usage.input_tokens, usage.output_tokens, usage.total_tokens),
+            (7, 3, 10)
+        );
+        assert!(usage.estimated);
+    }
+
+    #[test]
+    fn an_absurd_count_is_not_believed() {
+        let counts = TokenCounts {
+            input: Some(u64::MAX),
+            output: Some(5),
+            cached_input: Some(1000),
+            reasoning: Some(6),
+        };
+        let usage = TextUsage::from_counts(counts, 4, 4);
+        assert_eq!((usage.input_tokens, usage.estimated), (1, true));
+        assert_eq!(
+            (usage.cached_input_tokens, usage.reasoning_tokens),
+            (None, None)
+        );
+    }
+}
