@@ -1,0 +1,186 @@
+//! Accounts and the people who log in to them.
+
+use chrono::{DateTime, Utc};
+
+use super::{Store, StoreError, exactly_one};
+use crate::domain::{
+    credits::Credits,
+    generation::Modality,
+    ids::{AccountId, UserId},
+    request::Target,
+};
+
+/// Unique without case.
+pub const USERS_EMAIL_KEY: &str = "users_email_key";
+
+/// An account to be made, with its first user.
+#[derive(Debug)]
+pub struct NewAccount<'a> {
+    /// The account's name.
+    pub name: &'a str,
+    /// The user's email.
+    pub email: &'a str,
+    /// argon2id, PHC string.
+    pub password_hash: &'a str,
+    /// Credits granted at creation.
+    pub credits: Credits,
+    /// When.
+    pub now: DateTime<Utc>,
+}
+
+/// A user with what a login needs.
+#[derive(Debug)]
+pub struct UserRow {
+    /// The user.
+    pub id: UserId,
+    /// The user's account.
+    pub account_id: AccountId,
+    /// As typed at creation.
+    pub email: String,
+    /// The user's name.
+    pub name: Option<String>,
+    /// argon2id, PHC string.
+    pub password_hash: String,
+    /// The account's name.
+    pub account_name: String,
+}
+
+/// Who and whose a token is, for people.
+#[derive(Debug)]
+pub struct Identity {
+    /// The session's user; `None` for keys.
+    pub user: Option<(UserId, String, Option<String>)>,
+    /// The account's name.
+    pub account_name: String,
+}
+
+impl Store {
+    /// Makes an account, its user and its first grant, all or nothing. A taken email is
+    /// [`USERS_EMAIL_KEY`].
+    pub async fn create_account(
+        &self,
+        new: &NewAccount<'_>,
+    ) -> Result<(AccountId, UserId), StoreError> {
+        let row = sqlx::query!(
+            r#"
+            with account as (
+                insert into accounts (name, balance, created_at) values ($1, $2, $5)
+                returning id
+            ), granted as (
+                insert into ledger_entries (account_id, kind, amount, balance, held, reference, created_at)
+                select id, 'grant', $2, $2, 0, 'account creation', $5 from account where $2 > 0
+            )
+            insert into users (account_id, email, name, password_hash, created_at)
+            select id, $3, $1, $4, $5 from account
+            returning id, account_id
+            "#,
+            new.name,
+            new.credits.micros(),
+            new.email,
+            new.password_hash,
+            new.now,
+        )
+        .fetch_one(&self.pool)
+        .await?;
+        Ok((AccountId(row.account_id), UserId(row.id)))
+    }
+
+    /// The user of an email, compared without case.
+    pub async fn user_by_email(&self, email: &str) -> Result<Option<UserRow>, StoreError> {
+        let row = sqlx::query!(
+            r#"
+            select u.id, u.account_id, u.email, u.name, u.password_hash, a.name as account_name
+            from users u join accounts a on a.id = u.account_id
+            where lower(u.email) = lower($1)
+            "#,
+            email
+        )
+        .fetch_optional(&self.pool)
+        .await?;
+        Ok(row.map(|r| UserRow {
+            id: UserId(r.id),
+            account_id: AccountId(r.account_id),
+            email: r.email,
+            name: r.name,
+            password_hash: r.password_hash,
+            account_name: r.account_name,
+        }))
+    }
+
+    /// Whose account this is, and whose session.
+    pub async fn identity(
+        &self,
+        account: AccountId,
+        user: Option<UserId>,
+    ) -> Result<Identity, StoreError> {
+        let row = sqlx::query!(
+            r#"
+            select a.name as account_name, u.id as "user_id?", u.email as "email?", u.name as user_name
+            from accounts a left join users u on u.id = $2
+            where a.id = $1
+            "#,
+            account.0,
+            user.map(|u| u.0),
+        )
+        .fetch_one(&self.pool)
+        .await?;
+        Ok(Identity {
+            user: row
+                .user_id
+                .zip(row.email)
+                .map(|(id, email)| (UserId(id), email, row.user_name)),
+            account_name: row.account_name,
+        })
+    }
+
+    /// The account's default provider and model of a modality.
+    pub async fn account_default(
+        &self,
+        account: AccountId,
+        modality: Modality,
+    ) -> Result<Target, StoreError> {
+        let row = sqlx::query!(
+            r#"
+            select defaults -> $2::text ->> 'provider' as provider,
+                   defaults -> $2::text ->> 'model' as model
+            from accounts where id = $1
+            "#,
+            account.0,
+            modality.as_str(),
+        )
+        .fetch_one(&self.pool)
+        .await?;
+        Ok(Target {
+            provider: row.provider,
+            model: row.model,
+        })
+    }
+
+    /// Suspends an account, or lets it go on. Repeating it changes nothing.
+    pub async fn set_suspended(
+        &self,
+        account: AccountId,
+        suspended: bool,
+        now: DateTime<Utc>,
+    ) -> Result<(), StoreError> {
+        let done = sqlx::query!(
+            "update accounts
+             set suspended_at = case when $2 then coalesce(suspended_at, $3) end
+             where id = $1",
+            account.0,
+            suspended,
+            now,
+        )
+        .execute(&self.pool)
+        .await?;
+        exactly_one("suspending an account", done.rows_affected())
+    }
+
+    /// Whether there is no account at all.
+    pub async fn is_empty(&self) -> Result<bool, StoreError> {
+        let any = sqlx::query_scalar!(r#"select exists (select from accounts) as "any!""#)
+            .fetch_one(&self.pool)
+            .await?;
+        Ok(!any)
+    }
+}

@@ -1,0 +1,502 @@
+//! The narrow door through which credits are held and settled: [`Store::open`] and
+//! [`Store::finish`], each one statement. Callers see only their own verdict, so that many of
+//! them may one day share a commit behind this door.
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::{Store, StoreError, credits::Balance};
+use crate::domain::{
+    credits::Credits,
+    generation::{Failure, FailureCode, Generation, Modality, Status},
+    ids::{AccountId, ApiKeyId, GenerationId, InstanceId, SessionId},
+};
+
+/// How often an opening is tried again when the account changed between the refusal and its
+/// explanation.
+const OPEN_TRIES: usize = 5;
+
+/// What pays: checked again by the statement that places the hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Credential {
+    /// An API key.
+    ApiKey(ApiKeyId),
+    /// A session.
+    Session(SessionId),
+}
+
+/// A key that the caller chose for a request.
+#[derive(Debug, Clone)]
+pub struct Idempotency {
+    /// 1 to 255 visible ASCII characters.
+    pub key: String,
+    /// SHA-256 of the route and the request's JSON value.
+    pub fingerprint: [u8; 32],
+    /// Until when the key is bound.
+    pub expires_at: DateTime<Utc>,
+}
+
+/// A generation to be opened.
+#[derive(Debug)]
+pub struct NewGeneration {
+    /// Its id.
+    pub id: GenerationId,
+    /// Who pays.
+    pub account_id: AccountId,
+    /// With what.
+    pub credential: Credential,
+    /// Modality.
+    pub modality: Modality,
+    /// Resolved provider.
+    pub provider: String,
+    /// Resolved model.
+    pub model: String,
+    /// The caller's prompt.
+    pub prompt: String,
+    /// The caller's system prompt.
+    pub system_prompt: Option<String>,
+    /// Resolved parameters.
+    pub parameters: Value,
+    /// The price row.
+    pub pricing: Value,
+    /// The ceiling to hold.
+    pub hold: Credits,
+    /// The instance that will work on it.
+    pub instance: InstanceId,
+    /// How many unfinished generations the account may have, this one included.
+    pub max_unfinished: i32,
+    /// The key to bind.
+    pub idempotency: Option<Idempotency>,
+    /// When.
+    pub now: DateTime<Utc>,
+}
+
+/// How an opening ended. Anything but `Held` left no trace.
+#[derive(Debug)]
+pub enum Opened {
+    /// The hold is placed and the row is there.
+    Held,
+    /// The idempotency key is bound already, to another generation.
+    KeyBound,
+    /// The key or session has ended meanwhile.
+    CredentialEnded,
+    /// The account is suspended.
+    Suspended,
+    /// The account has too many unfinished generations.
+    TooManyJobs,
+    /// Less is available than must be held.
+    Short(Balance),
+}
+
+/// How a generation ended.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// With a result, charged at real usage.
+    Completed {
+        /// The text itself, or the first stored file.
+        result: String,
+        /// What it used.
+        usage: Value,
+        /// At most what is held.
+        charged: Credits,
+    },
+    /// Without one; the hold is released.
+    Failed(Failure),
+}
+
+/// The end of a generation.
+#[derive(Debug, Clone)]
+pub struct Finish {
+    /// Which.
+    pub id: GenerationId,
+    /// Only if this instance still works on it; `None`: whoever does (a cancel).
+    pub instance: Option<InstanceId>,
+    /// How.
+    pub outcome: Outcome,
+    /// Submissions made, where known.
+    pub attempts: Option<i32>,
+    /// The provider's own id.
+    pub provider_request_id: Option<String>,
+    /// When.
+    pub now: DateTime<Utc>,
+}
+
+/// What an idempotency key is bound to.
+#[derive(Debug)]
+pub struct Bound {
+    /// The request's fingerprint.
+    pub fingerprint: Vec<u8>,
+    /// The generation that it made.
+    pub generation: GenerationId,
+}
+
+pub(super) struct GenerationRow {
+    pub id: Uuid,
+    pub account_id: i64,
+    pub r#type: String,
+    pub status: String,
+    pub provider: String,
+    pub model: String,
+    pub prompt: String,
+    pub parameters: Value,
+    pub pricing: Value,
+    pub api_key_id: Option<i64>,
+    pub estimated: i64,
+    pub charged: Option<i64>,
+    pub usage: Option<Value>,
+    pub result: Option<String>,
+    pub error_code: Option<String>,
+    pub error_message: Option<String>,
+    pub attempts: i32,
+    pub provider_request_id: Option<String>,
+    pub created_at: DateTime<Utc>,
+    pub started_at: Option<DateTime<Utc>>,
+    pub completed_at: Option<DateTime<Utc>>,
+}
+
+impl Store {
+    /// Places the hold and makes the row, the ledger entry and the idempotency binding: all of
+    /// it in one statement, or nothing.
+    pub async fn open(&self, new: &NewGeneration) -> Result<Opened, StoreError> {
+        let mut explained = Opened::TooManyJobs;
+        for _ in 0..OPEN_TRIES {
+            match self.try_open(new).await {
+                Ok(true) => return Ok(Opened::Held),
+                Ok(false) => {}
+                Err(error) if error.is_constraint("idempotency_keys_pkey") => {
+                    return Ok(Opened::KeyBound);
+                }
+                Err(error) => return Err(error),
+            }
+            match self.explain_refusal(new).await? {
+                Some(refusal) => return Ok(refusal),
+                // A hold was released between the two statements: it may fit now.
+                None => explained = Opened::Short(self.balance(new.account_id).await?),
+            }
+        }
+        Ok(explained)
+    }
+
+    async fn try_open(&self, new: &NewGeneration) -> Result<bool, StoreError> {
+        let (key, session) = new.credential.ids();
+        let bind = new.idempotency.as_ref();
+        // The account's row is locked first, and only then is anything inserted, so that
+        // entries get their ids in the order in which the balance moved. A second statement
+        // with the same idempotency key waits at that lock and then fails as a whole.
+        let row = sqlx::query!(
+            r#"
+            with credential as (
+                select from api_keys
+                where id = $2 and revoked_at is null and (expires_at is null or expires_at > $14)
+                union all
+                select from sessions where id = $3 and revoked_at is null and expires_at > $14
+            ), account as (
+                update accounts set held = held + $4, unfinished = unfinished + 1
+                where id = $1 and balance - held >= $4 and unfinished < $5
+                  and suspended_at is null and exists (select from credential)
+                returning id, balance, held
+            ), generation as (
+                insert into generations
+                    (id, account_id, type, status, provider, model, prompt, system_prompt,
+                     parameters, pricing, api_key_id, session_id, estimated, lease_token,
+                     created_at, started_at)
+                select $6, id, $7, 'processing', $8, $9, $10, $11, $12, $13, $2, $3, $4, $15, $14, $14
+                from account
+            ), entry as (
+                insert into ledger_entries
+                    (account_id, kind, amount, balance, held, generation_id, created_at)
+                select id, 'hold', $4, balance, held, $6, $14 from account where $4 > 0
+            ), bound as (
+                insert into idempotency_keys (account_id, key, fingerprint, generation_id, expires_at)
+                select id, $16::text, $17, $6, $18 from account where $16::text is not null
+            )
+            select balance from account
+            "#,
+            new.account_id.0,
+            key,
+            session,
+            new.hold.micros(),
+            new.max_unfinished,
+            new.id.0,
+            new.modality.as_str(),
+            new.provider,
+            new.model,
+            new.prompt,
+            new.system_prompt,
+            new.parameters,
+            new.pricing,
+            new.now,
+            new.instance.0,
+            bind.map(|b| b.key.as_str()),
+            bind.map(|b| &b.fingerprint[..]),
+            bind.map(|b| b.expires_at),
+        )
+        .fetch_optional(&self.pool)
+        .await?;
+        Ok(row.is_some())
+    }
+
+    /// Why an opening was refused, in the contract's order; `None` when it would fit now.
+    async fn explain_refusal(&self, new: &NewGeneration) -> Result<Option<Opened>, StoreError> {
+        let (key, session) = new.credential.ids();
+        let row = sqlx::query!(
+            r#"
+            select balance, held, unfinished, suspended_at is not null as "suspended!",
+                   exists (select from api_keys
+                           where id = $2 and revoked_at is null
+                             and (expires_at is null or expires_at > $4))
+                or exists (select from sessions
+                           where id = $3 and revoked_at is null and expires_at > $4)
+                   as "live!",
+                   exists (select from idempotency_keys i where i.account_id = $1 and i.key = $5)
+                   as "bound!"
+            from accounts where id = $1
+            "#,
+            new.account_id.0,
+            key,
+            session,
+            new.now,
+            new.idempotency.as_ref().map(|b| b.key.as_str()),
+        )
+        .fetch_one(&self.pool)
+        .await?;
+        let balance = Balance {
+            balance: Credits::from_micros(row.balance),
+            held: Credits::from_micros(row.held),
+        };
+        Ok(if !row.live {
+            Some(Opened::CredentialEnded)
+        } else if row.suspended {
+            Some(Opened::Suspended)
+        } else if row.bound {
+            // A parallel request with the same key got in first and took what was available.
+            Some(Opened::KeyBound)
+        } else if row.unfinished >= new.max_unfinished {
+            Some(Opened::TooManyJobs)
+        } else if balance.available() < new.hold {
+            Some(Opened::Short(balance))
+        } else {
+            None
+        })
+    }
+
+    /// Ends a generation and settles it: the row, the account and the ledger entry in one
+    /// statement. `false`: it had ended already, or another instance works on it; nothing was
+    /// touched.
+    pub async fn finish(&self, finish: &Finish) -> Result<bool, StoreError> {
+        let (status, result, usage, charged, failure) = match &finish.outcome {
+            Outcome::Completed {
+                result,
+                usage,
+                charged,
+            } => (Status::Completed, Some(result), Some(usage), *charged, None),
+            Outcome::Failed(failure) => (Status::Failed, None, None, Credits::ZERO, Some(failure)),
+        };
+        // Lock order everywhere: the generation, then its account. The account's row exists by
+        // foreign key; its constraint refuses a charge above the hold, and with it everything.
+        let row = sqlx::query!(
+            r#"
+            with generation as (
+                update generations
+                set status = $3, result = $4, usage = $5, charged = $6, error_code = $7,
+                    error_message = $8, attempts = coalesce($9, attempts),
+                    provider_request_id = coalesce($10, provider_request_id),
+                    completed_at = greatest($11, created_at), lease_token = null
+                where id = $1 and status in ('pending', 'processing')
+                  and ($2::uuid is null or lease_token = $2)
+                returning account_id, estimated, charged
+            ), account as (
+                update accounts a
+                set balance = a.balance - g.charged, held = a.held - g.estimated,
+                    unfinished = a.unfinished - 1
+                from generation g where a.id = g.account_id
+                returning a.id, a.balance, a.held
+            ), entry as (
+                insert into ledger_entries
+                    (account_id, kind, amount, balance, held, generation_id, created_at)
+                select a.id, case when g.charged > 0 then 'charge' else 'release' end,
+                       case when g.charged > 0 then g.charged else g.estimated end,
+                       a.balance, a.held, $1, $11
+                from account a, generation g
+                where g.estimated > 0
+            )
+            select id from account
+            "#,
+            finish.id.0,
+            finish.instance.map(|i| i.0),
+            status.as_str(),
+            result,
+            usage,
+            charged.micros(),
+            failure.map(|f| f.code.as_str()),
+            failure.map(|f| f.message.as_str()),
+            finish.attempts,
+            finish.provider_request_id,
+            finish.now,
+        )
+        .fetch_optional(&self.pool)
+        .await?;
+        Ok(row.is_some())
+    }
+
+    /// One generation of an account, unless it was deleted.
+    pub async fn generation(
+        &self,
+        account: AccountId,
+        id: GenerationId,
+    ) -> Result<Option<Generation>, StoreError> {
+        sqlx::query_as!(
+            GenerationRow,
+            "select id, account_id, type, status, provider, model, prompt, parameters, pricing,
+                    api_key_id, estimated, charged, usage, result, error_code, error_message,
+                    attempts, provider_request_id, created_at, started_at, completed_at
+             from generations where id = $1 and account_id = $2 and deleted_at is null",
+            id.0,
+            account.0,
+        )
+        .fetch_optional(&self.pool)
+        .await?
+        .map(TryInto::try_into)
+        .transpose()
+    }
+
+    /// Removes a finished generation's words for good; its numbers stay. `false`: it is not
+    /// finished, or not there.
+    pub async fn delete_generation(
+        &self,
+        account: AccountId,
+        id: GenerationId,
+        now: DateTime<Utc>,
+    ) -> Result<bool, StoreError> {
+        let done = sqlx::query!(
+            "update generations
+             set deleted_at = $3, prompt = '', system_prompt = null, result = null,
+                 parameters = '{}', error_message = null
+             where id = $1 and account_id = $2 and deleted_at is null
+               and status in ('completed', 'failed')",
+            id.0,
+            account.0,
+            now,
+        )
+        .execute(&self.pool)
+        .await?;
+        Ok(done.rows_affected() == 1)
+    }
+
+    /// What an idempotency key is bound to. An expired binding is removed, so that the key can
+    /// be used again.
+    pub async fn bound_key(
+        &self,
+        account: AccountId,
+        key: &str,
+        now: DateTime<Utc>,
+    ) -> Result<Option<Bound>, StoreError> {
+        let row = sqlx::query!(
+            "select fingerprint, generation_id, expires_at from idempotency_keys
+             where account_id = $1 and key = $2",
+            account.0,
+            key,
+        )
+        .fetch_optional(&self.pool)
+        .await?;
+        match row {
+            Some(row) if row.expires_at <= now => {
+                sqlx::query!(
+                    "delete from idempotency_keys
+                     where account_id = $1 and key = $2 and expires_at <= $3",
+                    account.0,
+                    key,
+                    now,
+                )
+                .execute(&self.pool)
+                .await?;
+                Ok(None)
+            }
+            Some(row) => Ok(Some(Bound {
+                fingerprint: row.fingerprint,
+                generation: GenerationId(row.generation_id),
+            })),
+            None => Ok(None),
+        }
+    }
+}
+
+impl NewGeneration {
+    /// The record as the opening statement makes it.
+    pub fn record(&self) -> Generation {
+        Generation {
+            id: self.id,
+            account_id: self.account_id,
+            modality: self.modality,
+            status: Status::Processing,
+            provider: self.provider.clone(),
+            model: self.model.clone(),
+            prompt: self.prompt.clone(),
+            parameters: self.parameters.clone(),
+            result: None,
+            usage: None,
+            estimated: self.hold,
+            charged: None,
+            failure: None,
+            api_key_id: match self.credential {
+                Credential::ApiKey(id) => Some(id),
+                Credential::Session(_) => None,
+            },
+            pricing: self.pricing.clone(),
+            attempts: 0,
+            provider_request_id: None,
+            created_at: self.now,
+            started_at: Some(self.now),
+            completed_at: None,
+        }
+    }
+}
+
+impl Credential {
+    fn ids(self) -> (Option<i64>, Option<i64>) {
+        match self {
+            Self::ApiKey(id) => (Some(id.0), None),
+            Self::Session(id) => (None, Some(id.0)),
+        }
+    }
+}
+
+impl TryFrom<GenerationRow> for Generation {
+    type Error = StoreError;
+
+    fn try_from(row: GenerationRow) -> Result<Self, StoreError> {
+        let corrupt = |what: &str| StoreError::Corrupt(format!("{what} of generation {}", row.id));
+        let failure = row
+            .error_code
+            .as_deref()
+            .map(|code| {
+                FailureCode::parse(code)
+                    .map(|code| Failure::new(code, row.error_message.clone().unwrap_or_default()))
+                    .ok_or_else(|| corrupt("error_code"))
+            })
+            .transpose()?;
+        Ok(Self {
+            id: GenerationId(row.id),
+            account_id: AccountId(row.account_id),
+            modality: Modality::parse(&row.r#type).ok_or_else(|| corrupt("type"))?,
+            status: Status::parse(&row.status).ok_or_else(|| corrupt("status"))?,
+            provider: row.provider,
+            model: row.model,
+            prompt: row.prompt,
+            parameters: row.parameters,
+            result: row.result,
+            usage: row.usage,
+            estimated: Credits::from_micros(row.estimated),
+            charged: row.charged.map(Credits::from_micros),
+            failure,
+            api_key_id: row.api_key_id.map(ApiKeyId),
+            pricing: row.pricing,
+            attempts: row.attempts,
+            provider_request_id: row.provider_request_id,
+            created_at: row.created_at,
+            started_at: row.started_at,
+            completed_at: row.completed_at,
+        })
+    }
+}

@@ -1,0 +1,138 @@
+//! The history: a keyset list over an account's generations.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use sqlx::{FromRow, QueryBuilder, Row as _, postgres::PgRow};
+use uuid::{Builder, Uuid};
+
+use super::{Store, StoreError, generations::GenerationRow};
+use crate::domain::{
+    generation::{Generation, Modality, Status},
+    ids::AccountId,
+    page::{Cursor, Page, PageRequest},
+};
+
+/// What of a history is wanted.
+#[derive(Debug, Clone, Default)]
+pub struct HistoryFilter {
+    /// Modality.
+    pub modality: Option<Modality>,
+    /// Where they stand.
+    pub status: Option<Status>,
+    /// Provider name.
+    pub provider: Option<String>,
+    /// Model id.
+    pub model: Option<String>,
+    /// Inclusive.
+    pub created_after: Option<DateTime<Utc>>,
+    /// Exclusive.
+    pub created_before: Option<DateTime<Utc>>,
+}
+
+impl Store {
+    /// The account's generations, newest first. Prompt and result are cut to 200 characters;
+    /// parameters and pricing are left out.
+    pub async fn history(
+        &self,
+        account: AccountId,
+        filter: &HistoryFilter,
+        page: &PageRequest,
+    ) -> Result<Page<Generation>, StoreError> {
+        let mut query = QueryBuilder::new(
+            "select id, account_id, type, status, provider, model, left(prompt, 200) as prompt, \
+             'null'::jsonb as parameters, 'null'::jsonb as pricing, api_key_id, estimated, charged, \
+             usage, case type when 'text' then left(result, 200) else result end as result, \
+             error_code, error_message, attempts, provider_request_id, created_at, started_at, \
+             completed_at from generations where deleted_at is null and account_id = ",
+        );
+        query.push_bind(account.0);
+        if let Some(modality) = filter.modality {
+            query.push(" and type = ").push_bind(modality.as_str());
+        }
+        if let Some(status) = filter.status {
+            query.push(" and status = ").push_bind(status.as_str());
+        }
+        if let Some(provider) = &filter.provider {
+            query.push(" and provider = ").push_bind(provider.clone());
+        }
+        if let Some(model) = &filter.model {
+            query.push(" and model = ").push_bind(model.clone());
+        }
+        // An id carries its creation in milliseconds, so a range of times is a range of the
+        // key that the index is sorted by; the exact comparison decides at the edges.
+        if let Some(after) = filter.created_after {
+            query.push(" and id >= ").push_bind(lowest_id(after));
+            query.push(" and created_at >= ").push_bind(after);
+        }
+        if let Some(before) = filter.created_before {
+            let end = lowest_id(
+                before
+                    .checked_add_signed(TimeDelta::milliseconds(1))
+                    .unwrap_or(before),
+            );
+            query.push(" and id < ").push_bind(end);
+            query.push(" and created_at < ").push_bind(before);
+        }
+        if let Some(after) = page.after_generation() {
+            query.push(" and id < ").push_bind(after);
+        }
+        query
+            .push(" order by id desc limit ")
+            .push_bind(page.per_page + 1);
+        let rows: Vec<GenerationRow> = query.build_query_as().fetch_all(&self.pool).await?;
+        let rows = rows
+            .into_iter()
+            .map(Generation::try_from)
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Page::from_surplus(rows, page.per_page, |g: &Generation| {
+            Cursor::Generation(g.id.0)
+        }))
+    }
+}
+
+/// The lowest version-7 uuid of a time's millisecond.
+fn lowest_id(time: DateTime<Utc>) -> Uuid {
+    let millis = u64::try_from(time.timestamp_millis()).unwrap_or(0);
+    Builder::from_unix_timestamp_millis(millis, &[0; 10]).into_uuid()
+}
+
+impl FromRow<'_, PgRow> for GenerationRow {
+    fn from_row(row: &PgRow) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            id: row.try_get("id")?,
+            account_id: row.try_get("account_id")?,
+            r#type: row.try_get("type")?,
+            status: row.try_get("status")?,
+            provider: row.try_get("provider")?,
+            model: row.try_get("model")?,
+            prompt: row.try_get("prompt")?,
+            parameters: row.try_get("parameters")?,
+            pricing: row.try_get("pricing")?,
+            api_key_id: row.try_get("api_key_id")?,
+            estimated: row.try_get("estimated")?,
+            charged: row.try_get("charged")?,
+            usage: row.try_get("usage")?,
+            result: row.try_get("result")?,
+            error_code: row.try_get("error_code")?,
+            error_message: row.try_get("error_message")?,
+            attempts: row.try_get("attempts")?,
+            provider_request_id: row.try_get("provider_request_id")?,
+            created_at: row.try_get("created_at")?,
+            started_at: row.try_get("started_at")?,
+            completed_at: row.try_get("completed_at")?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::GenerationId;
+
+    #[test]
+    fn ids_of_a_millisecond_lie_between_the_lowest_of_it_and_of_the_next() {
+        let time = DateTime::from_timestamp_millis(1_790_000_000_123).unwrap();
+        let id = GenerationId::new(time).0;
+        assert!(lowest_id(time) <= id);
+        assert!(id < lowest_id(time + TimeDelta::milliseconds(1)));
+    }
+}

@@ -1,0 +1,285 @@
+//! API keys: the record, revocation, and the read that counts the request.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::{Store, StoreError};
+use crate::domain::{
+    ability::Abilities,
+    ids::{AccountId, ApiKeyId},
+    page::{Cursor, Page, PageRequest},
+    rate::{Gcra, RateState, nanos},
+    token::TokenDigest,
+};
+
+/// The letter of the key list's cursors.
+pub const KEYS_CURSOR: u8 = b'k';
+/// How far `last_used_at` may lag.
+const LAST_USED_LAG: TimeDelta = TimeDelta::seconds(60);
+
+/// A key to be stored.
+#[derive(Debug)]
+pub struct NewApiKey<'a> {
+    /// Its account.
+    pub account_id: AccountId,
+    /// Its label.
+    pub name: &'a str,
+    /// SHA-256 of the key.
+    pub digest: TokenDigest,
+    /// What it is recognised by.
+    pub hint: &'a str,
+    /// What it may call.
+    pub abilities: &'a Abilities,
+    /// Requests per minute.
+    pub rate_limit_per_minute: u32,
+    /// When it ends.
+    pub expires_at: Option<DateTime<Utc>>,
+    /// When it is made.
+    pub now: DateTime<Utc>,
+}
+
+/// A stored key.
+#[derive(Debug, Clone)]
+pub struct ApiKeyRecord {
+    /// Its id.
+    pub id: ApiKeyId,
+    /// Its label.
+    pub name: String,
+    /// What it is recognised by.
+    pub key_hint: String,
+    /// What it may call.
+    pub abilities: Abilities,
+    /// Requests per minute.
+    pub rate_limit_per_minute: u32,
+    /// When it ends.
+    pub expires_at: Option<DateTime<Utc>>,
+    /// When it was last used; may lag by 60 s.
+    pub last_used_at: Option<DateTime<Utc>>,
+    /// When it was revoked.
+    pub revoked_at: Option<DateTime<Utc>>,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+}
+
+/// A key that was presented.
+#[derive(Debug)]
+pub struct PresentedKey {
+    /// Its id.
+    pub id: ApiKeyId,
+    /// Its account.
+    pub account_id: AccountId,
+    /// What it may call.
+    pub abilities: Abilities,
+    /// When it ends.
+    pub expires_at: Option<DateTime<Utc>>,
+    /// Whether it has been revoked.
+    pub revoked: bool,
+    /// Whether it has ended.
+    pub expired: bool,
+    /// Whether its account is suspended.
+    pub suspended: bool,
+    /// The request, counted; `None` for a dead key.
+    pub rate: Option<RateState>,
+}
+
+struct KeyRow {
+    id: i64,
+    name: String,
+    key_hint: String,
+    abilities: Vec<String>,
+    rate_limit_per_minute: i32,
+    expires_at: Option<DateTime<Utc>>,
+    last_used_at: Option<DateTime<Utc>>,
+    revoked_at: Option<DateTime<Utc>>,
+    created_at: DateTime<Utc>,
+}
+
+impl Store {
+    /// Stores a key.
+    pub async fn create_key(&self, new: &NewApiKey<'_>) -> Result<ApiKeyRecord, StoreError> {
+        sqlx::query_as!(
+            KeyRow,
+            "insert into api_keys
+                 (account_id, name, digest, key_hint, abilities, rate_limit_per_minute, expires_at, created_at)
+             values ($1, $2, $3, $4, $5, $6, $7, $8)
+             returning id, name, key_hint, abilities, rate_limit_per_minute, expires_at,
+                       last_used_at, revoked_at, created_at",
+            new.account_id.0,
+            new.name,
+            &new.digest.0[..],
+            new.hint,
+            &new.abilities.names(),
+            i32::try_from(new.rate_limit_per_minute).unwrap_or(i32::MAX),
+            new.expires_at,
+            new.now,
+        )
+        .fetch_one(&self.pool)
+        .await?
+        .try_into()
+    }
+
+    /// One key of an account.
+    pub async fn key(
+        &self,
+        account: AccountId,
+        id: ApiKeyId,
+    ) -> Result<Option<ApiKeyRecord>, StoreError> {
+        sqlx::query_as!(
+            KeyRow,
+            "select id, name, key_hint, abilities, rate_limit_per_minute, expires_at,
+                    last_used_at, revoked_at, created_at
+             from api_keys where account_id = $1 and id = $2",
+            account.0,
+            id.0,
+        )
+        .fetch_optional(&self.pool)
+        .await?
+        .map(TryInto::try_into)
+        .transpose()
+    }
+
+    /// The account's keys, newest first.
+    pub async fn keys(
+        &self,
+        account: AccountId,
+        page: &PageRequest,
+    ) -> Result<Page<ApiKeyRecord>, StoreError> {
+        let rows = sqlx::query_as!(
+            KeyRow,
+            "select id, name, key_hint, abilities, rate_limit_per_minute, expires_at,
+                    last_used_at, revoked_at, created_at
+             from api_keys where account_id = $1 and ($2::bigint is null or id < $2)
+             order by id desc limit $3",
+            account.0,
+            page.after_number(),
+            page.per_page + 1,
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        let keys = rows
+            .into_iter()
+            .map(TryInto::try_into)
+            .collect::<Result<_, _>>()?;
+        Ok(Page::from_surplus(
+            keys,
+            page.per_page,
+            |key: &ApiKeyRecord| Cursor::Number(KEYS_CURSOR, key.id.0),
+        ))
+    }
+
+    /// Revokes a key, for ever. A second time answers as the first.
+    pub async fn revoke_key(
+        &self,
+        account: AccountId,
+        id: ApiKeyId,
+        now: DateTime<Utc>,
+    ) -> Result<Option<ApiKeyRecord>, StoreError> {
+        sqlx::query_as!(
+            KeyRow,
+            "update api_keys set revoked_at = coalesce(revoked_at, $3)
+             where account_id = $1 and id = $2
+             returning id, name, key_hint, abilities, rate_limit_per_minute, expires_at,
+                       last_used_at, revoked_at, created_at",
+            account.0,
+            id.0,
+            now,
+        )
+        .fetch_optional(&self.pool)
+        .await?
+        .map(TryInto::try_into)
+        .transpose()
+    }
+
+    /// Reads a key and counts the request against its limit, in one statement: no cache that
+    /// could be stale, on any replica.
+    pub async fn present_key(
+        &self,
+        digest: TokenDigest,
+        now: DateTime<Utc>,
+    ) -> Result<Option<PresentedKey>, StoreError> {
+        let now_nanos = nanos(now);
+        // The emission is rounded up exactly as in `Gcra::emission_nanos`. In the conflict
+        // clause `excluded.tat - now` is the emission; the burst comes from the key again.
+        let row = sqlx::query!(
+            r#"
+            with key as materialized (
+                select k.id, k.account_id, k.abilities, k.rate_limit_per_minute, k.expires_at,
+                       k.revoked_at, k.last_used_at, a.suspended_at,
+                       (60000000000 + k.rate_limit_per_minute - 1) / k.rate_limit_per_minute as emission
+                from api_keys k join accounts a on a.id = k.account_id
+                where k.digest = $1
+            ), live as materialized (
+                select * from key
+                where revoked_at is null and (expires_at is null or expires_at > $2)
+            ), counted as (
+                insert into rate_limits as r (kind, id, tat)
+                select 'k', id, $3 + emission from live
+                on conflict (kind, id) do update
+                    set tat = greatest(r.tat, $3) + (excluded.tat - $3)
+                    where greatest(r.tat, $3) + (excluded.tat - $3) - $3
+                          <= (select emission * rate_limit_per_minute from live)
+                returning tat
+            ), used as (
+                -- Once a minute, so that a busy key does not wait for a flush each time.
+                update api_keys set last_used_at = $2
+                where id = (select id from live)
+                  and (last_used_at is null or last_used_at <= $4)
+            )
+            select key.id, key.account_id, key.abilities, key.rate_limit_per_minute,
+                   key.expires_at, key.revoked_at is not null as "revoked!",
+                   key.suspended_at is not null as "suspended!",
+                   (select tat from counted) as counted,
+                   (select r.tat from rate_limits r where r.kind = 'k' and r.id = key.id) as before
+            from key
+            "#,
+            &digest.0[..],
+            now,
+            now_nanos,
+            now - LAST_USED_LAG,
+        )
+        .fetch_optional(&self.pool)
+        .await?;
+        let Some(row) = row else { return Ok(None) };
+        let expired = row.expires_at.is_some_and(|at| at <= now);
+        let gcra = Gcra::per_minute(u32::try_from(row.rate_limit_per_minute).unwrap_or(1));
+        // A refusal leaves the state alone; what this statement's snapshot saw of it may be
+        // older than what it waited for, so a missing value counts as a full burst ago.
+        let tat = row
+            .counted
+            .or(row.before)
+            .unwrap_or(now_nanos + gcra.burst_nanos());
+        let rate =
+            (!row.revoked && !expired).then(|| gcra.state(now_nanos, tat, row.counted.is_some()));
+        Ok(Some(PresentedKey {
+            id: ApiKeyId(row.id),
+            account_id: AccountId(row.account_id),
+            abilities: abilities(&row.abilities)?,
+            expires_at: row.expires_at,
+            revoked: row.revoked,
+            expired,
+            suspended: row.suspended,
+            rate,
+        }))
+    }
+}
+
+fn abilities(names: &[String]) -> Result<Abilities, StoreError> {
+    Abilities::parse(names).map_err(|e| StoreError::Corrupt(format!("abilities: {e}")))
+}
+
+impl TryFrom<KeyRow> for ApiKeyRecord {
+    type Error = StoreError;
+
+    fn try_from(row: KeyRow) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: ApiKeyId(row.id),
+            name: row.name,
+            key_hint: row.key_hint,
+            abilities: abilities(&row.abilities)?,
+            rate_limit_per_minute: u32::try_from(row.rate_limit_per_minute).unwrap_or(1),
+            expires_at: row.expires_at,
+            last_used_at: row.last_used_at,
+            revoked_at: row.revoked_at,
+            created_at: row.created_at,
+        })
+    }
+}

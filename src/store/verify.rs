@@ -1,0 +1,124 @@
+//! The audit: every account and every generation recomputed from the ledger.
+
+use super::{Store, StoreError};
+
+/// Differences that are spelled out; the rest is counted.
+const SPELLED_OUT: i64 = 1000;
+
+/// What an audit found.
+#[derive(Debug, Default)]
+pub struct Audit {
+    /// Accounts looked at.
+    pub accounts: i64,
+    /// Entries looked at.
+    pub entries: i64,
+    /// Generations looked at.
+    pub generations: i64,
+    /// What does not agree, one sentence each. Empty: all is well.
+    pub differences: Vec<String>,
+}
+
+impl Store {
+    /// Recomputes every account and every generation from its entries, in one snapshot, so
+    /// that it is right under load too.
+    pub async fn verify_ledger(&self) -> Result<Audit, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        sqlx::query!("set transaction isolation level repeatable read, read only")
+            .execute(&mut *tx)
+            .await?;
+        let counts = sqlx::query!(
+            r#"select (select count(*) from accounts) as "accounts!",
+                      (select count(*) from ledger_entries) as "entries!",
+                      (select count(*) from generations) as "generations!""#
+        )
+        .fetch_one(&mut *tx)
+        .await?;
+        let mut differences = sqlx::query_scalar!(
+            r#"
+            with moved as (
+                select e.*,
+                    case kind when 'grant' then amount when 'adjustment' then amount
+                              when 'charge' then -amount else 0 end as to_balance,
+                    case kind when 'hold' then amount when 'release' then -amount
+                              when 'charge' then -coalesce((
+                                  select h.amount from ledger_entries h
+                                  where h.generation_id = e.generation_id and h.kind = 'hold'), 0)
+                              else 0 end as to_held
+                from ledger_entries e
+            ), recomputed as (
+                select *,
+                    sum(to_balance) over w as balance_then,
+                    sum(to_held) over w as held_then,
+                    row_number() over (partition by account_id order by id desc) as from_last
+                from moved window w as (partition by account_id order by id)
+            )
+            select format('entry %s of account %s says balance %s, held %s; recomputed %s, %s',
+                          id, account_id, balance, held, balance_then, held_then) as "line!"
+            from recomputed where balance <> balance_then or held <> held_then
+            union all
+            select format('account %s has balance %s, held %s; its entries say %s, %s',
+                          a.id, a.balance, a.held, coalesce(balance_then, 0), coalesce(held_then, 0))
+            from accounts a left join recomputed r on r.account_id = a.id and r.from_last = 1
+            where a.balance <> coalesce(balance_then, 0) or a.held <> coalesce(held_then, 0)
+            union all
+            select format('account %s counts %s unfinished generations; there are %s',
+                          a.id, a.unfinished, coalesce(u.n, 0))
+            from accounts a left join (
+                select account_id, count(*) as n from generations
+                where status in ('pending', 'processing') group by account_id
+            ) u on u.account_id = a.id
+            where a.unfinished <> coalesce(u.n, 0)
+            limit $1
+            "#,
+            SPELLED_OUT
+        )
+        .fetch_all(&mut *tx)
+        .await?;
+        differences.extend(
+            sqlx::query_scalar!(
+                r#"
+                with entries as (
+                    select generation_id,
+                        count(*) filter (where kind = 'hold') as holds,
+                        sum(amount) filter (where kind = 'hold') as held,
+                        count(*) filter (where kind = 'charge') as charges,
+                        sum(amount) filter (where kind = 'charge') as charged,
+                        count(*) filter (where kind = 'release') as releases,
+                        sum(amount) filter (where kind = 'release') as released,
+                        min(account_id) as account, max(account_id) as other_account
+                    from ledger_entries where generation_id is not null group by generation_id
+                )
+                select format('generation %s (%s, estimated %s, charged %s) has holds %s of %s, charges %s of %s, releases %s of %s',
+                              g.id, g.status, g.estimated, g.charged, coalesce(e.holds, 0), e.held,
+                              coalesce(e.charges, 0), e.charged, coalesce(e.releases, 0), e.released)
+                       as "line!"
+                from generations g left join entries e on e.generation_id = g.id
+                where not case
+                    when g.estimated = 0 then e.generation_id is null and coalesce(g.charged, 0) = 0
+                    else coalesce(e.holds = 1 and e.held = g.estimated
+                        and e.account = g.account_id and e.other_account = g.account_id
+                        and case
+                            when g.status in ('pending', 'processing')
+                                then e.charges = 0 and e.releases = 0
+                            when g.charged > 0
+                                then g.status = 'completed' and e.charges = 1
+                                    and e.charged = g.charged and e.releases = 0
+                            else e.charges = 0 and e.releases = 1 and e.released = g.estimated
+                        end, false)
+                end
+                limit $1
+                "#,
+                SPELLED_OUT
+            )
+            .fetch_all(&mut *tx)
+            .await?,
+        );
+        tx.commit().await?;
+        Ok(Audit {
+            accounts: counts.accounts,
+            entries: counts.entries,
+            generations: counts.generations,
+            differences,
+        })
+    }
+}
