@@ -1,0 +1,231 @@
+//! Work in progress: each generation in a task of its own, and the sweep that ends what a
+//! dead process left behind.
+//!
+//! Here: running, settling, draining. Not here: whether a request is allowed, what it costs,
+//! how a provider speaks. A task never holds a connection or a transaction while it waits for
+//! a provider.
+
+mod running;
+mod submit;
+mod sweep;
+mod text;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::sync::watch;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use uuid::Uuid;
+
+pub use running::{Handle, Slot};
+pub use submit::SubmitSettings;
+pub use text::TextJob;
+
+use crate::{
+    domain::{
+        clock::SharedClock,
+        generation::{Failure, FailureCode, Generation},
+        ids::{GenerationId, InstanceId},
+    },
+    store::{
+        Store, StoreError,
+        generations::{Finish, NewGeneration, Opened, Outcome},
+    },
+};
+use running::Running;
+
+/// The longest wait between two tries to settle while the database is away.
+const SETTLE_BACKOFF_MAX: Duration = Duration::from_secs(2);
+/// Tries to settle that are left once the process must end.
+const SETTLE_TRIES_AT_END: u32 = 3;
+/// How long interrupted work may take to settle at shutdown, beyond the grace period.
+const INTERRUPTED_SETTLE: Duration = Duration::from_secs(5);
+
+/// What runs generations on this process. Cheap to clone.
+#[derive(Clone)]
+pub struct Runner(Arc<Inner>);
+
+struct Inner {
+    store: Store,
+    clock: SharedClock,
+    instance: InstanceId,
+    submit: SubmitSettings,
+    lease: Duration,
+    tasks: TaskTracker,
+    running: Running,
+    /// Set: no new work.
+    draining: AtomicBool,
+    /// Cancelled: the grace period is over.
+    interrupt: CancellationToken,
+}
+
+impl Runner {
+    /// A runner with an identity of its own.
+    pub fn new(store: Store, clock: SharedClock, submit: SubmitSettings, lease: Duration) -> Self {
+        Self(Arc::new(Inner {
+            store,
+            clock,
+            instance: InstanceId(Uuid::now_v7()),
+            submit,
+            lease,
+            tasks: TaskTracker::new(),
+            running: Running::default(),
+            draining: AtomicBool::new(false),
+            interrupt: CancellationToken::new(),
+        }))
+    }
+
+    /// The identity under which this process works.
+    pub fn instance(&self) -> InstanceId {
+        self.0.instance
+    }
+
+    /// Whether new work is refused.
+    pub fn is_draining(&self) -> bool {
+        self.0.draining.load(Ordering::Acquire)
+    }
+
+    /// How many generations run in this process.
+    pub fn running(&self) -> usize {
+        self.0.running.len()
+    }
+
+    /// The handle of a generation that runs in this process.
+    pub fn handle(&self, id: GenerationId) -> Option<Handle> {
+        self.0.running.handle(id)
+    }
+
+    /// Runs a future to its end whatever becomes of the caller; the shutdown waits for it.
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.0.tasks.spawn(work);
+    }
+
+    /// Refuses new work at once, lets running work finish within `grace`, then interrupts and
+    /// settles what is left. Afterwards nothing runs and this process is off the list.
+    pub async fn drain(&self, grace: Duration, hurry: &CancellationToken) {
+        self.0.draining.store(true, Ordering::Release);
+        self.0.tasks.close();
+        tokio::select! {
+            () = self.0.tasks.wait() => {}
+            () = tokio::time::sleep(grace) => {}
+            () = hurry.cancelled() => {}
+        }
+        self.0.interrupt.cancel();
+        if tokio::time::timeout(INTERRUPTED_SETTLE, self.0.tasks.wait())
+            .await
+            .is_err()
+        {
+            tracing::error!(
+                running = self.running(),
+                "work could not be settled before the stop; the next start settles it"
+            );
+        }
+        if let Err(error) = self.0.store.retire(self.0.instance).await {
+            tracing::warn!(%error, "this instance could not be taken off the list");
+        }
+    }
+
+    /// Refuses new work from now on.
+    pub fn refuse_new_work(&self) {
+        self.0.draining.store(true, Ordering::Release);
+    }
+
+    /// Ends a generation whoever works on it. `false`: it had ended already.
+    pub async fn cancel(&self, id: GenerationId) -> Result<bool, StoreError> {
+        let failure = Failure::new(FailureCode::Cancelled, "the generation was cancelled");
+        let finish = Finish {
+            id,
+            instance: None,
+            outcome: Outcome::Failed(failure),
+            attempts: None,
+            provider_request_id: None,
+            now: self.0.clock.now(),
+        };
+        let ended = self.0.store.finish(&finish).await?;
+        if ended {
+            self.0.running.cancel(id);
+        }
+        Ok(ended)
+    }
+
+    async fn open(&self, new: &NewGeneration) -> Result<Opened, StoreError> {
+        self.0.store.open(new).await
+    }
+
+    /// Settles, however long the database is away; a paid answer is not given up while the
+    /// process lives. Returns the record as it then is; `None` when the process had to end
+    /// first.
+    async fn settle(&self, mut opened: Generation, mut finish: Finish) -> Option<Generation> {
+        let mut tries = 0_u32;
+        loop {
+            let error = match self.0.store.finish(&finish).await {
+                Ok(true) => {
+                    opened.finished(&finish);
+                    return Some(opened);
+                }
+                // Ended by a cancel, a sweep, or by an earlier try whose answer was lost.
+                Ok(false) => match self.0.store.generation(opened.account_id, opened.id).await {
+                    Ok(record) => return record,
+                    Err(error) => error,
+                },
+                Err(error) => error,
+            };
+            tries += 1;
+            if !matches!(error, StoreError::Unavailable(_)) {
+                tracing::error!(generation = %finish.id, error = &error as &dyn std::error::Error,
+                    "a settlement was refused");
+                // An answer that the database will not take must not keep its hold for ever.
+                finish.outcome = Outcome::Failed(Failure::new(
+                    FailureCode::ProviderError,
+                    "the provider's answer could not be stored",
+                ));
+            } else if tries == 1 {
+                tracing::warn!(generation = %finish.id, %error, "settling later");
+            }
+            if self.0.interrupt.is_cancelled() && tries >= SETTLE_TRIES_AT_END {
+                return None;
+            }
+            let wait = Duration::from_millis(50) * 2_u32.saturating_pow(tries.min(8));
+            tokio::time::sleep(wait.min(SETTLE_BACKOFF_MAX)).await;
+        }
+    }
+
+    fn reserve(&self, id: GenerationId) -> (Slot, watch::Sender<Option<Arc<Generation>>>) {
+        self.0.running.reserve(id)
+    }
+}
+
+impl Generation {
+    /// The record after a settlement that was carried out.
+    fn finished(&mut self, finish: &Finish) {
+        use crate::domain::{credits::Credits, generation::Status};
+        match &finish.outcome {
+            Outcome::Completed {
+                result,
+                usage,
+                charged,
+            } => {
+                self.status = Status::Completed;
+                self.result = Some(result.clone());
+                self.usage = Some(usage.clone());
+                self.charged = Some(*charged);
+            }
+            Outcome::Failed(failure) => {
+                self.status = Status::Failed;
+                self.failure = Some(failure.clone());
+                self.charged = Some(Credits::ZERO);
+            }
+        }
+        self.attempts = finish.attempts.unwrap_or(self.attempts);
+        if finish.provider_request_id.is_some() {
+            self.provider_request_id
+                .clone_from(&finish.provider_request_id);
+        }
+        self.completed_at = Some(finish.now.max(self.created_at));
+    }
+}

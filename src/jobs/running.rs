@@ -1,0 +1,105 @@
+//! The generations that run in this process, and how to wait for them.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::domain::{generation::Generation, ids::GenerationId};
+
+type Done = watch::Receiver<Option<Arc<Generation>>>;
+type Entries = Arc<Mutex<HashMap<GenerationId, Handle>>>;
+
+/// The register. A generation is in it from before its row is made until after it is settled,
+/// so that a row of this process that is not in it has nobody to finish it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Running(Entries);
+
+/// What others hold of a running generation.
+#[derive(Debug, Clone)]
+pub struct Handle {
+    pub(super) cancel: CancellationToken,
+    done: Done,
+}
+
+/// A place in the register; leaves it when dropped, also by a panic.
+#[derive(Debug)]
+pub struct Slot {
+    id: GenerationId,
+    entries: Entries,
+    handle: Handle,
+    pub(super) cancel: CancellationToken,
+}
+
+impl Slot {
+    /// A handle to wait with.
+    pub(super) fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+}
+
+impl Running {
+    pub(super) fn reserve(
+        &self,
+        id: GenerationId,
+    ) -> (Slot, watch::Sender<Option<Arc<Generation>>>) {
+        let (sender, done) = watch::channel(None);
+        let cancel = CancellationToken::new();
+        let handle = Handle {
+            cancel: cancel.clone(),
+            done,
+        };
+        lock(&self.0).insert(id, handle.clone());
+        let entries = Arc::clone(&self.0);
+        let slot = Slot {
+            id,
+            entries,
+            handle,
+            cancel,
+        };
+        (slot, sender)
+    }
+
+    pub(super) fn handle(&self, id: GenerationId) -> Option<Handle> {
+        lock(&self.0).get(&id).cloned()
+    }
+
+    pub(super) fn contains(&self, id: GenerationId) -> bool {
+        lock(&self.0).contains_key(&id)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        lock(&self.0).len()
+    }
+
+    pub(super) fn cancel(&self, id: GenerationId) {
+        if let Some(handle) = self.handle(id) {
+            handle.cancel.cancel();
+        }
+    }
+}
+
+impl Handle {
+    /// Waits for the settled record; `None` when the task ended without one (a panic, or a
+    /// stop): the database then tells.
+    pub async fn finished(mut self) -> Option<Arc<Generation>> {
+        self.done
+            .wait_for(Option::is_some)
+            .await
+            .ok()
+            .and_then(|record| record.clone())
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        lock(&self.entries).remove(&self.id);
+    }
+}
+
+fn lock(entries: &Entries) -> MutexGuard<'_, HashMap<GenerationId, Handle>> {
+    entries.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,68 @@
+//! The sweep: ends what nobody works on any more. First run and recovery are the same path.
+
+use super::Runner;
+use crate::{
+    domain::{
+        generation::{Failure, FailureCode},
+        ids::{GenerationId, InstanceId},
+    },
+    store::{
+        StoreError,
+        generations::{Finish, Outcome},
+    },
+};
+
+/// Generations that one step ends at most for each query.
+const BATCH: i64 = 500;
+
+impl Runner {
+    /// Declares every other process dead: right only when this one is known to be alone on the
+    /// database.
+    pub async fn declare_alone(&self) -> Result<(), StoreError> {
+        self.0.store.heartbeat(self.0.instance).await?;
+        self.0.store.retire_others(self.0.instance).await
+    }
+
+    /// One step: says that this process lives, takes silent ones off the list, ends what they
+    /// left, and what this one has lost track of. Answers how many it ended.
+    pub async fn sweep_step(&self) -> Result<u64, StoreError> {
+        let store = &self.0.store;
+        store.heartbeat(self.0.instance).await?;
+        store.retire_silent(self.0.lease).await?;
+        let mut ended = 0;
+        for (id, owner) in store.abandoned(BATCH).await? {
+            ended += self.end_interrupted(id, owner).await?;
+        }
+        for id in store.owned(self.0.instance).await? {
+            // The register is asked after the row was read: a row that had an owner then and
+            // has none now is settled, and ending it again touches nothing.
+            if !self.0.running.contains(id) {
+                ended += self.end_interrupted(id, self.0.instance).await?;
+            }
+        }
+        if ended > 0 {
+            tracing::warn!(
+                ended,
+                "ended generations that nobody worked on; their holds are released"
+            );
+        }
+        Ok(ended)
+    }
+
+    async fn end_interrupted(
+        &self,
+        id: GenerationId,
+        owner: InstanceId,
+    ) -> Result<u64, StoreError> {
+        let message = "the server stopped during the call";
+        let finish = Finish {
+            id,
+            instance: Some(owner),
+            outcome: Outcome::Failed(Failure::new(FailureCode::Interrupted, message)),
+            attempts: None,
+            provider_request_id: None,
+            now: self.0.clock.now(),
+        };
+        Ok(u64::from(self.0.store.finish(&finish).await?))
+    }
+}

@@ -1,0 +1,119 @@
+//! Who calls, and what they may do.
+
+use chrono::{DateTime, Utc};
+
+use super::{Service, ServiceError, TokenRefusal};
+use crate::{
+    domain::{
+        ability::{Abilities, Ability},
+        ids::{AccountId, UserId},
+        rate::RateState,
+        token::BearerToken,
+    },
+    store::generations::Credential,
+};
+
+/// A caller whose token is good.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// Whose credits are spent.
+    pub account_id: AccountId,
+    /// What was presented.
+    pub credential: Credential,
+    /// The session's user; `None` for keys.
+    pub user_id: Option<UserId>,
+    /// What the caller may do; everything for sessions.
+    pub abilities: Abilities,
+    /// When the token ends.
+    pub expires_at: Option<DateTime<Utc>>,
+    /// Whether the account is suspended.
+    suspended: bool,
+}
+
+impl Caller {
+    /// Refuses a suspended account's caller, and one that lacks the ability.
+    pub fn require(&self, ability: Ability) -> Result<(), ServiceError> {
+        self.require_active()?;
+        if self.abilities.grant(ability) {
+            Ok(())
+        } else {
+            Err(ServiceError::MissingAbility(ability))
+        }
+    }
+
+    /// Refuses a suspended account's caller.
+    pub fn require_active(&self) -> Result<(), ServiceError> {
+        if self.suspended {
+            return Err(ServiceError::Suspended);
+        }
+        Ok(())
+    }
+
+    /// Refuses an API key.
+    pub fn require_session(&self) -> Result<(), ServiceError> {
+        self.require_active()?;
+        match self.credential {
+            Credential::Session(_) => Ok(()),
+            Credential::ApiKey(_) => Err(ServiceError::SessionRequired),
+        }
+    }
+}
+
+/// A good token, and its request counted.
+#[derive(Debug)]
+pub struct Authenticated {
+    /// Who calls.
+    pub caller: Caller,
+    /// How the limit stands after this request.
+    pub rate: RateState,
+}
+
+impl Service {
+    /// Checks a bearer token and counts the request. Whether the request is over the limit is
+    /// in [`Authenticated::rate`]: the caller is known either way.
+    pub async fn authenticate(&self, token: &str) -> Result<Authenticated, ServiceError> {
+        let refused = |why| Err(ServiceError::Token(why));
+        let now = self.0.clock.now();
+        match BearerToken::parse(token) {
+            None => refused(TokenRefusal::Invalid),
+            Some(BearerToken::ApiKey(digest)) => {
+                let Some(key) = self.0.store.present_key(digest, now).await? else {
+                    return refused(TokenRefusal::Invalid);
+                };
+                let Some(rate) = key.rate else {
+                    return refused(if key.revoked {
+                        TokenRefusal::Revoked
+                    } else {
+                        TokenRefusal::Expired
+                    });
+                };
+                let caller = Caller {
+                    account_id: key.account_id,
+                    credential: Credential::ApiKey(key.id),
+                    user_id: None,
+                    abilities: key.abilities,
+                    expires_at: key.expires_at,
+                    suspended: key.suspended,
+                };
+                Ok(Authenticated { caller, rate })
+            }
+            Some(BearerToken::Session(digest)) => {
+                let Some(session) = self.0.store.present_session(digest, now).await? else {
+                    return refused(TokenRefusal::Invalid);
+                };
+                let caller = Caller {
+                    account_id: session.account_id,
+                    credential: Credential::Session(session.id),
+                    user_id: Some(session.user_id),
+                    abilities: Abilities::all(),
+                    expires_at: Some(session.expires_at),
+                    suspended: session.suspended,
+                };
+                Ok(Authenticated {
+                    caller,
+                    rate: session.rate,
+                })
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Login, logout, and who the caller is.
+
+use chrono::{DateTime, Utc};
+use secrecy::SecretString;
+use serde_json::{Map, Value};
+
+use super::{Service, ServiceError, auth::Caller, password::PASSWORD_CHARS};
+use crate::{
+    domain::{
+        ids::{AccountId, UserId},
+        token,
+        validate::{Errors, Fields},
+    },
+    store::{accounts::Identity, generations::Credential},
+};
+
+/// What a login asks with.
+#[derive(Debug)]
+pub struct Login {
+    email: String,
+    password: String,
+}
+
+impl Login {
+    /// Reads and checks a body. A password that could not be set is simply wrong, so that the
+    /// answer tells nothing.
+    pub fn read(body: &Map<String, Value>) -> Result<Self, ServiceError> {
+        let errors = Errors::default();
+        let fields = Fields::new(body, &errors);
+        let email = fields.required_text("email", 254);
+        let password = fields.required_text("password", *PASSWORD_CHARS.end());
+        fields.finish();
+        match (email, password, errors.take()) {
+            (Some(email), Some(password), errors) if errors.is_empty() => Ok(Self {
+                email: email.to_owned(),
+                password: password.to_owned(),
+            }),
+            (_, _, errors) => Err(ServiceError::Invalid(errors)),
+        }
+    }
+}
+
+/// A session just made.
+#[derive(Debug)]
+pub struct LoggedIn {
+    /// The token, once.
+    pub token: SecretString,
+    /// When the server ends the session.
+    pub expires_at: DateTime<Utc>,
+    /// The user: id, email, name.
+    pub user: (UserId, String, Option<String>),
+    /// The account: id, name.
+    pub account: (AccountId, String),
+}
+
+impl Service {
+    /// Makes a session. Wrong email and wrong password take the same time and answer alike.
+    pub async fn login(&self, login: Login, address: &str) -> Result<LoggedIn, ServiceError> {
+        let (store, now) = (&self.0.store, self.0.clock.now());
+        if let Err(wait) = store.begin_login(&login.email, address, now).await? {
+            let seconds = u64::try_from(wait.num_seconds()).unwrap_or(0) + 1;
+            return Err(ServiceError::TooManyLogins(seconds));
+        }
+        let user = store.user_by_email(&login.email).await?;
+        let stored = user.as_ref().map(|u| u.password_hash.clone());
+        let right = self.0.passwords.verify(login.password, stored).await?;
+        let Some(user) = user.filter(|_| right) else {
+            return Err(ServiceError::InvalidCredentials);
+        };
+        store.login_succeeded(&login.email, address, now).await?;
+        let token =
+            token::new_session_token().map_err(|e| ServiceError::Internal(e.to_string()))?;
+        let expires_at = now + self.0.settings.session_period;
+        store
+            .create_session(user.id, user.account_id, token.digest, expires_at, now)
+            .await?;
+        Ok(LoggedIn {
+            token: token.secret,
+            expires_at,
+            user: (user.id, user.email, user.name),
+            account: (user.account_id, user.account_name),
+        })
+    }
+
+    /// Ends the caller's own session.
+    pub async fn logout(&self, caller: &Caller) -> Result<(), ServiceError> {
+        match caller.credential {
+            Credential::Session(id) => Ok(self.0.store.end_session(id, self.0.clock.now()).await?),
+            Credential::ApiKey(_) => Err(ServiceError::SessionRequired),
+        }
+    }
+
+    /// Who the caller is.
+    pub async fn identity(&self, caller: &Caller) -> Result<Identity, ServiceError> {
+        Ok(self
+            .0
+            .store
+            .identity(caller.account_id, caller.user_id)
+            .await?)
+    }
+}

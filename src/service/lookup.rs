@@ -1,0 +1,129 @@
+//! Finding generations, waiting for them, cancelling and deleting them.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Service, ServiceError, auth::Caller};
+use crate::{
+    domain::{
+        ability::Ability,
+        generation::{Generation, Modality},
+        ids::GenerationId,
+        page::{Page, PageRequest},
+    },
+    store::history::HistoryFilter,
+};
+
+/// How often the database is asked about a generation that another process runs.
+const ELSEWHERE_POLL: Duration = Duration::from_millis(250);
+
+/// The ability that making, cancelling and deleting a generation of this type needs.
+pub const fn ability_of(modality: Modality) -> Ability {
+    match modality {
+        Modality::Text => Ability::GenerateText,
+        Modality::Image => Ability::GenerateImage,
+        Modality::Video => Ability::GenerateVideo,
+        Modality::Audio => Ability::GenerateAudio,
+    }
+}
+
+impl Service {
+    /// One generation of the caller's account.
+    pub async fn generation(
+        &self,
+        caller: &Caller,
+        id: GenerationId,
+    ) -> Result<Generation, ServiceError> {
+        let found = self.0.store.generation(caller.account_id, id).await?;
+        found.ok_or(ServiceError::NotFound)
+    }
+
+    /// The same, waiting at most `wait` until it is finished; then as it is.
+    pub async fn generation_within(
+        &self,
+        caller: &Caller,
+        id: GenerationId,
+        wait: Duration,
+    ) -> Result<Generation, ServiceError> {
+        let until = Instant::now() + wait;
+        loop {
+            // The handle first: a generation that ends between the two is then seen as ended.
+            let handle = self.0.runner.handle(id);
+            let found = self.generation(caller, id).await?;
+            let rest = until.saturating_duration_since(Instant::now());
+            if found.status.is_finished() || rest.is_zero() {
+                return Ok(found);
+            }
+            match handle {
+                Some(handle) => {
+                    if let Ok(Some(record)) = tokio::time::timeout(rest, handle.finished()).await {
+                        return Ok(record.as_ref().clone());
+                    }
+                }
+                None => tokio::time::sleep(rest.min(ELSEWHERE_POLL)).await,
+            }
+        }
+    }
+
+    /// What an idempotency key made, waiting for its end as the first request does.
+    pub async fn replay(
+        &self,
+        caller: &Caller,
+        id: GenerationId,
+    ) -> Result<Generation, ServiceError> {
+        let wait = self.0.settings.idempotency_wait;
+        let found = self.generation_within(caller, id, wait).await?;
+        if found.status.is_finished() {
+            Ok(found)
+        } else {
+            Err(ServiceError::IdempotencyInProgress)
+        }
+    }
+
+    /// The account's generations, newest first.
+    pub async fn history(
+        &self,
+        caller: &Caller,
+        filter: &HistoryFilter,
+        page: &PageRequest,
+    ) -> Result<Page<Generation>, ServiceError> {
+        Ok(self
+            .0
+            .store
+            .history(caller.account_id, filter, page)
+            .await?)
+    }
+
+    /// Ends an unfinished generation and releases its hold.
+    pub async fn cancel(
+        &self,
+        caller: &Caller,
+        id: GenerationId,
+    ) -> Result<Generation, ServiceError> {
+        let found = self.generation(caller, id).await?;
+        caller.require(ability_of(found.modality))?;
+        if !self.0.runner.cancel(id).await? {
+            return Err(ServiceError::AlreadyFinished);
+        }
+        self.generation(caller, id).await
+    }
+
+    /// Removes a finished generation's prompt and result for good.
+    pub async fn delete(&self, caller: &Caller, id: GenerationId) -> Result<(), ServiceError> {
+        let found = self.generation(caller, id).await?;
+        caller.require(ability_of(found.modality))?;
+        let now = self.0.clock.now();
+        if self
+            .0
+            .store
+            .delete_generation(caller.account_id, id, now)
+            .await?
+        {
+            return Ok(());
+        }
+        // Not finished, or deleted by a parallel request.
+        self.generation(caller, id).await?;
+        Err(ServiceError::NotFinished)
+    }
+}

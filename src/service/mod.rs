@@ -1,0 +1,197 @@
+//! The rules, in domain words.
+//!
+//! Here: who may do what, what a request becomes, how a refusal is explained. Not here: SQL
+//! text, JSON, headers, status codes.
+
+pub mod auth;
+pub mod credits;
+mod explain;
+pub mod generate;
+pub mod keys;
+pub mod login;
+pub mod lookup;
+pub mod operator;
+mod password;
+
+use std::{sync::Arc, time::Duration};
+
+use chrono::TimeDelta;
+
+use crate::{
+    domain::{
+        ability::Ability, catalogue::Catalogue, clock::SharedClock, credits::Credits,
+        rate::RateState, validate::FieldError,
+    },
+    jobs::Runner,
+    providers::Registry,
+    store::{Store, StoreError, credits::Balance},
+};
+
+/// The settings of the rules.
+#[derive(Debug, Clone)]
+pub struct ServiceSettings {
+    /// Unfinished generations of an account, at most.
+    pub max_jobs_per_account: i32,
+    /// How long an idempotency key stays bound.
+    pub idempotency_period: TimeDelta,
+    /// How long a replay waits for the first request.
+    pub idempotency_wait: Duration,
+    /// How long a session lasts.
+    pub session_period: TimeDelta,
+}
+
+/// The rules. Cheap to clone.
+#[derive(Clone)]
+pub struct Service(Arc<Inner>);
+
+struct Inner {
+    store: Store,
+    clock: SharedClock,
+    catalogue: Catalogue,
+    providers: Registry,
+    runner: Runner,
+    settings: ServiceSettings,
+    passwords: password::Hasher,
+}
+
+impl Service {
+    /// The rules over these parts.
+    pub fn new(
+        store: Store,
+        clock: SharedClock,
+        catalogue: Catalogue,
+        providers: Registry,
+        runner: Runner,
+        settings: ServiceSettings,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            store,
+            clock,
+            catalogue,
+            providers,
+            runner,
+            settings,
+            passwords: password::Hasher::default(),
+        }))
+    }
+
+    /// For pure reads.
+    pub fn store(&self) -> &Store {
+        &self.0.store
+    }
+
+    /// What this server offers.
+    pub fn catalogue(&self) -> &Catalogue {
+        &self.0.catalogue
+    }
+
+    /// Whether new work is refused.
+    pub fn is_draining(&self) -> bool {
+        self.0.runner.is_draining()
+    }
+}
+
+/// Why a token was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenRefusal {
+    /// None was sent.
+    Missing,
+    /// Not one of ours, or a session that has ended.
+    Invalid,
+    /// A revoked key.
+    Revoked,
+    /// A key past its expiry.
+    Expired,
+}
+
+/// Which rule of credits refused a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShortOf {
+    /// The request's own `max_cost`.
+    MaxCost,
+    /// The balance itself.
+    Balance,
+    /// The balance would do, but holds of running work take it for now.
+    Holds,
+}
+
+/// A refusal for want of credits, explained.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CreditsShort {
+    /// Which rule.
+    pub of: ShortOf,
+    /// What the request needs held.
+    pub required: Credits,
+    /// How the account stands.
+    pub balance: Balance,
+    /// By how much it is too much.
+    pub shortfall: Credits,
+    /// The deciding parameter and its largest value that would fit.
+    pub affordable: Option<(&'static str, u64)>,
+}
+
+/// A refusal by the rules, or the database's failure.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// 401.
+    #[error("the token was refused")]
+    Token(TokenRefusal),
+    /// 429 of a key's or session's own limit.
+    #[error("over the rate limit")]
+    RateLimited(RateState),
+    /// 403: the key lacks this ability.
+    #[error("the key lacks the ability {0}")]
+    MissingAbility(Ability),
+    /// 403: only a session may do this.
+    #[error("only a session may do this")]
+    SessionRequired,
+    /// 403.
+    #[error("the account is suspended")]
+    Suspended,
+    /// 401 of a login.
+    #[error("email or password is wrong")]
+    InvalidCredentials,
+    /// 429 of a login; with the seconds to wait.
+    #[error("too many failed logins")]
+    TooManyLogins(u64),
+    /// 422: every failing field.
+    #[error("the request is invalid")]
+    Invalid(Vec<FieldError>),
+    /// 404.
+    #[error("not found")]
+    NotFound,
+    /// 422: the key is bound to another request.
+    #[error("the idempotency key was used with another request")]
+    IdempotencyKeyReused,
+    /// 409: a replay waited in vain.
+    #[error("the first request with this idempotency key is still running")]
+    IdempotencyInProgress,
+    /// 429: with how many are allowed.
+    #[error("the account has {0} unfinished generations")]
+    TooManyJobs(i32),
+    /// 402, or 429 where only holds are in the way.
+    #[error("not enough credits")]
+    CreditsShort(Box<CreditsShort>),
+    /// 409: it cannot be cancelled any more.
+    #[error("the generation is finished")]
+    AlreadyFinished,
+    /// 409: it cannot be deleted yet.
+    #[error("the generation is not finished")]
+    NotFinished,
+    /// 503.
+    #[error("the server is shutting down")]
+    ShuttingDown,
+    /// The database failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A state that cannot be.
+    #[error("{0}")]
+    Internal(String),
+}
+
+impl ServiceError {
+    /// One failing field.
+    pub fn invalid(error: FieldError) -> Self {
+        Self::Invalid(vec![error])
+    }
+}
