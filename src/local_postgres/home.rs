@@ -1,0 +1,221 @@
+//! The folders of one private Postgres.
+//!
+//! `data/postgres` is its home: `cluster/` (what Postgres calls its data
+//! directory), `run/` (the socket), and while one is made `new-…/`. Root's home
+//! for another user may be a link to `/var/lib/gensvc/<id>`, because that user
+//! cannot enter, say, `/root`. Its log is `data/postgres.log`: opened by us and
+//! handed down, so it may lie where Postgres' user cannot go.
+
+use std::{
+    ffi::OsString,
+    fs::{self, DirBuilder, File, Permissions},
+    io::ErrorKind,
+    os::unix::{
+        ffi::OsStringExt,
+        fs::{DirBuilderExt, PermissionsExt, symlink},
+    },
+    path::{Path, PathBuf},
+};
+
+use uuid::Uuid;
+
+use super::{
+    account::Account,
+    error::{At, LocalPostgresError, Result},
+    postmaster::Postmaster,
+};
+
+/// Where root puts clusters whose data directory Postgres' user cannot reach.
+const OUTSIDE: &str = "/var/lib/gensvc";
+/// In such a home: which data directory it serves.
+const SERVES: &str = "data-folder";
+
+/// The folders, and the user who owns the files.
+#[derive(Debug, Clone)]
+pub(super) struct Home {
+    pub(super) data: PathBuf,
+    pub(super) dir: PathBuf,
+    pub(super) account: Account,
+}
+
+impl Home {
+    /// The home of `data`, if a cluster is in it.
+    pub(super) async fn existing(data: &Path) -> Result<Option<Self>> {
+        match locate(data)? {
+            Some(dir) if version(&dir.join("cluster"))?.is_some() => {
+                claim(data, &dir)?;
+                let account = Account::for_existing(&dir.join("cluster")).await?;
+                Ok(Some(Self {
+                    data: data.to_owned(),
+                    dir,
+                    account,
+                }))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// An empty home for `data`, reachable by the user Postgres will run as.
+    pub(super) async fn new(data: &Path) -> Result<Self> {
+        let account = Account::for_new().await?;
+        let link = data.join("postgres");
+        let dir = match locate(data)? {
+            Some(dir) => dir,
+            None => {
+                make(&link, &account)?;
+                link.clone()
+            }
+        };
+        let dir = if account.can_enter(&dir).await? {
+            dir
+        } else {
+            if dir == link {
+                fs::remove_dir_all(&dir).at("remove", &dir)?;
+            } else {
+                fs::remove_file(&link).at("remove", &link)?;
+            }
+            outside(data, &link, &account).await?
+        };
+        Ok(Self {
+            data: data.to_owned(),
+            dir,
+            account,
+        })
+    }
+
+    /// Postgres' own data directory.
+    pub(super) fn cluster(&self) -> PathBuf {
+        self.dir.join("cluster")
+    }
+
+    /// Postgres' own note of which process runs it.
+    pub(super) fn pid_file(&self) -> PathBuf {
+        self.dir.join("cluster/postmaster.pid")
+    }
+
+    /// Postgres' log.
+    pub(super) fn log(&self) -> PathBuf {
+        self.data.join("postgres.log")
+    }
+
+    /// The version that made the cluster; it is an error if there is none.
+    pub(super) fn version(&self) -> Result<u32> {
+        let cluster = self.cluster();
+        version(&cluster)?.ok_or(LocalPostgresError::Gone { cluster })
+    }
+}
+
+/// Makes what is renamed or linked survive a power cut.
+pub(super) fn sync_folder(folder: &Path) -> Result<()> {
+    File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .at("write", folder)
+}
+
+fn version(cluster: &Path) -> Result<Option<u32>> {
+    let path = cluster.join("PG_VERSION");
+    match fs::read_to_string(&path) {
+        Ok(text) => Ok(text.trim().parse().ok()),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e).at("read", &path),
+    }
+}
+
+/// The real folder behind `data/postgres`, if there is one.
+fn locate(data: &Path) -> Result<Option<PathBuf>> {
+    let link = data.join("postgres");
+    match fs::symlink_metadata(&link) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(e).at("look at", &link),
+        Ok(meta) if !meta.is_symlink() => return Ok(Some(link)),
+        Ok(_) => {}
+    }
+    match fs::canonicalize(&link) {
+        Ok(dir) => Ok(Some(dir)),
+        // Not quietly replaced by an empty database: perhaps a disk is not mounted.
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            let target = fs::read_link(&link).at("read", &link)?;
+            Err(LocalPostgresError::BrokenLink { link, target })
+        }
+        Err(e) => Err(e).at("follow", &link),
+    }
+}
+
+/// Makes sure that a home behind a link serves this data directory alone: the
+/// locks that keep two servers apart lie in the data directory.
+fn claim(data: &Path, dir: &Path) -> Result<()> {
+    let link = data.join("postgres");
+    let serves = dir.join(SERVES);
+    let data_bytes = data.as_os_str().as_encoded_bytes();
+    let Ok(noted) = fs::read(&serves) else {
+        return Ok(());
+    };
+    if dir == link || noted == data_bytes {
+        return Ok(());
+    }
+    let other = PathBuf::from(OsString::from_vec(noted));
+    if fs::canonicalize(other.join("postgres")).is_ok_and(|target| target == dir) {
+        return Err(LocalPostgresError::Borrowed { link, other });
+    }
+    // The data directory was moved.
+    fs::write(&serves, data_bytes).at("write", &serves)
+}
+
+/// A folder that the other user may pass but only root may change, or that is
+/// altogether private when there is no other user.
+fn make(folder: &Path, account: &Account) -> Result<()> {
+    let mode = if account.is_other() { 0o755 } else { 0o700 };
+    DirBuilder::new()
+        .recursive(true)
+        .mode(mode)
+        .create(folder)
+        .at("make", folder)?;
+    fs::set_permissions(folder, Permissions::from_mode(mode)).at("open up", folder)
+}
+
+/// A home of a random name, so that a new data directory of an old name never
+/// finds an old database.
+async fn outside(data: &Path, link: &Path, account: &Account) -> Result<PathBuf> {
+    let parent = Path::new(OUTSIDE);
+    make(parent, account)?;
+    stop_abandoned(parent, data).await;
+    let dir = parent.join(Uuid::now_v7().to_string());
+    make(&dir, account)?;
+    let serves = dir.join(SERVES);
+    fs::write(&serves, data.as_os_str().as_encoded_bytes()).at("write", &serves)?;
+    symlink(&dir, link).at("make", link)?;
+    sync_folder(parent)?;
+    tracing::info!(
+        folder = %dir.display(),
+        link = %link.display(),
+        "user {} cannot enter the data directory, so the database lies elsewhere behind a link",
+        account.name,
+    );
+    Ok(dir)
+}
+
+/// Stops what an earlier data directory of the same name left running when it was
+/// removed after a crash. Its files stay: that they are unwanted is a guess.
+async fn stop_abandoned(parent: &Path, data: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let dir = entry.path();
+        let serves = fs::read(dir.join(SERVES)).unwrap_or_default();
+        if serves != data.as_os_str().as_encoded_bytes() {
+            continue;
+        }
+        tracing::warn!(
+            folder = %dir.display(),
+            "an earlier database of this data directory still lies here; remove it if unwanted",
+        );
+        if let Ok(account) = Account::for_existing(&dir.join("cluster")).await {
+            let home = Home {
+                data: data.to_owned(),
+                dir,
+                account,
+            };
+            if let Err(error) = Postmaster::stop_in(home).await {
+                tracing::warn!(%error, "could not stop the earlier database");
+            }
+        }
+    }
+}

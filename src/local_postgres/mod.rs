@@ -1,0 +1,200 @@
+//! The private Postgres of a machine without `DATABASE_URL`: finds the programs,
+//! makes the cluster, starts it, finds it again after a crash, revives it, stops
+//! it. No pool and no query lives here: it ends at a URL.
+//!
+//! The server process is deliberately not tied to ours. It survives a `kill -9` of
+//! gensvc and is adopted by the next one, which is faster than recovery and safe
+//! for commands that use it at the same time.
+//!
+//! | file | what it knows |
+//! |---|---|
+//! | `programs` | where `initdb` and `postgres` are, and of which version |
+//! | `account` | which user they run as, because Postgres refuses root |
+//! | `home` | the folders, also where that user cannot enter the data directory |
+//! | `create` | making a cluster, wholly or not at all |
+//! | `socket` | the socket's folder and the URL |
+//! | `look` | whether a server is there, and what it says of itself |
+//! | `postmaster` | starting and ending it |
+//! | `process` | processes, signals, orphaned backends |
+//! | `locks` | who uses it, who may start or stop it |
+//! | `log`, `error` | Postgres' log; sentences for people |
+//!
+//! Files are touched with plain `std::fs`: a few small ones, mostly at start, and
+//! far faster than a hop to another thread.
+
+mod account;
+mod create;
+mod error;
+mod home;
+mod locks;
+mod log;
+mod look;
+mod postmaster;
+mod process;
+mod programs;
+mod socket;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fs::{self, File},
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
+
+use tokio::sync::Mutex;
+
+pub use self::error::LocalPostgresError;
+use self::{
+    error::{At, Result},
+    home::Home,
+    postmaster::Postmaster,
+};
+
+/// What a process wants the private Postgres for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The one server of a data directory; a second one is refused.
+    Server,
+    /// A command, next to a server or alone.
+    Command,
+}
+
+/// A running private Postgres that this process takes part in. While it lives,
+/// no other process stops the database. Dropped without [`close`](Self::close),
+/// it leaves the database running, for the next process to adopt.
+#[derive(Debug)]
+pub struct LocalPostgres {
+    data: PathBuf,
+    url: String,
+    postmaster: Mutex<Postmaster>,
+    users_lock: File,
+    server_lock: Option<File>,
+}
+
+impl LocalPostgres {
+    /// Joins the database under `data_dir`. Makes the directory and the cluster if
+    /// they are not there, and starts it unless it runs. Ready when this returns.
+    pub async fn open(data_dir: &Path, role: Role) -> Result<Self> {
+        fs::create_dir_all(data_dir).at("make", data_dir)?;
+        let data = fs::canonicalize(data_dir).at("find", data_dir)?;
+        let starting = locks::start(&data).await?;
+        let server_lock = match role {
+            Role::Server => Some(locks::server(&data)?),
+            Role::Command => None,
+        };
+        let users_lock = locks::shared(&data)?;
+        let home = match Home::existing(&data).await? {
+            Some(home) => home,
+            None => {
+                // Programs first: without them nothing is left behind.
+                let programs = programs::newest().await?;
+                let home = Home::new(&data).await?;
+                create::create(&home, &programs).await?;
+                home
+            }
+        };
+        let mut postmaster = Postmaster::new(home)?;
+        let started = postmaster.ensure().await?;
+        drop(starting);
+        let url = socket::url(postmaster.socket());
+        tracing::info!(data = %data.display(), started, "the private Postgres is ready");
+        Ok(Self {
+            data,
+            url,
+            postmaster: Mutex::new(postmaster),
+            users_lock,
+            server_lock,
+        })
+    }
+
+    /// Where to connect, for sqlx and for psql. Stays the same for life, also
+    /// across revivals.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Whether this process is the one server of the data directory.
+    pub fn is_sole_server(&self) -> bool {
+        self.server_lock.is_some()
+    }
+
+    /// One step of supervision, to be called in a loop: revives a dead database and
+    /// returns whether it had to. Costs a few small reads when all is well; an error
+    /// is worth a log line and another step.
+    pub async fn supervise_step(&self) -> Result<bool> {
+        let mut postmaster = self.postmaster.lock().await;
+        if let Err(error) = log::trim(&postmaster.log()) {
+            // Not a reason to leave the database dead.
+            tracing::warn!(%error, "could not shorten the database's log");
+        }
+        if postmaster.is_well() {
+            return Ok(false);
+        }
+        let _starting = locks::start(&self.data).await?;
+        let revived = postmaster.ensure().await?;
+        if revived {
+            tracing::warn!(data = %self.data.display(), "revived the private Postgres");
+        }
+        Ok(revived)
+    }
+
+    /// Has the database kept running when its users end, until
+    /// [`stop_kept`](Self::stop_kept).
+    pub fn keep(&self) -> Result<()> {
+        let marker = marker(&self.data);
+        File::create(&marker).at("write", &marker)?;
+        Ok(())
+    }
+
+    /// Gives the database back, and stops it if this was its last user and nobody
+    /// asked to [`keep`](Self::keep) it. Close all connections first: what they do
+    /// is rolled back.
+    pub async fn close(self) -> Result<()> {
+        // Without its directory the database is of no use to anybody, and there is
+        // nobody to share a lock with.
+        let _starting = if self.data.exists() {
+            Some(locks::start(&self.data).await?)
+        } else {
+            None
+        };
+        if marker(&self.data).exists() || !locks::is_last(&self.users_lock, &self.data)? {
+            tracing::debug!(data = %self.data.display(), "the private Postgres runs on");
+            return Ok(());
+        }
+        self.postmaster.into_inner().stop().await?;
+        tracing::info!(data = %self.data.display(), "the private Postgres is stopped");
+        Ok(())
+    }
+
+    /// Ends what [`keep`](Self::keep) began and stops the database; returns whether
+    /// it ran. Refused, and nothing changed, while somebody uses it.
+    pub async fn stop_kept(data_dir: &Path) -> Result<bool> {
+        let data = match fs::canonicalize(data_dir) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
+            data => data.at("find", data_dir)?,
+        };
+        let _starting = locks::start(&data).await?;
+        let users = locks::unlocked(&data)?;
+        if !locks::is_last(&users, &data)? {
+            let user = locks::running_server(&data)?.map_or_else(
+                || "a gensvc command".to_owned(),
+                |holder| format!("the gensvc server ({holder})"),
+            );
+            return Err(LocalPostgresError::InUse { data, user });
+        }
+        let marker = marker(&data);
+        match fs::remove_file(&marker) {
+            Err(e) if e.kind() != ErrorKind::NotFound => return Err(e).at("remove", &marker),
+            _ => {}
+        }
+        match Home::existing(&data).await? {
+            Some(home) => Postmaster::stop_in(home).await,
+            None => Ok(false),
+        }
+    }
+}
+
+fn marker(data: &Path) -> PathBuf {
+    data.join("postgres.keep")
+}

@@ -1,0 +1,149 @@
+//! The life of a real cluster, from nothing to stopped. They need the Postgres
+//! programs, like every test of the store.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use super::{LocalPostgres, LocalPostgresError, Role, programs};
+
+/// A folder that goes away with the test, and the database behind it too.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        let name = format!("gensvc-test-{}", uuid::Uuid::now_v7());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        Self(path)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.0.join("data")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // A test that failed half-way must not leave a server behind.
+        if let Some(pid) = pid(&self.data()) {
+            let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
+        }
+        if let Ok(target) = fs::read_link(self.data().join("postgres")) {
+            let _ = fs::remove_dir_all(target);
+        }
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn pid(data: &Path) -> Option<u32> {
+    let note = fs::read_to_string(data.join("postgres/cluster/postmaster.pid")).ok()?;
+    note.lines().next()?.parse().ok()
+}
+
+async fn query(url: &str, statement: &str) -> String {
+    let psql = programs::newest().await.unwrap().bin.join("psql");
+    let output = Command::new(psql)
+        .args([url, "-XAtc", statement])
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+fn kill(pid: u32) {
+    let pid = pid.to_string();
+    let status = Command::new("kill").args(["-9", &pid]).status().unwrap();
+    assert!(status.success());
+}
+
+#[tokio::test]
+async fn lives_and_survives() {
+    let folder = Folder::new();
+    let data = folder.data();
+    let server = LocalPostgres::open(&data, Role::Server).await.unwrap();
+    assert!(server.is_sole_server());
+    let settings = "select current_user || ' ' || current_database() || ' ' || \
+        current_setting('server_encoding') || ' ' || current_setting('data_checksums') || ' ' || \
+        current_setting('fsync') || ' ' || current_setting('listen_addresses')";
+    assert_eq!(
+        query(server.url(), settings).await,
+        "gensvc gensvc UTF8 on on"
+    );
+    query(server.url(), "create table t as select 42 as x").await;
+    assert!(!server.supervise_step().await.unwrap());
+
+    // One server only; commands join, and leave it running.
+    let refused = LocalPostgres::open(&data, Role::Server).await.unwrap_err();
+    assert!(refused.to_string().contains("already uses"), "{refused}");
+    let command = LocalPostgres::open(&data, Role::Command).await.unwrap();
+    assert!(!command.is_sole_server());
+    assert_eq!(command.url(), server.url());
+    command.close().await.unwrap();
+    let refused = LocalPostgres::stop_kept(&data).await.unwrap_err();
+    assert!(
+        matches!(refused, LocalPostgresError::InUse { .. }),
+        "{refused}"
+    );
+
+    // Its death is mended, with the data as they were.
+    let first = pid(&data).unwrap();
+    kill(first);
+    let begun = Instant::now();
+    // The first steps may still see it, since a kill takes a moment.
+    while !server.supervise_step().await.unwrap() {
+        assert!(begun.elapsed() < Duration::from_secs(8));
+        tokio::task::yield_now().await;
+    }
+    assert_ne!(pid(&data), Some(first));
+    assert_eq!(query(server.url(), "select x from t").await, "42");
+
+    // A server that ends without a word leaves it to the next.
+    let second = pid(&data);
+    drop(server);
+    let server = LocalPostgres::open(&data, Role::Server).await.unwrap();
+    assert_eq!(pid(&data), second);
+
+    // Kept, it outlives its users; stopped, it is gone.
+    server.keep().unwrap();
+    server.close().await.unwrap();
+    assert_eq!(pid(&data), second);
+    assert!(LocalPostgres::stop_kept(&data).await.unwrap());
+    assert_eq!(pid(&data), None);
+    assert!(!LocalPostgres::stop_kept(&data).await.unwrap());
+
+    // A stale note whose number lives on as somebody else deceives nobody.
+    let note = format!("{}\n/elsewhere\n1\n5432\n\n\n\nready\n", std::process::id());
+    fs::write(data.join("postgres/cluster/postmaster.pid"), note).unwrap();
+    let command = LocalPostgres::open(&data, Role::Command).await.unwrap();
+    assert_eq!(query(command.url(), "select x from t").await, "42");
+    command.close().await.unwrap();
+    assert_eq!(pid(&data), None);
+}
+
+/// As with `/root/data`: Postgres' user cannot get there, so its files are not.
+#[tokio::test]
+async fn root_may_keep_its_folder_to_itself() {
+    let folder = Folder::new();
+    if fs::metadata(&folder.0).unwrap().uid() != 0 {
+        return;
+    }
+    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o700)).unwrap();
+    let data = folder.data();
+    let server = LocalPostgres::open(&data, Role::Server).await.unwrap();
+    assert!(
+        fs::symlink_metadata(data.join("postgres"))
+            .unwrap()
+            .is_symlink()
+    );
+    assert_eq!(query(server.url(), "select 1").await, "1");
+    server.close().await.unwrap();
+    assert_eq!(pid(&data), None);
+}
