@@ -1,0 +1,93 @@
+//! What every vendor's answer needs: collected text, believed counts, a checked model.
+//!
+//! Not here: where a vendor keeps them; that is its adapter's knowledge.
+
+use serde_json::Value;
+
+use super::{DeltaSink, ProviderError, http::failed};
+
+/// Longest text, in bytes. 4096 tokens cannot fill it; what does is not an answer.
+const TEXT_CAP: usize = 1 << 20;
+/// Longest model id that is written to the log.
+const MODEL_CAP: usize = 128;
+
+/// Visible text, collected and passed on as it comes.
+#[derive(Debug)]
+pub struct Pieces<'a> {
+    text: String,
+    sink: Option<&'a DeltaSink>,
+}
+
+impl<'a> Pieces<'a> {
+    /// Nothing yet; `sink` gets every piece.
+    pub fn new(sink: Option<&'a DeltaSink>) -> Self {
+        Self {
+            text: String::new(),
+            sink,
+        }
+    }
+
+    /// Adds a piece. Fails above 1 MiB in all.
+    pub fn push(&mut self, piece: &str) -> Result<(), ProviderError> {
+        if piece.is_empty() {
+            return Ok(());
+        }
+        if self.text.len() + piece.len() > TEXT_CAP {
+            return Err(failed("text over the cap"));
+        }
+        self.text.push_str(piece);
+        if let Some(sink) = self.sink {
+            // A reader that went away does not stop a generation that is paid.
+            let _closed = sink.send(piece.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Whether no text came.
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// The whole text.
+    pub fn into_text(self) -> String {
+        self.text
+    }
+}
+
+/// A count that can be believed: a JSON integer of zero or more. Anything else is none,
+/// because a lying `usage` must neither fail an answer nor make it free.
+pub fn count(value: Option<&Value>) -> Option<u64> {
+    value?.as_u64()
+}
+
+/// As [`count`], but absent and null mean zero, where the vendor's format says so.
+pub fn count_or_zero(value: Option<&Value>) -> Option<u64> {
+    match value {
+        None | Some(Value::Null) => Some(0),
+        some => count(some),
+    }
+}
+
+/// The part of a total, if it is one: a part above its total is not believed.
+pub fn part(part: Option<u64>, total: Option<u64>) -> Option<u64> {
+    part.filter(|part| total.is_none_or(|total| *part <= total))
+}
+
+/// Warns when another model answered than the one asked for: a retired id may be routed to
+/// a dearer one in silence. An answer usually adds a date to the id, hence the prefix.
+pub fn note_model(provider: &str, asked: &str, answered: Option<&Value>) {
+    let Some(answered) = answered.and_then(Value::as_str) else {
+        return;
+    };
+    if !answered.is_empty() && !answered.starts_with(asked) {
+        let readable =
+            answered.len() <= MODEL_CAP && answered.chars().all(|c| c.is_ascii_graphic());
+        let answered = if readable { answered } else { "(unreadable)" };
+        tracing::warn!(
+            provider,
+            asked,
+            answered,
+            "another model answered than the one asked for"
+        );
+    }
+}

@@ -1,0 +1,229 @@
+//! Anthropic Messages.
+//!
+//! Here: the request, its settings, and the call. In the files below: how an answer or a
+//! stream is read ([`reading`]) and what the error types mean ([`errors`]). Not here: which
+//! model takes a temperature; the catalogue knows. Source: anthropic 2.10.0 (`PyPI`)
+//! `anthropic/types/*.py`; checked against requests that the package really sends.
+
+pub mod errors;
+pub mod reading;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use async_trait::async_trait;
+use reqwest::header::{HeaderMap, HeaderValue};
+use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use url::Url;
+
+use super::{
+    DeltaSink, ProviderError, TextAnswer, TextCall, TextProvider,
+    answer::Pieces,
+    http::{
+        Answer, HttpClient, JsonPost, SetupError, TEXT_BODY_CAP,
+        base_url::{VersionPath, endpoint},
+        classify, secret_header,
+    },
+};
+use reading::Reading;
+
+/// The current `anthropic-version`. It has no sampling fields: a temperature is a 400.
+pub const CURRENT_VERSION: &str = "2026-10-21";
+
+/// How to ask one model.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AnthropicModel {
+    /// `anthropic-version`: [`CURRENT_VERSION`], or `2023-06-01` for a model that is offered
+    /// with a temperature (0 to 1).
+    pub version: String,
+    /// `output_config.effort` (`low` to `max`). `None` sends nothing.
+    pub effort: Option<String>,
+    /// `thinking.type`: `disabled`, `between_tools` or `adaptive`, as the model takes it.
+    /// `None` sends nothing.
+    pub thinking: Option<String>,
+}
+
+impl Default for AnthropicModel {
+    fn default() -> Self {
+        Self {
+            version: CURRENT_VERSION.to_owned(),
+            effort: None,
+            thinking: None,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    max_tokens: u32,
+    messages: [Message<'a>; 1],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_config: Option<OutputConfig<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<Thinking<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct Message<'a> {
+    role: &'static str,
+    content: &'a str,
+}
+
+#[derive(Serialize)]
+struct OutputConfig<'a> {
+    effort: &'a str,
+}
+
+#[derive(Serialize)]
+struct Thinking<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+}
+
+fn body(call: &TextCall, settings: &AnthropicModel, streaming: bool) -> Value {
+    let body = Body {
+        model: &call.model,
+        max_tokens: call.max_tokens,
+        messages: [Message {
+            role: "user",
+            content: &call.prompt,
+        }],
+        system: call.system_prompt.as_deref(),
+        // Sent as asked also where the version refuses it: never dropped in silence.
+        temperature: call.temperature,
+        output_config: settings
+            .effort
+            .as_deref()
+            .map(|effort| OutputConfig { effort }),
+        thinking: settings.thinking.as_deref().map(|kind| Thinking { kind }),
+        stream: streaming.then_some(true),
+    };
+    // Strings and numbers only: this cannot fail, and null would be refused upstream.
+    serde_json::to_value(body).unwrap_or_default()
+}
+
+/// The text adapter of Anthropic.
+#[derive(Debug)]
+pub struct Anthropic {
+    name: String,
+    http: HttpClient,
+    url: Url,
+    headers: HeaderMap,
+    timeout: Duration,
+    /// Settings and the version as a header value, checked once.
+    models: BTreeMap<String, (AnthropicModel, HeaderValue)>,
+}
+
+impl Anthropic {
+    /// `name` is the provider's in our API and in the log. `base_url` may hold the version
+    /// path or not. `timeout` bounds one call from connecting to the last byte. A model that
+    /// is not in `models` gets the default settings.
+    ///
+    /// The key goes out as `x-api-key`, which the API and every gateway before it take; the
+    /// SDK of 2.x sends the same key as a bearer token.
+    pub fn new(
+        name: impl Into<String>,
+        http: HttpClient,
+        base_url: &str,
+        api_key: &SecretString,
+        timeout: Duration,
+        models: BTreeMap<String, AnthropicModel>,
+    ) -> Result<Self, SetupError> {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-api-key", secret_header("", api_key)?);
+        let url = endpoint(base_url, VersionPath::Last("v1"), &["messages"])?;
+        let models = models
+            .into_iter()
+            .map(|(id, settings)| {
+                let version =
+                    HeaderValue::from_str(&settings.version).map_err(|_| SetupError::Header)?;
+                Ok((id, (settings, version)))
+            })
+            .collect::<Result<_, SetupError>>()?;
+        Ok(Self {
+            name: name.into(),
+            http,
+            url,
+            headers,
+            timeout,
+            models,
+        })
+    }
+
+    async fn plain(&self, call: &TextCall, answer: Answer) -> Result<TextAnswer, ProviderError> {
+        let head = answer.head().clone();
+        let root = answer.json(TEXT_BODY_CAP).await?;
+        let mut reading = Reading::new(&self.name, &call.model, &head, Pieces::new(None));
+        reading.whole(&root)?;
+        reading.end()
+    }
+
+    async fn streamed(
+        &self,
+        call: &TextCall,
+        answer: Answer,
+        deltas: &DeltaSink,
+    ) -> Result<TextAnswer, ProviderError> {
+        let head = answer.head().clone();
+        let mut events = answer.events();
+        let mut reading = Reading::new(&self.name, &call.model, &head, Pieces::new(Some(deltas)));
+        while let Some(event) = events.next().await.map_err(|error| head.stamp(error))? {
+            let root =
+                serde_json::from_str(&event.data).map_err(|_| head.failed("event is not JSON"))?;
+            if reading.event(&root)? {
+                return reading.end();
+            }
+        }
+        Err(head.failed("stream was cut"))
+    }
+}
+
+#[async_trait]
+impl TextProvider for Anthropic {
+    async fn generate(
+        &self,
+        call: &TextCall,
+        deltas: Option<&DeltaSink>,
+    ) -> Result<TextAnswer, ProviderError> {
+        let (settings, version) = self.models.get(&call.model).cloned().unwrap_or_else(|| {
+            (
+                AnthropicModel::default(),
+                HeaderValue::from_static(CURRENT_VERSION),
+            )
+        });
+        let body = body(call, &settings, deltas.is_some());
+        let mut headers = self.headers.clone();
+        headers.insert("anthropic-version", version);
+        let post = JsonPost {
+            url: self.url.clone(),
+            headers,
+            body: &body,
+            timeout: self.timeout,
+        };
+        let answer = self.http.post_json(post).await?;
+        if !answer.head().is_success() {
+            let (head, body) = answer.error_json().await;
+            return Err(classify::answered(
+                &self.name,
+                &head,
+                &errors::finding(body.as_ref()),
+            ));
+        }
+        match deltas {
+            None => self.plain(call, answer).await,
+            Some(deltas) => self.streamed(call, answer, deltas).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+//! What Anthropic's error codes and types mean.
+//!
+//! `details.error_code` tells more than `type`; the message is never read. Source: anthropic
+//! 2.11.0 (`PyPI`) `anthropic/types/shared/*_error.py`.
+
+use serde_json::Value;
+
+use super::super::{
+    ProviderErrorKind,
+    http::classify::{Finding, machine_code},
+};
+
+/// The most telling code of an error body or an `error` event, and what it means.
+pub fn finding(root: Option<&Value>) -> Finding {
+    let Some(error) = root.and_then(|root| root.get("error")) else {
+        return Finding::default();
+    };
+    let text = |value: Option<&Value>| {
+        value
+            .and_then(Value::as_str)
+            .and_then(machine_code)
+            .map(str::to_owned)
+    };
+    let code = text(error.pointer("/details/error_code"));
+    let kind_name = text(error.get("type"));
+    Finding {
+        kind: code
+            .as_deref()
+            .and_then(kind)
+            .or(kind_name.as_deref().and_then(kind)),
+        hint: kind_name.as_deref().and_then(hint),
+        code: code.or(kind_name),
+        retry_after: None,
+    }
+}
+
+/// Money and standing of our account, which hold under any status. `organization_on_hold`
+/// comes with a 400.
+fn kind(code: &str) -> Option<ProviderErrorKind> {
+    let account =
+        code.contains("spend_limit") || code.contains("billing") || code == "organization_on_hold";
+    account.then_some(ProviderErrorKind::Account)
+}
+
+/// What a type means inside a stream, where no status says it.
+fn hint(kind: &str) -> Option<ProviderErrorKind> {
+    match kind {
+        "authentication_error" | "permission_error" => Some(ProviderErrorKind::Account),
+        "overloaded_error" | "rate_limit_error" => Some(ProviderErrorKind::Overloaded),
+        "timeout_error" => Some(ProviderErrorKind::Timeout),
+        "invalid_request_error" | "not_found_error" | "request_too_large" => {
+            Some(ProviderErrorKind::Rejected)
+        }
+        _ => None,
+    }
+}

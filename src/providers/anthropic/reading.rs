@@ -1,0 +1,180 @@
+//! Reads an Anthropic message, whole or event by event.
+//!
+//! Visible text is that of `text` blocks; thinking, signatures and tools are passed over,
+//! and so are unknown events. Source: anthropic 2.10.0 (`PyPI`) `anthropic/types/message.py`,
+//! `raw_message_stream_event.py`, `usage.py`, `message_delta_usage.py`.
+
+use serde_json::{Map, Value};
+
+use super::{
+    super::{
+        ProviderError, ReportedUsage, TextAnswer,
+        answer::{Pieces, count, count_or_zero, note_model, part},
+        http::classify::{self, Head, clean_id},
+    },
+    errors,
+};
+
+/// What has been read so far.
+#[derive(Debug)]
+pub struct Reading<'a> {
+    provider: &'a str,
+    asked: &'a str,
+    head: &'a Head,
+    pieces: Pieces<'a>,
+    stop: Option<String>,
+    usage: Map<String, Value>,
+    id: Option<String>,
+}
+
+impl<'a> Reading<'a> {
+    /// Nothing read yet.
+    pub fn new(provider: &'a str, asked: &'a str, head: &'a Head, pieces: Pieces<'a>) -> Self {
+        Self {
+            provider,
+            asked,
+            head,
+            pieces,
+            stop: None,
+            usage: Map::new(),
+            id: None,
+        }
+    }
+
+    /// Takes in a whole message.
+    pub fn whole(&mut self, root: &Value) -> Result<(), ProviderError> {
+        self.check_error(root)?;
+        self.note(root);
+        self.merge_usage(root.get("usage"));
+        self.stop(root)?;
+        let Some(blocks) = root.get("content").and_then(Value::as_array) else {
+            return Err(self.head.failed("content is no array"));
+        };
+        blocks.iter().try_for_each(|block| self.block(block))
+    }
+
+    /// Takes in one event of a stream; true when it was the last.
+    pub fn event(&mut self, root: &Value) -> Result<bool, ProviderError> {
+        self.check_error(root)?;
+        match root.get("type").and_then(Value::as_str) {
+            Some("message_start") => {
+                let message = root.get("message").unwrap_or(&Value::Null);
+                self.note(message);
+                self.merge_usage(message.get("usage"));
+                // About 1 at the start: only the last delta's figure is a count.
+                self.usage.remove("output_tokens");
+            }
+            Some("content_block_start") => {
+                self.block(root.get("content_block").unwrap_or(&Value::Null))?;
+            }
+            Some("content_block_delta") => {
+                let delta = root.get("delta").unwrap_or(&Value::Null);
+                if delta.get("type").and_then(Value::as_str) == Some("text_delta") {
+                    self.text(delta)?;
+                }
+            }
+            Some("message_delta") => {
+                self.merge_usage(root.get("usage"));
+                self.stop(root.get("delta").unwrap_or(&Value::Null))?;
+            }
+            Some("message_stop") => return Ok(true),
+            Some(_) => {}
+            None => return Err(self.head.failed("event without a type")),
+        }
+        Ok(false)
+    }
+
+    fn check_error(&self, root: &Value) -> Result<(), ProviderError> {
+        let typed = root.get("type").and_then(Value::as_str) == Some("error");
+        if typed || root.get("error").is_some_and(Value::is_object) {
+            return Err(classify::inside(
+                self.provider,
+                self.head,
+                &errors::finding(Some(root)),
+            ));
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, message: &Value) {
+        self.id = message.get("id").and_then(Value::as_str).and_then(clean_id);
+        note_model(self.provider, self.asked, message.get("model"));
+    }
+
+    /// A refusal may come after text; then the text is no answer either.
+    fn stop(&mut self, holder: &Value) -> Result<(), ProviderError> {
+        let reason = holder.get("stop_reason").and_then(Value::as_str);
+        if reason == Some("refusal") {
+            let category = holder
+                .pointer("/stop_details/category")
+                .and_then(Value::as_str);
+            return Err(self.head.refused(category));
+        }
+        if let Some(reason) = reason {
+            self.stop = Some(reason.to_owned());
+        }
+        Ok(())
+    }
+
+    fn block(&mut self, block: &Value) -> Result<(), ProviderError> {
+        if block.get("type").and_then(Value::as_str) == Some("text") {
+            self.text(block)?;
+        }
+        Ok(())
+    }
+
+    fn text(&mut self, holder: &Value) -> Result<(), ProviderError> {
+        let Some(text) = holder.get("text").and_then(Value::as_str) else {
+            return Err(self.head.failed("text block without text"));
+        };
+        self.pieces
+            .push(text)
+            .map_err(|error| self.head.stamp(error))
+    }
+
+    /// Fields that a later usage leaves out keep their earlier value.
+    fn merge_usage(&mut self, usage: Option<&Value>) {
+        for (name, value) in usage.and_then(Value::as_object).into_iter().flatten() {
+            if !value.is_null() {
+                self.usage.insert(name.clone(), value.clone());
+            }
+        }
+    }
+
+    /// The answer, if what was read is one. An empty text is an answer only where a limit
+    /// ended it, since thinking may have eaten it.
+    pub fn end(self) -> Result<TextAnswer, ProviderError> {
+        let at_limit = matches!(
+            self.stop.as_deref(),
+            Some("max_tokens" | "model_context_window_exceeded")
+        );
+        if self.pieces.is_empty() && !at_limit {
+            return Err(self.head.failed("empty answer"));
+        }
+        Ok(TextAnswer {
+            text: self.pieces.into_text(),
+            usage: usage(&self.usage),
+            request_id: self.head.request_id.clone().or(self.id),
+        })
+    }
+}
+
+/// Token counts. `input_tokens` leaves out what the cache wrote and read; `output_tokens`
+/// includes thinking.
+fn usage(usage: &Map<String, Value>) -> ReportedUsage {
+    let input = count(usage.get("input_tokens"));
+    let written = count_or_zero(usage.get("cache_creation_input_tokens"));
+    let read = count_or_zero(usage.get("cache_read_input_tokens"));
+    let sum = |a: Option<u64>, b: Option<u64>| a.zip(b).and_then(|(a, b)| a.checked_add(b));
+    let input = sum(sum(input, written), read);
+    let output = count(usage.get("output_tokens"));
+    let thinking = usage
+        .get("output_tokens_details")
+        .and_then(|d| d.get("thinking_tokens"));
+    ReportedUsage {
+        input_tokens: input,
+        output_tokens: output,
+        cached_input_tokens: part(count(usage.get("cache_read_input_tokens")), input),
+        reasoning_tokens: part(count(thinking), output),
+    }
+}

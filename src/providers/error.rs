@@ -1,0 +1,85 @@
+//! How an upstream call ends badly, in a closed set of kinds.
+//!
+//! What the client may read ([`ProviderError::message`]) and what the log says
+//! ([`ProviderError::detail`]) are different values: a raw upstream body may echo a
+//! prompt or a fragment of a key, so it never becomes a message.
+
+use std::{fmt, time::Duration};
+
+/// What an upstream failure means to a generation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProviderErrorKind {
+    /// The provider refused this request (400, 404, 413, 422): repeating it cannot help.
+    Rejected,
+    /// A refusal of content policy, in whatever form it came.
+    ContentPolicy,
+    /// 408, 504, or our own time-out.
+    Timeout,
+    /// 429 (rate), 503, 529.
+    Overloaded,
+    /// Our account with the provider: a bad key, no funds, no permission. The operator's matter.
+    Account,
+    /// Any other 5xx, a cut connection, an unreadable, empty or wrong-typed answer.
+    Failed,
+}
+
+/// An upstream call that did not end in a usable answer.
+#[derive(Debug, Clone)]
+pub struct ProviderError {
+    /// What it means.
+    pub kind: ProviderErrorKind,
+    /// Whether the provider is known not to have started the work: connection refused,
+    /// 429 (rate), 503, 529. Only then may a submission be repeated.
+    pub not_started: bool,
+    /// HTTP status of the answer, when there was one.
+    pub status: Option<u16>,
+    /// How long the provider asks to wait before the next try.
+    pub retry_after: Option<Duration>,
+    /// The provider's own id of the request, for its support.
+    pub request_id: Option<String>,
+    /// One sentence of ours that a client may read. Never upstream text.
+    pub message: String,
+    /// What the log says: a short code, or the transport's error. Never a body, never a key.
+    pub detail: String,
+}
+
+impl ProviderError {
+    /// An error of `kind` with the sentence that belongs to the kind.
+    pub fn new(kind: ProviderErrorKind, detail: impl Into<String>) -> Self {
+        let message = match kind {
+            ProviderErrorKind::Rejected => "the provider rejected the request",
+            ProviderErrorKind::ContentPolicy => "the provider refused the content by its policy",
+            ProviderErrorKind::Timeout => "the provider did not answer in time",
+            ProviderErrorKind::Overloaded => "the provider is overloaded",
+            ProviderErrorKind::Account | ProviderErrorKind::Failed => "the provider failed",
+        };
+        Self {
+            kind,
+            not_started: false,
+            status: None,
+            retry_after: None,
+            request_id: None,
+            message: message.to_owned(),
+            detail: detail.into(),
+        }
+    }
+
+    /// Marks work that is known not to have begun upstream.
+    #[must_use]
+    pub fn not_started(mut self) -> Self {
+        self.not_started = true;
+        self
+    }
+}
+
+impl fmt::Display for ProviderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.kind, self.detail)?;
+        if let Some(status) = self.status {
+            write!(f, " (status {status})")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ProviderError {}

@@ -1,0 +1,229 @@
+//! A fake upstream for the adapters' tests: answers one recorded thing and keeps what it was
+//! sent. Raw TCP on purpose, so that an answer can be cut, endless, or no HTTP at all.
+
+use std::{
+    sync::{Arc, LazyLock, Mutex},
+    time::Duration,
+};
+
+use serde_json::Value;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::mpsc::unbounded_channel,
+    task::JoinHandle,
+};
+
+use super::{ProviderError, TextAnswer, TextCall, TextProvider, http::HttpClient};
+
+/// Bounds every call of a test; nothing comes near it.
+pub const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A request as it arrived.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    pub method: String,
+    pub path: String,
+    /// Names in lower case.
+    pub headers: Vec<(String, String)>,
+    pub body: Value,
+}
+
+impl Seen {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+    }
+}
+
+/// How the fake answers.
+#[derive(Debug, Clone)]
+pub enum Reply {
+    /// These bytes, then the connection is closed.
+    Raw(String),
+    /// These bytes, over and over, until the client goes away.
+    Endless(String, String),
+    /// These bytes (or none), then nothing; the connection stays open.
+    Stalled(String),
+}
+
+impl Reply {
+    pub fn status(status: u16, headers: &[(&str, &str)], body: &str) -> Self {
+        let mut head = format!(
+            "HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {}\r\n",
+            body.len()
+        );
+        for (name, value) in headers {
+            head.push_str(name);
+            head.push_str(": ");
+            head.push_str(value);
+            head.push_str("\r\n");
+        }
+        Self::Raw(format!("{head}\r\n{body}"))
+    }
+
+    pub fn json(body: &Value) -> Self {
+        Self::status(
+            200,
+            &[
+                ("content-type", "application/json"),
+                ("x-request-id", "req-1"),
+            ],
+            &body.to_string(),
+        )
+    }
+
+    /// One event per item, with an `event:` line where the item has a `type`. A string is
+    /// sent as it is.
+    pub fn events(items: &[Value]) -> Self {
+        let event = |item: &Value| {
+            let name = item.get("type").and_then(Value::as_str);
+            let name = name
+                .map(|name| format!("event: {name}\r\n"))
+                .unwrap_or_default();
+            let data = item
+                .as_str()
+                .map_or_else(|| item.to_string(), str::to_owned);
+            format!("{name}data: {data}\r\n\r\n")
+        };
+        let body: String = items.iter().map(event).collect();
+        Self::status(200, &[("content-type", "text/event-stream")], &body)
+    }
+
+    /// A chunked 200 stream that breaks off without its last chunk.
+    pub fn cut(body: &str) -> Self {
+        Self::Raw(format!(
+            "HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n",
+            body.len()
+        ))
+    }
+}
+
+/// A listening fake.
+pub struct Upstream {
+    pub base: String,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    server: JoinHandle<()>,
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+impl Upstream {
+    pub async fn start(reply: Reply) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let keep = Arc::clone(&seen);
+        let server = tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                serve(stream, &reply, &keep).await;
+            }
+        });
+        Self { base, seen, server }
+    }
+
+    pub fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+async fn serve(mut stream: TcpStream, reply: &Reply, seen: &Mutex<Vec<Seen>>) {
+    let Some(request) = read(&mut stream).await else {
+        return;
+    };
+    seen.lock().unwrap().push(request);
+    match reply {
+        Reply::Raw(bytes) => {
+            // The client may have gone away after the head; that is its right.
+            let _gone = stream.write_all(bytes.as_bytes()).await;
+            let _gone = stream.shutdown().await;
+        }
+        Reply::Endless(head, piece) => {
+            let mut next = head.as_bytes();
+            while stream.write_all(next).await.is_ok() {
+                next = piece.as_bytes();
+            }
+        }
+        Reply::Stalled(bytes) => {
+            let _gone = stream.write_all(bytes.as_bytes()).await;
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+async fn read(stream: &mut TcpStream) -> Option<Seen> {
+    let mut bytes = Vec::new();
+    loop {
+        if stream.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let Some((head, body)) = text.split_once("\r\n\r\n") else {
+            continue;
+        };
+        let mut lines = head.lines();
+        let mut first = lines.next()?.split(' ').map(str::to_owned);
+        let headers: Vec<(String, String)> = lines
+            .filter_map(|line| line.split_once(": "))
+            .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
+            .collect();
+        let (method, path) = (first.next()?, first.next()?);
+        let seen = Seen {
+            method,
+            path,
+            headers,
+            body: Value::Null,
+        };
+        if seen.header("content-length").map(str::parse) == Some(Ok(body.len())) {
+            return Some(Seen {
+                body: serde_json::from_str(body).ok()?,
+                ..seen
+            });
+        }
+    }
+}
+
+/// One client for all tests: building one reads the root certificates.
+pub fn client() -> HttpClient {
+    static CLIENT: LazyLock<HttpClient> = LazyLock::new(|| HttpClient::new().unwrap());
+    CLIENT.clone()
+}
+
+/// Calls `provider` in its streaming form; also returns the deltas.
+pub async fn streamed(
+    provider: &dyn TextProvider,
+    call: &TextCall,
+) -> (Result<TextAnswer, ProviderError>, Vec<String>) {
+    let (sink, mut source) = unbounded_channel();
+    let result = provider.generate(call, Some(&sink)).await;
+    drop(sink);
+    let mut deltas = Vec::new();
+    while let Some(delta) = source.recv().await {
+        deltas.push(delta);
+    }
+    (result, deltas)
+}
+
+/// A request recorded from an official SDK (`tests/fixtures/sdk`).
+pub fn recorded(text: &str) -> Seen {
+    let root: Value = serde_json::from_str(text).unwrap();
+    let field = |name: &str| root[name].as_str().unwrap().to_owned();
+    Seen {
+        method: field("method"),
+        path: field("path"),
+        headers: root["headers"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(|(name, value)| (name.clone(), value.as_str().unwrap().to_owned()))
+            .collect(),
+        body: root["body"].clone(),
+    }
+}

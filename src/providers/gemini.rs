@@ -1,0 +1,222 @@
+//! Google Gemini `generateContent` and `streamGenerateContent`.
+//!
+//! Here: the request, its settings, and the call. In the files below: how an answer or a
+//! stream is read ([`reading`]) and what the errors mean ([`errors`]). Source: google-genai
+//! 3.3.0 (`PyPI`) `google/genai/models.py`, `types.py`; checked against requests that the
+//! package really sends.
+
+pub mod errors;
+pub mod reading;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use async_trait::async_trait;
+use reqwest::header::HeaderMap;
+use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use url::Url;
+
+use super::{
+    DeltaSink, ProviderError, TextAnswer, TextCall, TextProvider,
+    answer::Pieces,
+    http::{
+        Answer, HttpClient, JsonPost, SetupError, TEXT_BODY_CAP,
+        base_url::{BaseUrlError, VersionPath, endpoint},
+        classify, secret_header,
+    },
+};
+use reading::Reading;
+
+/// How to ask one model.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GeminiModel {
+    /// `thinkingConfig.thinkingLevel` (`MINIMAL`, `LOW`, ...), from the 3.x family on.
+    /// `None` sends nothing.
+    pub thinking_level: Option<String>,
+    /// `thinkingConfig.thinkingBudget` in tokens, 2.5 family; 0 is off, -1 automatic. `None`
+    /// sends nothing.
+    pub thinking_budget: Option<i64>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Body<'a> {
+    contents: [Content<'a>; 1],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system_instruction: Option<Content<'a>>,
+    generation_config: GenerationConfig<'a>,
+}
+
+#[derive(Serialize)]
+struct Content<'a> {
+    role: &'static str,
+    parts: [Part<'a>; 1],
+}
+
+#[derive(Serialize)]
+struct Part<'a> {
+    text: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct GenerationConfig<'a> {
+    max_output_tokens: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking_config: Option<ThinkingConfig<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ThinkingConfig<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking_level: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking_budget: Option<i64>,
+}
+
+fn body(call: &TextCall, settings: &GeminiModel) -> Value {
+    // The system instruction's role is ignored upstream; "user" is what the SDK sends.
+    let content = |text| Content {
+        role: "user",
+        parts: [Part { text }],
+    };
+    let thinking = ThinkingConfig {
+        thinking_level: settings.thinking_level.as_deref(),
+        thinking_budget: settings.thinking_budget,
+    };
+    let wanted = thinking.thinking_level.is_some() || thinking.thinking_budget.is_some();
+    let body = Body {
+        contents: [content(&call.prompt)],
+        system_instruction: call.system_prompt.as_deref().map(content),
+        generation_config: GenerationConfig {
+            max_output_tokens: call.max_tokens,
+            temperature: call.temperature,
+            thinking_config: wanted.then_some(thinking),
+        },
+    };
+    // Strings and numbers only: this cannot fail, and null would be refused upstream.
+    serde_json::to_value(body).unwrap_or_default()
+}
+
+/// The text adapter of Gemini.
+#[derive(Debug)]
+pub struct Gemini {
+    name: String,
+    http: HttpClient,
+    base_url: String,
+    headers: HeaderMap,
+    timeout: Duration,
+    models: BTreeMap<String, GeminiModel>,
+}
+
+impl Gemini {
+    /// `name` is the provider's in our API and in the log. `base_url` without a version path
+    /// gets `/v1beta`; a given one (`/v1`) is kept. The key goes into a header, not into the
+    /// query, which ends up in logs. `timeout` bounds one call from connecting to the last
+    /// byte. A model that is not in `models` gets the default settings.
+    pub fn new(
+        name: impl Into<String>,
+        http: HttpClient,
+        base_url: &str,
+        api_key: &SecretString,
+        timeout: Duration,
+        models: BTreeMap<String, GeminiModel>,
+    ) -> Result<Self, SetupError> {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-goog-api-key", secret_header("", api_key)?);
+        let gemini = Self {
+            name: name.into(),
+            http,
+            base_url: base_url.to_owned(),
+            headers,
+            timeout,
+            models,
+        };
+        gemini.url("any", false)?;
+        Ok(gemini)
+    }
+
+    fn url(&self, model: &str, streaming: bool) -> Result<Url, BaseUrlError> {
+        let model = model.strip_prefix("models/").unwrap_or(model);
+        let method = if streaming {
+            "streamGenerateContent"
+        } else {
+            "generateContent"
+        };
+        let path = ["models", &format!("{model}:{method}")];
+        let mut url = endpoint(&self.base_url, VersionPath::Last("v1beta"), &path)?;
+        if streaming {
+            url.set_query(Some("alt=sse"));
+        }
+        Ok(url)
+    }
+
+    async fn plain(&self, call: &TextCall, answer: Answer) -> Result<TextAnswer, ProviderError> {
+        let head = answer.head().clone();
+        let root = answer.json(TEXT_BODY_CAP).await?;
+        let mut reading = Reading::new(&self.name, &call.model, &head, Pieces::new(None));
+        reading.absorb(&root)?;
+        reading.end(false)
+    }
+
+    async fn streamed(
+        &self,
+        call: &TextCall,
+        answer: Answer,
+        deltas: &DeltaSink,
+    ) -> Result<TextAnswer, ProviderError> {
+        let head = answer.head().clone();
+        let mut events = answer.events();
+        let mut reading = Reading::new(&self.name, &call.model, &head, Pieces::new(Some(deltas)));
+        while let Some(event) = events.next().await.map_err(|error| head.stamp(error))? {
+            let root =
+                serde_json::from_str(&event.data).map_err(|_| head.failed("event is not JSON"))?;
+            reading.absorb(&root)?;
+        }
+        reading.end(true)
+    }
+}
+
+#[async_trait]
+impl TextProvider for Gemini {
+    async fn generate(
+        &self,
+        call: &TextCall,
+        deltas: Option<&DeltaSink>,
+    ) -> Result<TextAnswer, ProviderError> {
+        let settings = self.models.get(&call.model).cloned().unwrap_or_default();
+        let body = body(call, &settings);
+        // The constructor has tried the base URL.
+        let url = self
+            .url(&call.model, deltas.is_some())
+            .map_err(|error| super::http::failed(&error.to_string()))?;
+        let headers = self.headers.clone();
+        let post = JsonPost {
+            url,
+            headers,
+            body: &body,
+            timeout: self.timeout,
+        };
+        let answer = self.http.post_json(post).await?;
+        if !answer.head().is_success() {
+            let (head, body) = answer.error_json().await;
+            return Err(classify::answered(
+                &self.name,
+                &head,
+                &errors::finding(body.as_ref()),
+            ));
+        }
+        match deltas {
+            None => self.plain(call, answer).await,
+            Some(deltas) => self.streamed(call, answer, deltas).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

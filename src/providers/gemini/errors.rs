@@ -1,0 +1,75 @@
+//! What Gemini's error objects mean.
+//!
+//! `{"error": {"code", "status", "message", "details": [...]}}`, at times in an array of one.
+//! Source: google-genai 3.3.0 (`PyPI`) `google/genai/errors.py`; `google/rpc/error_details.proto`
+//! for `ErrorInfo`, `RetryInfo` and `QuotaFailure`.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::super::{
+    ProviderErrorKind,
+    http::{
+        classify::{Finding, by_status, machine_code},
+        retry_after,
+    },
+};
+
+/// The wait of a per-day quota: `RetryInfo` names seconds there too, which are not true.
+const DAY_QUOTA_WAIT: Duration = Duration::from_hours(1);
+
+/// The error object of `root`, if it is one.
+pub fn error_of(root: &Value) -> Option<&Value> {
+    let root = root.get(0).unwrap_or(root);
+    root.get("error").filter(|error| error.is_object())
+}
+
+/// The code of an error body or event, and what it means.
+pub fn finding(root: Option<&Value>) -> Finding {
+    let Some(error) = root.and_then(error_of) else {
+        return Finding::default();
+    };
+    let code = |value: Option<&Value>| {
+        value
+            .and_then(Value::as_str)
+            .and_then(machine_code)
+            .map(str::to_owned)
+    };
+    let details = || {
+        error
+            .get("details")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+    };
+    let reason = details().find_map(|detail| code(detail.get("reason")));
+    let status = code(error.get("status"));
+    let stated = details()
+        .filter_map(|detail| detail.get("retryDelay")?.as_str())
+        .find_map(retry_after::from_proto);
+    let per_day = details()
+        .filter_map(|detail| detail.get("violations")?.as_array())
+        .flatten()
+        .filter_map(|violation| violation.get("quotaId")?.as_str())
+        .any(|quota| quota.contains("PerDay"));
+    // A wrong key and an account without billing come as 400.
+    let account = reason
+        .as_deref()
+        .is_some_and(|reason| reason.starts_with("API_KEY_"))
+        || status.as_deref() == Some("FAILED_PRECONDITION");
+    Finding {
+        kind: account.then_some(ProviderErrorKind::Account),
+        hint: error
+            .get("code")
+            .and_then(Value::as_u64)
+            .and_then(|code| u16::try_from(code).ok())
+            .map(|code| by_status(code).0),
+        code: reason.or(status),
+        retry_after: if per_day {
+            stated.max(Some(DAY_QUOTA_WAIT))
+        } else {
+            stated
+        },
+    }
+}

@@ -1,0 +1,190 @@
+//! Reads a `GenerateContentResponse`, whole or chunk by chunk (each chunk is a whole one).
+//!
+//! Source: google-genai 3.4.0 (`PyPI`) `google/genai/types.py` (`FinishReason`,
+//! `GenerateContentResponseUsageMetadata`).
+
+use serde_json::Value;
+
+use super::{
+    super::{
+        ProviderError, ProviderErrorKind, ReportedUsage, TextAnswer,
+        answer::{Pieces, count, count_or_zero, note_model, part},
+        http::classify::{self, Finding, Head, clean_id},
+    },
+    errors,
+};
+
+/// What has been read so far.
+#[derive(Debug)]
+pub struct Reading<'a> {
+    provider: &'a str,
+    asked: &'a str,
+    head: &'a Head,
+    pieces: Pieces<'a>,
+    finish: Option<String>,
+    usage: Option<Value>,
+    id: Option<String>,
+    model_noted: bool,
+}
+
+impl<'a> Reading<'a> {
+    /// Nothing read yet.
+    pub fn new(provider: &'a str, asked: &'a str, head: &'a Head, pieces: Pieces<'a>) -> Self {
+        Self {
+            provider,
+            asked: asked.strip_prefix("models/").unwrap_or(asked),
+            head,
+            pieces,
+            finish: None,
+            usage: None,
+            id: None,
+            model_noted: false,
+        }
+    }
+
+    /// Takes in a whole answer or one chunk. Fails on an error object, a blocked prompt and
+    /// a finish reason of policy.
+    pub fn absorb(&mut self, root: &Value) -> Result<(), ProviderError> {
+        if errors::error_of(root).is_some() {
+            return Err(classify::inside(
+                self.provider,
+                self.head,
+                &errors::finding(Some(root)),
+            ));
+        }
+        if !root.is_object() {
+            return Err(self.head.failed("answer is no object"));
+        }
+        if self.id.is_none() {
+            self.id = root
+                .get("responseId")
+                .and_then(Value::as_str)
+                .and_then(clean_id);
+        }
+        if !self.model_noted && root.get("modelVersion").is_some() {
+            self.model_noted = true;
+            note_model(self.provider, self.asked, root.get("modelVersion"));
+        }
+        // On every chunk and cumulative.
+        if let Some(usage) = root.get("usageMetadata").filter(|usage| usage.is_object()) {
+            self.usage = Some(usage.clone());
+        }
+        let blocked = root
+            .pointer("/promptFeedback/blockReason")
+            .and_then(Value::as_str);
+        if let Some(reason) = blocked.filter(|r| *r != "BLOCKED_REASON_UNSPECIFIED") {
+            return Err(self.head.refused(Some(reason)));
+        }
+        match root.get("candidates") {
+            None | Some(Value::Null) => Ok(()),
+            Some(Value::Array(candidates)) => candidates
+                .first()
+                .map_or(Ok(()), |candidate| self.candidate(candidate)),
+            Some(_) => Err(self.head.failed("candidates are no array")),
+        }
+    }
+
+    fn candidate(&mut self, candidate: &Value) -> Result<(), ProviderError> {
+        let reason = candidate.get("finishReason").and_then(Value::as_str);
+        if let Some(reason) = reason {
+            if is_policy(reason) {
+                return Err(self.head.refused(Some(reason)));
+            }
+            if reason == "PUP_LIMITED_DISABLED" {
+                let finding = Finding {
+                    code: Some(reason.to_owned()),
+                    kind: Some(ProviderErrorKind::Account),
+                    ..Finding::default()
+                };
+                return Err(classify::inside(self.provider, self.head, &finding));
+            }
+            if reason != "FINISH_REASON_UNSPECIFIED" {
+                self.finish = Some(reason.to_owned());
+            }
+        }
+        let parts = match candidate.pointer("/content/parts") {
+            None | Some(Value::Null) => return Ok(()),
+            Some(Value::Array(parts)) => parts,
+            Some(_) => return Err(self.head.failed("parts are no array")),
+        };
+        for part in parts {
+            if part.get("thought").and_then(Value::as_bool) == Some(true) {
+                continue;
+            }
+            match part.get("text") {
+                None | Some(Value::Null) => {}
+                Some(Value::String(text)) => {
+                    self.pieces
+                        .push(text)
+                        .map_err(|error| self.head.stamp(error))?;
+                }
+                Some(_) => return Err(self.head.failed("text is no string")),
+            }
+        }
+        Ok(())
+    }
+
+    /// The answer, if what was read is one. A stream must have stated its end; an empty text
+    /// is an answer only at the token limit, since thoughts may have eaten it.
+    pub fn end(self, streamed: bool) -> Result<TextAnswer, ProviderError> {
+        let at_limit = match self.finish.as_deref() {
+            None if streamed => return Err(self.head.failed("stream was cut")),
+            None | Some("STOP") => false,
+            // CONTINUATION: the same limit, with an offer to go on.
+            Some("MAX_TOKENS" | "CONTINUATION") => true,
+            // LANGUAGE, OTHER, MALFORMED_RESPONSE and the like: the model did not get there.
+            Some(_) => return Err(self.head.failed("generation ended in an error")),
+        };
+        if self.pieces.is_empty() && !at_limit {
+            return Err(self.head.failed("empty answer"));
+        }
+        Ok(TextAnswer {
+            usage: self
+                .usage
+                .as_ref()
+                .map(|u| usage(u, self.pieces.is_empty()))
+                .unwrap_or_default(),
+            text: self.pieces.into_text(),
+            request_id: self.head.request_id.clone().or(self.id),
+        })
+    }
+}
+
+/// The finish reasons that mean a refusal of content. `ESCALATION` is "filtered by an
+/// escalation rule"; `IMAGE_OTHER` and `NO_IMAGE` are no refusals.
+fn is_policy(reason: &str) -> bool {
+    matches!(
+        reason,
+        "SAFETY"
+            | "RECITATION"
+            | "BLOCKLIST"
+            | "PROHIBITED_CONTENT"
+            | "SPII"
+            | "MODEL_ARMOR"
+            | "ESCALATION"
+            | "IMAGE_SAFETY"
+            | "IMAGE_PROHIBITED_CONTENT"
+            | "IMAGE_RECITATION"
+    )
+}
+
+/// Token counts. Thoughts are billed as output and are not inside the candidates' count;
+/// both are left out when zero, so absence is zero beside a prompt count, except where text
+/// came: then a missing count is missing.
+fn usage(usage: &Value, no_text: bool) -> ReportedUsage {
+    let field = |name: &str| usage.get(name).filter(|value| !value.is_null());
+    let sum = |a: Option<u64>, b: Option<u64>| a.zip(b).and_then(|(a, b)| a.checked_add(b));
+    let prompt = count(field("promptTokenCount"));
+    let input = sum(prompt, count_or_zero(field("toolUsePromptTokenCount")));
+    let candidates = match field("candidatesTokenCount") {
+        None if no_text && prompt.is_some() => Some(0),
+        stated => count(stated),
+    };
+    let output = sum(candidates, count_or_zero(field("thoughtsTokenCount")));
+    ReportedUsage {
+        input_tokens: input,
+        output_tokens: output,
+        cached_input_tokens: part(count(field("cachedContentTokenCount")), input),
+        reasoning_tokens: part(count(field("thoughtsTokenCount")), output),
+    }
+}

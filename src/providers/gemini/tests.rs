@@ -1,0 +1,263 @@
+//! Gemini against a fake upstream: what is sent, read, refused and failed.
+
+mod errors;
+mod failures;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::providers::{
+    ProviderErrorKind, ReportedUsage,
+    fake::{Reply, Seen, TIMEOUT, Upstream, client, recorded, streamed},
+};
+
+fn call() -> TextCall {
+    TextCall {
+        model: "gemini-3.5-flash-lite".to_owned(),
+        prompt: "Say hi.".to_owned(),
+        system_prompt: Some("Be brief.".to_owned()),
+        max_tokens: 256,
+        temperature: Some(0.5),
+    }
+}
+
+fn adapter(base: &str, settings: GeminiModel) -> Gemini {
+    let models = BTreeMap::from([("gemini-3.5-flash-lite".to_owned(), settings)]);
+    let key = SecretString::from("test-key");
+    Gemini::new("gemini", client(), base, &key, TIMEOUT, models).unwrap()
+}
+
+async fn ask(
+    reply: Reply,
+    streaming: bool,
+) -> (Result<TextAnswer, ProviderError>, Vec<String>, Vec<Seen>) {
+    let upstream = Upstream::start(reply).await;
+    let adapter = adapter(&upstream.base, GeminiModel::default());
+    let (result, deltas) = if streaming {
+        streamed(&adapter, &call()).await
+    } else {
+        (adapter.generate(&call(), None).await, Vec::new())
+    };
+    (result, deltas, upstream.seen())
+}
+
+fn answer(parts: &Value, finish: Option<&str>, usage: &Value) -> Value {
+    json!({"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": finish, "index": 0}],
+        "usageMetadata": usage, "modelVersion": "gemini-3.5-flash-lite", "responseId": "resp-1"})
+}
+
+fn error(code: u16, status: &str, details: &Value) -> Value {
+    json!({"error": {"code": code, "message": "secret prompt", "status": status, "details": details}})
+}
+
+fn hi() -> Value {
+    json!([{"text": "Hi", "thoughtSignature": "s"}])
+}
+
+#[tokio::test]
+async fn sends_what_the_sdk_sends() {
+    let plain = recorded(include_str!(
+        "../../../tests/fixtures/sdk/gemini_plain.json"
+    ));
+    let stream = recorded(include_str!(
+        "../../../tests/fixtures/sdk/gemini_stream.json"
+    ));
+    let settings = GeminiModel {
+        thinking_level: Some("LOW".to_owned()),
+        thinking_budget: None,
+    };
+    for (mut want, streaming) in [(plain, false), (stream, true)] {
+        // The SDK spells this one field in snake case, which protobuf's JSON takes as well;
+        // the REST reference spells it as below.
+        let thinking = &mut want.body["generationConfig"]["thinkingConfig"];
+        *thinking = json!({"thinkingLevel": thinking["thinking_level"]});
+        // The SDK of 3.x calls v1, the reference v1beta: a version in the base URL decides.
+        let beta = want.path.replace("/v1/", "/v1beta/");
+        for (suffix, path) in [
+            ("/v1", &want.path),
+            ("/v1/", &want.path),
+            ("", &beta),
+            ("/", &beta),
+            ("/v1beta", &beta),
+        ] {
+            let upstream = Upstream::start(Reply::status(400, &[], "{}")).await;
+            let adapter = adapter(&format!("{}{suffix}", upstream.base), settings.clone());
+            let _refused = if streaming {
+                streamed(&adapter, &call()).await.0
+            } else {
+                adapter.generate(&call(), None).await
+            };
+            let [seen] = &upstream.seen()[..] else {
+                panic!("not one request")
+            };
+            assert_eq!(
+                (&seen.method, &seen.path, &seen.body),
+                (&want.method, path, &want.body)
+            );
+            for name in ["content-type", "x-goog-api-key"] {
+                let recorded = want.header(name);
+                assert!(recorded.is_some());
+                assert_eq!(seen.header(name), recorded, "{name}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn only_what_was_given_is_sent() {
+    let upstream = Upstream::start(Reply::status(400, &[], "{}")).await;
+    let settings = GeminiModel {
+        thinking_level: None,
+        thinking_budget: Some(0),
+    };
+    let adapter = adapter(&upstream.base, settings);
+    let bare = TextCall {
+        system_prompt: None,
+        temperature: None,
+        ..call()
+    };
+    let _refused = adapter.generate(&bare, None).await;
+    let _refused = adapter
+        .generate(
+            &TextCall {
+                model: "models/../x".to_owned(),
+                ..bare
+            },
+            None,
+        )
+        .await;
+    let seen = upstream.seen();
+    let contents = json!([{"role": "user", "parts": [{"text": "Say hi."}]}]);
+    assert_eq!(
+        seen[0].body,
+        json!({"contents": contents,
+        "generationConfig": {"maxOutputTokens": 256, "thinkingConfig": {"thinkingBudget": 0}}})
+    );
+    assert_eq!(
+        seen[1].body,
+        json!({"contents": contents, "generationConfig": {"maxOutputTokens": 256}})
+    );
+    assert_eq!(seen[1].path, "/v1beta/models/..%2Fx:generateContent");
+}
+
+#[tokio::test]
+async fn plain_answers() {
+    let usage = json!({"promptTokenCount": 9, "candidatesTokenCount": 28, "thoughtsTokenCount": 244,
+        "cachedContentTokenCount": 4, "toolUsePromptTokenCount": 1, "totalTokenCount": 282});
+    let parts = json!([{"text": "hm", "thought": true}, {"text": "Hi "}, {"inlineData": {}}, {"text": "✓", "thought": false}]);
+    for (parts, finish, text) in [
+        (parts, Some("STOP"), "Hi ✓"),
+        (hi(), Some("MAX_TOKENS"), "Hi"),
+        (hi(), None, "Hi"),
+        (json!([]), Some("MAX_TOKENS"), ""),
+        (Value::Null, Some("MAX_TOKENS"), ""),
+        (
+            json!([{"text": "hm", "thought": true}]),
+            Some("MAX_TOKENS"),
+            "",
+        ),
+    ] {
+        let body = answer(&parts, finish, &usage).to_string();
+        let got = ask(Reply::status(200, &[], &body), false).await.0.unwrap();
+        assert_eq!(
+            (got.text.as_str(), got.request_id.as_deref()),
+            (text, Some("resp-1"))
+        );
+        assert_eq!(
+            got.usage,
+            ReportedUsage {
+                input_tokens: Some(10),
+                output_tokens: Some(272),
+                cached_input_tokens: Some(4),
+                reasoning_tokens: Some(244),
+            }
+        );
+    }
+}
+
+#[tokio::test]
+async fn usage_is_believed_only_where_it_can_be() {
+    for (usage, parts, input, output) in [
+        (
+            json!({"promptTokenCount": 9, "candidatesTokenCount": 2}),
+            hi(),
+            Some(9),
+            Some(2),
+        ),
+        (
+            json!({"promptTokenCount": 9, "thoughtsTokenCount": 5}),
+            json!([]),
+            Some(9),
+            Some(5),
+        ),
+        (json!({"promptTokenCount": 9}), json!([]), Some(9), Some(0)),
+        // A text of no tokens is not believed.
+        (json!({"promptTokenCount": 9}), hi(), Some(9), None),
+        (
+            json!({"promptTokenCount": 9, "thoughtsTokenCount": 5}),
+            hi(),
+            Some(9),
+            None,
+        ),
+        (json!({"candidatesTokenCount": 2}), hi(), None, Some(2)),
+        (
+            json!({"promptTokenCount": -9, "candidatesTokenCount": 2.5}),
+            hi(),
+            None,
+            None,
+        ),
+        (
+            json!({"promptTokenCount": "9", "candidatesTokenCount": 2, "thoughtsTokenCount": -1}),
+            hi(),
+            None,
+            None,
+        ),
+        (json!({}), json!([]), None, None),
+        (json!(7), hi(), None, None),
+    ] {
+        let got = ask(
+            Reply::json(&answer(&parts, Some("MAX_TOKENS"), &usage)),
+            false,
+        )
+        .await
+        .0
+        .unwrap();
+        assert_eq!(
+            (got.usage.input_tokens, got.usage.output_tokens),
+            (input, output),
+            "{usage}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn streams() {
+    let usage = |output: u64| json!({"promptTokenCount": 9, "candidatesTokenCount": output, "thoughtsTokenCount": 3});
+    let items = [
+        answer(&json!([{"text": "hm", "thought": true}]), None, &usage(1)),
+        answer(&hi(), None, &usage(2)),
+        answer(&json!([{"text": " you"}]), None, &usage(4)),
+        answer(&json!([{"text": ""}]), Some("STOP"), &usage(5)),
+        json!({"usageMetadata": usage(6), "modelVersion": "gemini-3.5-flash-lite"}),
+    ];
+    let (result, deltas, _) = ask(Reply::events(&items), true).await;
+    let got = result.unwrap();
+    assert_eq!(
+        (got.text.as_str(), &deltas[..]),
+        ("Hi you", &["Hi".to_owned(), " you".to_owned()][..])
+    );
+    assert_eq!(
+        (got.usage.input_tokens, got.usage.output_tokens),
+        (Some(9), Some(9))
+    );
+    assert_eq!(
+        (got.usage.reasoning_tokens, got.request_id.as_deref()),
+        (Some(3), Some("resp-1"))
+    );
+    let (result, _, _) = ask(
+        Reply::events(&[answer(&json!([]), Some("MAX_TOKENS"), &usage(0))]),
+        true,
+    )
+    .await;
+    assert_eq!(result.unwrap().text, "");
+}

@@ -1,0 +1,181 @@
+//! From a configured base URL to the URL of an endpoint.
+//!
+//! The SDKs disagree about whether the variable holds the version path (`OPENAI_BASE_URL`
+//! ends in `/v1`, `ANTHROPIC_BASE_URL` is a host), so an operator may write either.
+
+use url::Url;
+
+/// Why a base URL cannot be used. Says nothing of the URL, which may hold a secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BaseUrlError {
+    /// No absolute http(s) URL with a host.
+    #[error("the base URL is not an absolute http or https URL")]
+    Invalid,
+    /// `https://user:password@host`: the key belongs into its own variable.
+    #[error("the base URL must not hold credentials")]
+    Credentials,
+}
+
+/// Where a version path counts as already given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VersionPath {
+    /// Anywhere in the base: OpenAI-compatible servers hide it (`/v1beta/openai`, `/api/paas/v4`).
+    Anywhere(&'static str),
+    /// Only as its last segment: a gateway's own `/v1/account/anthropic` is not the vendor's.
+    Last(&'static str),
+}
+
+/// `base` + version + `path`. A trailing slash is ignored, a missing version is added, a
+/// given one is kept, and of a doubled one (`/v1/v1`) the last stays. Segments of `path` are
+/// percent-encoded, so that a model id cannot reach another endpoint.
+pub fn endpoint(base: &str, version: VersionPath, path: &[&str]) -> Result<Url, BaseUrlError> {
+    let mut url = Url::parse(base.trim()).map_err(|_| BaseUrlError::Invalid)?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
+        return Err(BaseUrlError::Invalid);
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(BaseUrlError::Credentials);
+    }
+    url.set_query(None);
+    url.set_fragment(None);
+    let mut segments: Vec<String> = url
+        .path_segments()
+        .into_iter()
+        .flatten()
+        .filter(|segment| !segment.is_empty())
+        .map(str::to_owned)
+        .collect();
+    while let [.., before, last] = segments.as_slice()
+        && is_version(before)
+        && is_version(last)
+    {
+        segments.remove(segments.len() - 2);
+    }
+    let (given, default) = match version {
+        VersionPath::Anywhere(default) => (segments.iter().any(|s| is_version(s)), default),
+        VersionPath::Last(default) => (segments.last().is_some_and(|s| is_version(s)), default),
+    };
+    if !given {
+        segments.push(default.to_owned());
+    }
+    // Parsed segments are encoded already; only the endpoint's own still need it.
+    url.set_path(&segments.join("/"));
+    url.path_segments_mut()
+        .map_err(|()| BaseUrlError::Invalid)?
+        .extend(path);
+    Ok(url)
+}
+
+/// `v1`, `v1beta`, `v4`.
+fn is_version(segment: &str) -> bool {
+    segment.strip_prefix('v').is_some_and(|rest| {
+        rest.starts_with(|c: char| c.is_ascii_digit())
+            && rest.chars().all(|c| c.is_ascii_alphanumeric())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_too_many_and_too_few() {
+        use VersionPath::{Anywhere, Last};
+        let chat = ["chat", "completions"];
+        for (base, version, want) in [
+            (
+                "https://a.test",
+                Anywhere("v1"),
+                "https://a.test/v1/chat/completions",
+            ),
+            (
+                "https://a.test/",
+                Anywhere("v1"),
+                "https://a.test/v1/chat/completions",
+            ),
+            (
+                "https://a.test/v1",
+                Anywhere("v1"),
+                "https://a.test/v1/chat/completions",
+            ),
+            (
+                " https://a.test/v1/ ",
+                Anywhere("v1"),
+                "https://a.test/v1/chat/completions",
+            ),
+            (
+                "https://a.test/v1/v1//",
+                Anywhere("v1"),
+                "https://a.test/v1/chat/completions",
+            ),
+            (
+                "http://a.test:8/openai/v1?k=1#f",
+                Anywhere("v1"),
+                "http://a.test:8/openai/v1/chat/completions",
+            ),
+            (
+                "https://a.test/v1beta/openai",
+                Anywhere("v1"),
+                "https://a.test/v1beta/openai/chat/completions",
+            ),
+            (
+                "https://a.test/api/paas/v4",
+                Anywhere("v1"),
+                "https://a.test/api/paas/v4/chat/completions",
+            ),
+            (
+                "https://a.test/v1/acc/anthropic",
+                Last("v1"),
+                "https://a.test/v1/acc/anthropic/v1/chat/completions",
+            ),
+            (
+                "https://a.test/v1",
+                Last("v1beta"),
+                "https://a.test/v1/chat/completions",
+            ),
+            (
+                "https://a.test",
+                Last("v1beta"),
+                "https://a.test/v1beta/chat/completions",
+            ),
+            (
+                "https://a.test/x%20y",
+                Last("v1"),
+                "https://a.test/x%20y/v1/chat/completions",
+            ),
+        ] {
+            assert_eq!(
+                endpoint(base, version, &chat).unwrap().as_str(),
+                want,
+                "{base}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_model_id_stays_one_segment() {
+        let url = endpoint(
+            "http://a.test",
+            VersionPath::Last("v1"),
+            &["models", "a/../b?c:go"],
+        );
+        assert_eq!(url.unwrap().path(), "/v1/models/a%2F..%2Fb%3Fc:go");
+    }
+
+    #[test]
+    fn unusable_urls() {
+        for (base, want) in [
+            ("", BaseUrlError::Invalid),
+            ("localhost:11434", BaseUrlError::Invalid),
+            ("ftp://a.test", BaseUrlError::Invalid),
+            ("http://", BaseUrlError::Invalid),
+            ("https://u:p@a.test", BaseUrlError::Credentials),
+        ] {
+            assert_eq!(
+                endpoint(base, VersionPath::Last("v1"), &[]),
+                Err(want),
+                "{base}"
+            );
+        }
+    }
+}

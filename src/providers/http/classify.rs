@@ -1,0 +1,194 @@
+//! What an HTTP status or a broken transport means, in the closed kinds of
+//! [`ProviderErrorKind`].
+//!
+//! Here: the rules that hold for every vendor (contract section 7). A vendor's adapter adds
+//! what it read in the error body as a [`Finding`]. Bodies never pass this file: what
+//! remains of them is one machine code.
+
+use std::{error::Error, fmt::Write as _, time::Duration};
+
+use reqwest::header::HeaderMap;
+
+use super::{
+    super::{ProviderError, ProviderErrorKind},
+    retry_after,
+};
+
+/// Longest machine code or id that is believed to be one.
+const CODE_CAP: usize = 64;
+/// Longest transport error in a log line, in bytes.
+const CHAIN_CAP: usize = 300;
+
+/// Status line and the headers that matter.
+#[derive(Debug, Clone, Default)]
+pub struct Head {
+    /// HTTP status.
+    pub status: u16,
+    /// `x-request-id` or `request-id`.
+    pub request_id: Option<String>,
+    /// `retry-after-ms` or `retry-after`.
+    pub retry_after: Option<Duration>,
+    /// `x-should-retry: false`, with which OpenAI's SDKs overrule the status.
+    pub must_not_repeat: bool,
+}
+
+/// What a vendor's adapter found in an error body.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Finding {
+    /// The most telling machine code.
+    pub code: Option<String>,
+    /// The kind, where the code says more than the status: policy and money.
+    pub kind: Option<ProviderErrorKind>,
+    /// The kind where there is no status to judge by, inside a 200. A status outranks it.
+    pub hint: Option<ProviderErrorKind>,
+    /// A wait stated in the body.
+    pub retry_after: Option<Duration>,
+}
+
+impl Head {
+    /// Reads what is needed of an answer's head.
+    pub fn read(status: u16, headers: &HeaderMap) -> Self {
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        Self {
+            status,
+            request_id: ["x-request-id", "request-id"]
+                .into_iter()
+                .find_map(|name| text(name).and_then(clean_id)),
+            retry_after: retry_after::from_headers(headers),
+            must_not_repeat: text("x-should-retry").is_some_and(|v| v.trim() == "false"),
+        }
+    }
+
+    /// 2xx.
+    pub fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    /// Adds status and request id to an error that came after the head.
+    #[must_use]
+    pub fn stamp(&self, mut error: ProviderError) -> ProviderError {
+        error.status = error.status.or(Some(self.status));
+        error.request_id = error.request_id.or_else(|| self.request_id.clone());
+        error
+    }
+
+    /// An unusable answer under a fine status.
+    pub fn failed(&self, detail: &str) -> ProviderError {
+        self.stamp(super::failed(detail))
+    }
+
+    /// A refusal of content policy under a fine status.
+    pub fn refused(&self, code: Option<&str>) -> ProviderError {
+        let detail = detail(self.status, code.and_then(machine_code).or(Some("refusal")));
+        self.stamp(ProviderError::new(ProviderErrorKind::ContentPolicy, detail))
+    }
+}
+
+/// Kind by status, and whether the work is known not to have begun.
+pub fn by_status(status: u16) -> (ProviderErrorKind, bool) {
+    match status {
+        400 | 404 | 405 | 413 | 415 | 422 => (ProviderErrorKind::Rejected, false),
+        401..=403 => (ProviderErrorKind::Account, false),
+        408 | 504 => (ProviderErrorKind::Timeout, false),
+        429 | 503 | 529 => (ProviderErrorKind::Overloaded, true),
+        _ => (ProviderErrorKind::Failed, false),
+    }
+}
+
+/// An error status, with what the body added.
+pub fn answered(provider: &str, head: &Head, finding: &Finding) -> ProviderError {
+    let (by_status, idle) = by_status(head.status);
+    let kind = finding.kind.unwrap_or(by_status);
+    let not_started = idle && kind == ProviderErrorKind::Overloaded && !head.must_not_repeat;
+    finish(provider, head, finding, kind, not_started)
+}
+
+/// An error inside an answer of status 200. Work had begun, so it is never `not_started`,
+/// also for an overload.
+pub fn inside(provider: &str, head: &Head, finding: &Finding) -> ProviderError {
+    let kind = finding
+        .kind
+        .or(finding.hint)
+        .unwrap_or(ProviderErrorKind::Failed);
+    finish(provider, head, finding, kind, false)
+}
+
+fn finish(
+    provider: &str,
+    head: &Head,
+    finding: &Finding,
+    kind: ProviderErrorKind,
+    not_started: bool,
+) -> ProviderError {
+    let code = finding.code.as_deref().and_then(machine_code);
+    if kind == ProviderErrorKind::Account {
+        // No caller can mend this; whoever runs the server must see it.
+        tracing::error!(
+            provider,
+            status = head.status,
+            code = code.unwrap_or("none"),
+            "the provider refuses our account: check its key, permissions and funds"
+        );
+    }
+    let mut error = head.stamp(ProviderError::new(kind, detail(head.status, code)));
+    error.not_started = not_started;
+    error.retry_after = match (head.retry_after, finding.retry_after) {
+        (Some(a), Some(b)) => Some(a.max(b)),
+        (a, b) => a.or(b),
+    };
+    error
+}
+
+/// A call that broke before its answer was whole. Everything up to the connection (name,
+/// refused, TLS) is known not to have reached the provider, also when it timed out.
+pub fn transport(error: &reqwest::Error) -> ProviderError {
+    let kind = if error.is_timeout() {
+        ProviderErrorKind::Timeout
+    } else {
+        ProviderErrorKind::Failed
+    };
+    let stage = if error.is_connect() {
+        "connect"
+    } else {
+        "transport"
+    };
+    let made = ProviderError::new(kind, chain(stage, error));
+    if error.is_connect() {
+        made.not_started()
+    } else {
+        made
+    }
+}
+
+/// The sources of a transport error. Its own text is left out: it holds the URL.
+fn chain(stage: &str, error: &reqwest::Error) -> String {
+    let mut text = stage.to_owned();
+    let mut next = error.source();
+    while let Some(source) = next {
+        // Writing to a String cannot fail.
+        let _infallible = write!(text, ": {source}");
+        next = source.source();
+    }
+    text.truncate(text.floor_char_boundary(CHAIN_CAP));
+    text
+}
+
+/// `text` if it is a short machine code (`[A-Za-z0-9_.-]{1,64}`), which no prompt and no
+/// sentence is.
+pub fn machine_code(text: &str) -> Option<&str> {
+    let ok = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+    ((1..=CODE_CAP).contains(&text.len()) && text.chars().all(ok)).then_some(text)
+}
+
+/// `text` if it can be a provider's id: 1 to 128 visible ASCII characters.
+pub fn clean_id(text: &str) -> Option<String> {
+    let ok = (1..=2 * CODE_CAP).contains(&text.len()) && text.chars().all(|c| c.is_ascii_graphic());
+    ok.then(|| text.to_owned())
+}
+
+fn detail(status: u16, code: Option<&str>) -> String {
+    match code {
+        Some(code) => format!("status {status}, code {code}"),
+        None => format!("status {status}"),
+    }
+}

@@ -1,0 +1,100 @@
+//! How long a provider asks to wait, in every form the vendors use.
+//!
+//! Lenient: what cannot be read is no wish. Source: RFC 9110 section 10.2.3, the SDKs'
+//! `retry-after-ms`, and `google.rpc.RetryInfo`.
+
+use std::time::Duration;
+
+use chrono::DateTime;
+use reqwest::header::HeaderMap;
+
+/// No wish beyond a week is kept: it keeps later arithmetic on instants safe.
+const LONGEST: Duration = Duration::from_hours(7 * 24);
+
+/// `retry-after-ms`, else `retry-after` as seconds (also fractional) or as an HTTP date.
+/// A date is taken against the answer's own `Date` (which every server with a clock sends), so
+/// that neither our clock nor a difference of clocks matters; without one it is no wish.
+pub fn from_headers(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    if let Some(wait) = text("retry-after-ms").and_then(number) {
+        return duration(wait / 1000.0);
+    }
+    let wish = text("retry-after")?;
+    if let Some(seconds) = number(wish) {
+        return duration(seconds);
+    }
+    let then = DateTime::parse_from_rfc2822(wish).ok()?;
+    let now = DateTime::parse_from_rfc2822(text("date")?).ok()?;
+    // A date in the past means at once.
+    Some((then - now).to_std().unwrap_or_default().min(LONGEST))
+}
+
+/// A protobuf duration in JSON, `"34.4s"`.
+pub fn from_proto(text: &str) -> Option<Duration> {
+    duration(number(text.strip_suffix('s')?)?)
+}
+
+fn number(text: &str) -> Option<f64> {
+    // `parse` would also take "inf", "nan" and "1e9".
+    let plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    if plain { text.parse().ok() } else { None }
+}
+
+fn duration(seconds: f64) -> Option<Duration> {
+    Duration::try_from_secs_f64(seconds.min(LONGEST.as_secs_f64())).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DATE: (&str, &str) = ("date", "Fri, 20 Nov 2026 12:00:20 GMT");
+
+    #[test]
+    fn every_form() {
+        for (pairs, want) in [
+            (&[("retry-after", "2")][..], Some(2_000)),
+            (&[("retry-after", " 0.25 ")], Some(250)),
+            (&[("retry-after", "0")], Some(0)),
+            (
+                &[("retry-after-ms", "1500"), ("retry-after", "9")],
+                Some(1_500),
+            ),
+            (
+                &[("retry-after-ms", "x"), ("retry-after", "9")],
+                Some(9_000),
+            ),
+            (
+                &[("retry-after", "Fri, 20 Nov 2026 12:00:30 GMT"), DATE],
+                Some(10_000),
+            ),
+            (
+                &[("retry-after", "Fri, 20 Nov 2026 11:00:00 GMT"), DATE],
+                Some(0),
+            ),
+            (&[("retry-after", "Fri, 20 Nov 2026 12:00:30 GMT")], None),
+            (
+                &[("retry-after", "99999999999999999999")],
+                Some(604_800_000),
+            ),
+            (&[("retry-after", "-1")], None),
+            (&[("retry-after", "inf")], None),
+            (&[("retry-after", "soon")], None),
+            (&[("retry-after", "")], None),
+            (&[], None),
+        ] {
+            let mut headers = HeaderMap::new();
+            for (name, value) in pairs {
+                headers.insert(*name, value.parse().unwrap());
+            }
+            assert_eq!(
+                from_headers(&headers),
+                want.map(Duration::from_millis),
+                "{pairs:?}"
+            );
+        }
+        assert_eq!(from_proto("34.4s"), Some(Duration::from_millis(34_400)));
+        assert_eq!(from_proto("34"), None);
+        assert_eq!(from_proto("-3s"), None);
+    }
+}

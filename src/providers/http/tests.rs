@@ -1,0 +1,266 @@
+//! Transport: time-outs, caps, refused connections, redirects, and no upstream text kept.
+
+use std::{
+    io,
+    net::TcpListener,
+    sync::{Arc, Mutex},
+};
+
+use reqwest::header::HeaderMap;
+use serde_json::json;
+
+use super::{
+    classify::{Finding, answered, by_status, clean_id, inside, machine_code},
+    *,
+};
+use crate::providers::fake::{Reply, TIMEOUT, Upstream, client};
+
+async fn post(base: &str, timeout: Duration) -> Result<Answer, ProviderError> {
+    let mut headers = HeaderMap::new();
+    headers.insert(
+        "x-api-key",
+        secret_header("", &SecretString::from(" test-key\n")).unwrap(),
+    );
+    let body = json!({"prompt": "x"});
+    client()
+        .post_json(JsonPost {
+            url: Url::parse(base).unwrap(),
+            headers,
+            body: &body,
+            timeout,
+        })
+        .await
+}
+
+#[tokio::test]
+async fn refused_means_not_started() {
+    let free = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let error = post(&format!("http://{free}"), TIMEOUT).await.unwrap_err();
+    assert_eq!(
+        (error.kind, error.not_started),
+        (ProviderErrorKind::Failed, true)
+    );
+    assert!(error.detail.starts_with("connect: "), "{}", error.detail);
+    assert!(!error.detail.contains("http://"), "{}", error.detail);
+    let error = post("http://nowhere.invalid", TIMEOUT).await.unwrap_err();
+    assert_eq!(
+        (error.kind, error.not_started),
+        (ProviderErrorKind::Failed, true)
+    );
+}
+
+#[tokio::test]
+async fn silence_is_a_timeout_and_may_have_started() {
+    let upstream = Upstream::start(Reply::Stalled(String::new())).await;
+    let error = post(&upstream.base, Duration::from_millis(100))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.kind, error.not_started),
+        (ProviderErrorKind::Timeout, false)
+    );
+    let slow = "HTTP/1.1 200 X\r\ncontent-length: 9\r\nx-request-id: r\r\n\r\n";
+    // A head that is followed by nothing: the connection closes, the body is short.
+    let upstream = Upstream::start(Reply::Raw(slow.to_owned())).await;
+    let error = post(&upstream.base, TIMEOUT)
+        .await
+        .unwrap()
+        .json(100)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.kind, error.not_started),
+        (ProviderErrorKind::Failed, false)
+    );
+    assert_eq!(
+        (error.status, error.request_id.as_deref()),
+        (Some(200), Some("r"))
+    );
+}
+
+#[tokio::test]
+async fn a_cut_or_garbled_answer_is_a_failure() {
+    for raw in ["", "HTTP/1.1 200", "SSH-2.0-OpenSSH\r\n\r\n"] {
+        let upstream = Upstream::start(Reply::Raw(raw.to_owned())).await;
+        let error = post(&upstream.base, TIMEOUT).await.unwrap_err();
+        assert_eq!(
+            (error.kind, error.not_started),
+            (ProviderErrorKind::Failed, false),
+            "{raw:?}"
+        );
+        assert_eq!(upstream.seen().len(), 1, "sent once");
+    }
+}
+
+#[tokio::test]
+async fn bodies_are_bounded() {
+    let head = "HTTP/1.1 200 X\r\n\r\n".to_owned();
+    let upstream = Upstream::start(Reply::Endless(head, "x".repeat(1000))).await;
+    let error = post(&upstream.base, TIMEOUT)
+        .await
+        .unwrap()
+        .json(50_000)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.kind, error.detail.as_str()),
+        (ProviderErrorKind::Failed, "body over the cap")
+    );
+    // An error page without an end is judged by its status.
+    let head = "HTTP/1.1 502 X\r\n\r\n".to_owned();
+    let upstream = Upstream::start(Reply::Endless(head, "x".repeat(1000))).await;
+    let (head, body) = post(&upstream.base, TIMEOUT)
+        .await
+        .unwrap()
+        .error_json()
+        .await;
+    assert_eq!((head.status, body), (502, None));
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed() {
+    let other = Upstream::start(Reply::json(&json!({}))).await;
+    for status in [301, 302, 303, 307, 308] {
+        let reply = Reply::status(status, &[("location", &other.base)], "");
+        let upstream = Upstream::start(reply).await;
+        let answer = post(&upstream.base, TIMEOUT).await.unwrap();
+        assert!(!answer.head().is_success());
+        assert_eq!(by_status(status), (ProviderErrorKind::Failed, false));
+        let seen = &upstream.seen()[0];
+        assert_eq!(seen.header("x-api-key"), Some("test-key"));
+        assert_eq!(seen.header("accept-encoding"), Some("gzip"));
+    }
+    assert!(other.seen().is_empty(), "the key left the base URL");
+}
+
+#[tokio::test]
+async fn headers_of_an_answer() {
+    let headers = [
+        ("request-id", "req_9"),
+        ("retry-after-ms", "250"),
+        ("x-should-retry", "false"),
+    ];
+    let upstream = Upstream::start(Reply::status(429, &headers, "{}")).await;
+    let answer = post(&upstream.base, TIMEOUT).await.unwrap();
+    let error = answered("p", answer.head(), &Finding::default());
+    assert_eq!(
+        (error.kind, error.not_started),
+        (ProviderErrorKind::Overloaded, false)
+    );
+    assert_eq!(error.retry_after, Some(Duration::from_millis(250)));
+    assert_eq!(error.request_id.as_deref(), Some("req_9"));
+    let headers = [("request-id", "with space"), ("x-should-retry", "true")];
+    let upstream = Upstream::start(Reply::status(500, &headers, "{}")).await;
+    let answer = post(&upstream.base, TIMEOUT).await.unwrap();
+    let error = answered("p", answer.head(), &Finding::default());
+    assert_eq!(
+        (error.kind, error.not_started),
+        (ProviderErrorKind::Failed, false)
+    );
+    assert_eq!(error.request_id, None);
+}
+
+#[test]
+fn statuses() {
+    use ProviderErrorKind::{Account, Failed, Overloaded, Rejected, Timeout};
+    for (kind, not_started, statuses) in [
+        (Rejected, false, &[400, 404, 405, 413, 415, 422][..]),
+        (Account, false, &[401, 402, 403]),
+        (Timeout, false, &[408, 504]),
+        (Overloaded, true, &[429, 503, 529]),
+        (
+            Failed,
+            false,
+            &[
+                100, 204, 301, 304, 307, 406, 409, 410, 418, 499, 500, 501, 502, 520, 599,
+            ],
+        ),
+    ] {
+        for status in statuses {
+            assert_eq!(by_status(*status), (kind, not_started), "{status}");
+        }
+    }
+}
+
+#[test]
+fn nothing_of_a_body_is_kept_but_a_code() {
+    let head = Head {
+        status: 503,
+        ..Head::default()
+    };
+    for (code, want) in [
+        ("overloaded", "status 503, code overloaded"),
+        ("Your prompt was: tell me", "status 503"),
+        ("", "status 503"),
+        ("<b>", "status 503"),
+    ] {
+        let finding = Finding {
+            code: Some(code.to_owned()),
+            ..Finding::default()
+        };
+        for error in [answered("p", &head, &finding), inside("p", &head, &finding)] {
+            assert_eq!(error.detail, want);
+            assert!(error.message.starts_with("the provider "));
+        }
+        assert!(answered("p", &head, &finding).not_started);
+        assert!(!inside("p", &head, &finding).not_started);
+    }
+    assert_eq!(machine_code(&"a".repeat(64)).map(str::len), Some(64));
+    assert_eq!(machine_code(&"a".repeat(65)), None);
+    assert_eq!(
+        clean_id("chatcmpl-1:a/b"),
+        Some("chatcmpl-1:a/b".to_owned())
+    );
+    assert_eq!(clean_id("a b"), None);
+}
+
+#[test]
+fn a_key_is_trimmed_hidden_and_checked() {
+    let value = secret_header("Bearer ", &SecretString::from("k\n")).unwrap();
+    assert_eq!(value.to_str().unwrap(), "Bearer k");
+    assert_eq!(format!("{value:?}"), "Sensitive");
+    let error = secret_header("", &SecretString::from("a\nb")).unwrap_err();
+    assert!(!error.to_string().contains('\n'));
+}
+
+/// Collects what a subscriber writes.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn trouble_with_our_account_is_logged_loudly() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(move || writer.clone())
+        .finish();
+    tracing::subscriber::with_default(subscriber, || {
+        for status in [401, 500] {
+            let head = Head {
+                status,
+                ..Head::default()
+            };
+            answered("my_groq", &head, &Finding::default());
+        }
+    });
+    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(
+        text.contains("ERROR") && text.contains("my_groq") && text.contains("401"),
+        "{text}"
+    );
+}

@@ -1,0 +1,97 @@
+//! Upstream providers: one trait a modality, one file a vendor.
+//!
+//! Here: wire structs and the conversion both ways. Not here: credits, SQL, our status
+//! codes; a provider knows one call and says how it ended.
+
+pub mod answer;
+pub mod anthropic;
+pub mod error;
+#[cfg(test)]
+mod fake;
+pub mod gemini;
+pub mod http;
+pub mod openai;
+pub mod sandbox;
+pub mod sse;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use async_trait::async_trait;
+use tokio::sync::mpsc::UnboundedSender;
+
+pub use error::{ProviderError, ProviderErrorKind};
+
+/// A text generation as every vendor's adapter receives it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TextCall {
+    /// The provider's own model id.
+    pub model: String,
+    /// The user's message.
+    pub prompt: String,
+    /// Instructions above the prompt.
+    pub system_prompt: Option<String>,
+    /// Upper bound of output tokens, 1 to 4096; always sent.
+    pub max_tokens: u32,
+    /// Sampling temperature; sent only when given.
+    pub temperature: Option<f64>,
+}
+
+/// Token counts as the provider stated them. `None` where a count is missing,
+/// negative or no integer: it is then estimated from bytes, never guessed as zero.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReportedUsage {
+    /// All input tokens, cached ones included.
+    pub input_tokens: Option<u64>,
+    /// All output tokens, reasoning included.
+    pub output_tokens: Option<u64>,
+    /// The part of the input that came from the provider's cache.
+    pub cached_input_tokens: Option<u64>,
+    /// The part of the output that was hidden reasoning.
+    pub reasoning_tokens: Option<u64>,
+}
+
+/// A finished text generation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TextAnswer {
+    /// The whole text. Empty when reasoning ate the token limit.
+    pub text: String,
+    /// What the provider counted.
+    pub usage: ReportedUsage,
+    /// The provider's id of the request.
+    pub request_id: Option<String>,
+}
+
+/// Where the pieces of a streamed text go. Unbounded on purpose: a slow reader must not
+/// stall paid work, and the answer itself is capped ([`TextProvider::generate`]).
+pub type DeltaSink = UnboundedSender<String>;
+
+/// Makes text.
+#[async_trait]
+pub trait TextProvider: Send + Sync {
+    /// One submission, never repeated inside. With `deltas` the provider's streaming form is
+    /// used and every piece of visible text is sent as it arrives (a closed sink is ignored);
+    /// the answer then holds the concatenation. The text is capped at 1 MiB.
+    async fn generate(
+        &self,
+        call: &TextCall,
+        deltas: Option<&DeltaSink>,
+    ) -> Result<TextAnswer, ProviderError>;
+}
+
+/// The providers of this server, by name.
+#[derive(Default, Clone)]
+pub struct Registry {
+    text: BTreeMap<String, Arc<dyn TextProvider>>,
+}
+
+impl Registry {
+    /// Adds or replaces the text adapter of `name`.
+    pub fn add_text(&mut self, name: impl Into<String>, provider: Arc<dyn TextProvider>) {
+        self.text.insert(name.into(), provider);
+    }
+
+    /// The text adapter of `name`.
+    pub fn text(&self, name: &str) -> Option<Arc<dyn TextProvider>> {
+        self.text.get(name).cloned()
+    }
+}

@@ -1,0 +1,144 @@
+//! OpenAI Chat Completions, for OpenAI itself and for the servers that imitate it.
+//!
+//! One adapter, because the imitations differ in details that are settings per model, not
+//! in shape. Here: the call. In the files below: what is sent ([`request`]), how an answer
+//! or a stream is read ([`reading`]), and what its error codes mean ([`errors`]). Not here:
+//! which model takes which parameter; the catalogue knows and refuses before a hold.
+//! Source: openai 3.51.0 (`PyPI`) `openai/types/chat/`, and recorded bodies of the
+//! compatible servers; checked against requests that the package really sends.
+
+pub mod errors;
+pub mod reading;
+pub mod request;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use async_trait::async_trait;
+use reqwest::header::{AUTHORIZATION, HeaderMap};
+use secrecy::SecretString;
+use url::Url;
+
+use super::{
+    DeltaSink, ProviderError, TextAnswer, TextCall, TextProvider,
+    answer::Pieces,
+    http::{
+        Answer, HttpClient, JsonPost, SetupError, TEXT_BODY_CAP,
+        base_url::{VersionPath, endpoint},
+        classify, secret_header,
+    },
+};
+use reading::{Place, Reading};
+pub use request::{OpenAiModel, SystemRole, TokenField};
+
+/// The text adapter of `OpenAI` and of compatible servers.
+#[derive(Debug)]
+pub struct OpenAi {
+    name: String,
+    http: HttpClient,
+    url: Url,
+    headers: HeaderMap,
+    timeout: Duration,
+    models: BTreeMap<String, OpenAiModel>,
+}
+
+impl OpenAi {
+    /// `name` is the provider's in our API and in the log. `base_url` may hold the version
+    /// path or not. Without a key no `Authorization` is sent. `timeout` bounds one call from
+    /// connecting to the last byte. A model that is not in `models` gets the default
+    /// settings.
+    pub fn new(
+        name: impl Into<String>,
+        http: HttpClient,
+        base_url: &str,
+        api_key: Option<&SecretString>,
+        timeout: Duration,
+        models: BTreeMap<String, OpenAiModel>,
+    ) -> Result<Self, SetupError> {
+        let mut headers = HeaderMap::new();
+        if let Some(key) = api_key {
+            headers.insert(AUTHORIZATION, secret_header("Bearer ", key)?);
+        }
+        let url = endpoint(
+            base_url,
+            VersionPath::Anywhere("v1"),
+            &["chat", "completions"],
+        )?;
+        Ok(Self {
+            name: name.into(),
+            http,
+            url,
+            headers,
+            timeout,
+            models,
+        })
+    }
+
+    async fn plain(&self, call: &TextCall, answer: Answer) -> Result<TextAnswer, ProviderError> {
+        let head = answer.head().clone();
+        let root = answer.json(TEXT_BODY_CAP).await?;
+        let mut reading = Reading::new(&self.name, &call.model, &head, Pieces::new(None));
+        reading.absorb(&root, Place::Message)?;
+        reading.end(false)
+    }
+
+    async fn streamed(
+        &self,
+        call: &TextCall,
+        answer: Answer,
+        deltas: &DeltaSink,
+    ) -> Result<TextAnswer, ProviderError> {
+        let head = answer.head().clone();
+        let mut events = answer.events();
+        let mut reading = Reading::new(&self.name, &call.model, &head, Pieces::new(Some(deltas)));
+        while let Some(event) = events.next().await.map_err(|error| head.stamp(error))? {
+            if event.data.trim() == "[DONE]" {
+                break;
+            }
+            let root =
+                serde_json::from_str(&event.data).map_err(|_| head.failed("event is not JSON"))?;
+            if event.name.as_deref() == Some("error") {
+                return Err(classify::inside(
+                    &self.name,
+                    &head,
+                    &errors::finding(Some(&root)),
+                ));
+            }
+            reading.absorb(&root, Place::Delta)?;
+        }
+        reading.end(true)
+    }
+}
+
+#[async_trait]
+impl TextProvider for OpenAi {
+    async fn generate(
+        &self,
+        call: &TextCall,
+        deltas: Option<&DeltaSink>,
+    ) -> Result<TextAnswer, ProviderError> {
+        let settings = self.models.get(&call.model).cloned().unwrap_or_default();
+        let body = request::body(call, &settings, deltas.is_some());
+        let post = JsonPost {
+            url: self.url.clone(),
+            headers: self.headers.clone(),
+            body: &body,
+            timeout: self.timeout,
+        };
+        let answer = self.http.post_json(post).await?;
+        if !answer.head().is_success() {
+            let (head, body) = answer.error_json().await;
+            return Err(classify::answered(
+                &self.name,
+                &head,
+                &errors::finding(body.as_ref()),
+            ));
+        }
+        match deltas {
+            None => self.plain(call, answer).await,
+            Some(deltas) => self.streamed(call, answer, deltas).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! What the error codes of `OpenAI` and its imitations mean.
+//!
+//! Only codes and types are read, never messages: their wording changes and may echo a
+//! prompt. Source: `providers.md` section 1 and openai 3.52.0 (`PyPI`)
+//! `openai/types/responses/response_error.py` for the policy codes.
+
+use serde_json::Value;
+
+use super::super::{
+    ProviderErrorKind,
+    http::classify::{Finding, by_status, machine_code},
+};
+
+/// Whether `root` is an error in place of an answer: a set `error` of any form, or Mistral's
+/// flat `{"object": "error", ...}`.
+pub fn is_error(root: &Value) -> bool {
+    let set = match root.get("error") {
+        None | Some(Value::Null | Value::Bool(false)) => false,
+        Some(Value::String(text)) => !text.is_empty(),
+        Some(Value::Object(fields)) => !fields.is_empty(),
+        Some(_) => true,
+    };
+    set || root.get("object").and_then(Value::as_str) == Some("error")
+}
+
+/// The code of an error body and what it means. Takes the enveloped, the flat and the bare
+/// string form; `code` may be a string, a number or null.
+pub fn finding(root: Option<&Value>) -> Finding {
+    let Some(root) = root else {
+        return Finding::default();
+    };
+    // Some gateways wrap the object into an array.
+    let root = root.get(0).unwrap_or(root);
+    let error = match root.get("error") {
+        Some(Value::Null) | None => root,
+        Some(error) => error,
+    };
+    let text = |name: &str| {
+        error
+            .get(name)
+            .and_then(Value::as_str)
+            .and_then(machine_code)
+    };
+    let number = error.get("code").and_then(Value::as_u64);
+    let code = text("code");
+    let named = text("type").or_else(|| error.as_str().and_then(machine_code));
+    let by_number = number
+        .or_else(|| code.and_then(|code| code.parse().ok()))
+        .and_then(|number| u16::try_from(number).ok())
+        .filter(|status| (400..600).contains(status))
+        .map(|status| by_status(status).0);
+    Finding {
+        code: code
+            .or(named)
+            .map(str::to_owned)
+            .or(number.map(|n| n.to_string())),
+        kind: code.and_then(kind).or(named.and_then(kind)),
+        hint: code.and_then(hint).or(named.and_then(hint)).or(by_number),
+        retry_after: None,
+    }
+}
+
+/// Policy and money, which hold under any status.
+fn kind(code: &str) -> Option<ProviderErrorKind> {
+    let policy = matches!(
+        code,
+        "invalid_prompt" | "moderation_blocked" | "content_filter"
+    ) || code.contains("content_policy")
+        || code.ends_with("_policy")
+        || code.ends_with("policy_violation");
+    let funds = [
+        "insufficient_quota",
+        "credit_balance",
+        "spend_limit",
+        "usage_limit",
+        "billing",
+    ]
+    .iter()
+    .any(|word| code.contains(word));
+    if policy {
+        Some(ProviderErrorKind::ContentPolicy)
+    } else {
+        funds.then_some(ProviderErrorKind::Account)
+    }
+}
+
+/// What a code suggests where no status says it.
+fn hint(code: &str) -> Option<ProviderErrorKind> {
+    match code {
+        "invalid_api_key" | "authentication_error" | "permission_error" | "permission_denied" => {
+            Some(ProviderErrorKind::Account)
+        }
+        "rate_limit_exceeded"
+        | "rate_limit_error"
+        | "overloaded_error"
+        | "server_overloaded"
+        | "slow_down" => Some(ProviderErrorKind::Overloaded),
+        "model_not_found" | "context_length_exceeded" | "invalid_request_error" => {
+            Some(ProviderErrorKind::Rejected)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,152 @@
+//! The body of a Chat Completions call, and the settings that shape it.
+//!
+//! Source: openai 3.51.0 (`PyPI`) `openai/types/chat/completion_create_params.py`.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::super::TextCall;
+
+/// Which field carries the token limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenField {
+    /// `max_tokens`: the only one that every compatible server heeds.
+    #[default]
+    MaxTokens,
+    /// `max_completion_tokens`: `OpenAI` and Groq; the only one for reasoning models.
+    MaxCompletionTokens,
+}
+
+/// Which role carries the system prompt.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SystemRole {
+    /// `system`: known everywhere.
+    #[default]
+    System,
+    /// `developer`: what `OpenAI`'s reasoning models want.
+    Developer,
+}
+
+/// How to ask one model. The default suits compatible servers and adds nothing that one of
+/// them might refuse, except `stream_options`, without which most of them count no tokens.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OpenAiModel {
+    /// Field of the token limit.
+    pub token_field: TokenField,
+    /// Role of the system prompt.
+    pub system_role: SystemRole,
+    /// `reasoning_effort`, as the model takes it (`none`, `low`, ...). `None` sends nothing.
+    pub reasoning_effort: Option<String>,
+    /// Sends `prompt_cache_options: {"mode": "explicit"}`, which switches off cache writes
+    /// at 1.25 times the input price (`OpenAI`, gpt-5.6 and later).
+    pub explicit_cache: bool,
+    /// `service_tier`; `default` makes the price sure. `None` sends nothing.
+    pub service_tier: Option<String>,
+    /// Sends `stream_options.include_usage` when streaming. Off for Mistral, whose schema
+    /// lacks it and which counts without being asked.
+    pub stream_usage: bool,
+    /// Sends `stream_options.include_obfuscation: false`: `OpenAI` only.
+    pub no_obfuscation: bool,
+}
+
+impl Default for OpenAiModel {
+    fn default() -> Self {
+        Self {
+            token_field: TokenField::MaxTokens,
+            system_role: SystemRole::System,
+            reasoning_effort: None,
+            explicit_cache: false,
+            service_tier: None,
+            stream_usage: true,
+            no_obfuscation: false,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    messages: Vec<Message<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_completion_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_effort: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    service_tier: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_cache_options: Option<CacheOptions>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<StreamOptions>,
+}
+
+#[derive(Serialize)]
+struct Message<'a> {
+    role: &'static str,
+    content: &'a str,
+}
+
+#[derive(Serialize)]
+struct CacheOptions {
+    mode: &'static str,
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    include_usage: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    include_obfuscation: Option<bool>,
+}
+
+/// The JSON to send.
+pub fn body(call: &TextCall, settings: &OpenAiModel, streaming: bool) -> Value {
+    let system_role = match settings.system_role {
+        SystemRole::System => "system",
+        SystemRole::Developer => "developer",
+    };
+    let mut messages = Vec::with_capacity(2);
+    if let Some(content) = call.system_prompt.as_deref() {
+        messages.push(Message {
+            role: system_role,
+            content,
+        });
+    }
+    messages.push(Message {
+        role: "user",
+        content: &call.prompt,
+    });
+    let (max_tokens, max_completion_tokens) = match settings.token_field {
+        TokenField::MaxTokens => (Some(call.max_tokens), None),
+        TokenField::MaxCompletionTokens => (None, Some(call.max_tokens)),
+    };
+    let options = StreamOptions {
+        include_usage: settings.stream_usage.then_some(true),
+        include_obfuscation: settings.no_obfuscation.then_some(false),
+    };
+    let wanted = options.include_usage.is_some() || options.include_obfuscation.is_some();
+    let body = Body {
+        model: &call.model,
+        messages,
+        max_tokens,
+        max_completion_tokens,
+        temperature: call.temperature,
+        reasoning_effort: settings.reasoning_effort.as_deref(),
+        service_tier: settings.service_tier.as_deref(),
+        prompt_cache_options: settings
+            .explicit_cache
+            .then_some(CacheOptions { mode: "explicit" }),
+        stream: streaming.then_some(true),
+        stream_options: (streaming && wanted).then_some(options),
+    };
+    // Strings and numbers only: this cannot fail, and null would be refused upstream.
+    serde_json::to_value(body).unwrap_or_default()
+}

@@ -1,0 +1,176 @@
+//! Faults that a prompt can ask for, as payment test cards do: `[[fail]]`, `[[reject]]`,
+//! `[[timeout]]`, `[[rate_limit]]`, `[[slow:SECONDS]]`, anywhere in the prompt.
+
+use std::time::Duration;
+
+use super::super::{ProviderError, ProviderErrorKind};
+
+/// Longest `[[slow:SECONDS]]`.
+const SLOWEST_SECONDS: f64 = 600.0;
+/// What passes for an upstream time-out: long enough to be one, short enough to test with.
+const TIMEOUT_WAIT: Duration = Duration::from_millis(200);
+/// The wait that `[[rate_limit]]` asks for.
+const RATE_LIMIT_WAIT: Duration = Duration::from_secs(1);
+
+/// How a call shall end badly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// `[[fail]]`: an upstream that breaks during the work.
+    Fail,
+    /// `[[reject]]`: an upstream that refuses the request.
+    Reject,
+    /// `[[timeout]]`: an upstream that does not answer.
+    Timeout,
+    /// `[[rate_limit]]`: an upstream that is too busy.
+    RateLimit,
+}
+
+/// What a prompt asks for.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Faults {
+    /// The bad end, if any.
+    pub fault: Option<Fault>,
+    /// Wait before everything else, 0 to 600 s.
+    pub slow: Duration,
+    /// The prompt without its markers, for what echoes it.
+    pub rest: String,
+}
+
+impl Faults {
+    /// Reads the markers of `prompt`. Unknown or unreadable ones are ordinary text. Of
+    /// several faults the first counts, of several waits the longest.
+    pub fn of(prompt: &str) -> Self {
+        let mut found = Self::default();
+        let mut tail = prompt;
+        while let Some((before, inside)) = tail.split_once("[[") {
+            found.rest.push_str(before);
+            // The innermost opening counts: "[[[[fail]]" is a marker after two brackets.
+            match inside.split_once("]]").filter(|(word, _)| found.take(word)) {
+                Some((_, after)) => tail = after,
+                None => {
+                    found.rest.push('[');
+                    tail = tail.get(before.len() + 1..).unwrap_or_default();
+                }
+            }
+        }
+        found.rest.push_str(tail);
+        found
+    }
+
+    fn take(&mut self, word: &str) -> bool {
+        let fault = match word {
+            "fail" => Fault::Fail,
+            "reject" => Fault::Reject,
+            "timeout" => Fault::Timeout,
+            "rate_limit" => Fault::RateLimit,
+            _ => {
+                let Some(wait) = word.strip_prefix("slow:").and_then(wait) else {
+                    return false;
+                };
+                self.slow = self.slow.max(wait);
+                return true;
+            }
+        };
+        self.fault = self.fault.or(Some(fault));
+        true
+    }
+}
+
+fn wait(text: &str) -> Option<Duration> {
+    let plain = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let seconds: f64 = if plain {
+        text.parse().ok()?
+    } else {
+        return None;
+    };
+    Duration::try_from_secs_f64(seconds.min(SLOWEST_SECONDS)).ok()
+}
+
+impl Fault {
+    /// Whether some of the answer comes before the fault does.
+    pub fn is_late(self) -> bool {
+        matches!(self, Self::Fail | Self::Timeout)
+    }
+
+    /// Brings the fault about: the error, after the moment that its kind takes.
+    pub async fn happen(self) -> ProviderError {
+        match self {
+            Self::Fail => ProviderError::new(ProviderErrorKind::Failed, "sandbox fault: fail"),
+            Self::Reject => {
+                ProviderError::new(ProviderErrorKind::Rejected, "sandbox fault: reject")
+            }
+            Self::Timeout => {
+                tokio::time::sleep(TIMEOUT_WAIT).await;
+                ProviderError::new(ProviderErrorKind::Timeout, "sandbox fault: timeout")
+            }
+            Self::RateLimit => {
+                // Not `not_started`: the prompt would ask for the fault again at every try,
+                // and a test of a client should see it at once and with one attempt.
+                let mut error =
+                    ProviderError::new(ProviderErrorKind::Overloaded, "sandbox fault: rate_limit");
+                error.retry_after = Some(RATE_LIMIT_WAIT);
+                error
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markers_anywhere() {
+        for (prompt, fault, slow_ms, rest) in [
+            ("plain", None, 0, "plain"),
+            ("[[fail]]", Some(Fault::Fail), 0, ""),
+            ("a [[reject]] b", Some(Fault::Reject), 0, "a  b"),
+            ("x[[timeout]]", Some(Fault::Timeout), 0, "x"),
+            ("é[[rate_limit]]é", Some(Fault::RateLimit), 0, "éé"),
+            ("[[slow:1.5]]hi", None, 1_500, "hi"),
+            (
+                "[[slow:2]][[slow:1]][[fail]][[reject]]",
+                Some(Fault::Fail),
+                2_000,
+                "",
+            ),
+            ("[[slow:99999999999999999999]]", None, 600_000, ""),
+            (
+                "[[slow:-1]] [[slow:inf]] [[slow:]] [[slow:.]]",
+                None,
+                0,
+                "[[slow:-1]] [[slow:inf]] [[slow:]] [[slow:.]]",
+            ),
+            ("[[FAIL]] [[other]] [[", None, 0, "[[FAIL]] [[other]] [["),
+            ("[[é [[fail]]", Some(Fault::Fail), 0, "[[é "),
+            ("[[[[fail]]]]", Some(Fault::Fail), 0, "[[]]"),
+        ] {
+            let want = Faults {
+                fault,
+                slow: Duration::from_millis(slow_ms),
+                rest: rest.to_owned(),
+            };
+            assert_eq!(Faults::of(prompt), want, "{prompt}");
+        }
+    }
+
+    #[tokio::test]
+    async fn kinds_of_faults() {
+        for (fault, kind, wait) in [
+            (Fault::Fail, ProviderErrorKind::Failed, None),
+            (Fault::Reject, ProviderErrorKind::Rejected, None),
+            (Fault::Timeout, ProviderErrorKind::Timeout, None),
+            (
+                Fault::RateLimit,
+                ProviderErrorKind::Overloaded,
+                Some(Duration::from_secs(1)),
+            ),
+        ] {
+            let error = fault.happen().await;
+            assert_eq!(
+                (error.kind, error.retry_after, error.not_started),
+                (kind, wait, false)
+            );
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Text of the sandbox: the same call always gets the same few sentences.
+//!
+//! A word is a token here. Streaming sends word by word.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sha2::{Digest, Sha256};
+use uuid::Builder;
+
+use super::{Faults, fault::Fault};
+use crate::providers::{
+    DeltaSink, ProviderError, ReportedUsage, TextAnswer, TextCall, TextProvider, answer::Pieces,
+};
+
+/// How many words come before `[[fail]]` and `[[timeout]]` end a stream.
+const WORDS_BEFORE_FAULT: usize = 5;
+/// How many words of the prompt are taken up, and how long, in characters.
+const TOPIC_WORDS: usize = 12;
+const TOPIC_CHARS: usize = 100;
+
+const OPENINGS: [&str; 6] = [
+    "You wrote:",
+    "Here is what I can say about your request,",
+    "Let me take this up:",
+    "Thank you for your message,",
+    "I have read your prompt,",
+    "This is an answer to",
+];
+const MIDDLES: [&str; 8] = [
+    "There is more than one way to look at it, and the simplest is often the best.",
+    "A good start is to name what is known and to leave open what is not.",
+    "Small steps that can be checked lead further than one great leap.",
+    "It helps to say first who will read the result and what they need from it.",
+    "Most of the work lies in the details, so they deserve a second look.",
+    "An example usually explains it better than a rule does.",
+    "What matters most should come first, and the rest may follow in short.",
+    "If two answers seem equally right, the one that is easier to change wins.",
+];
+const ENDINGS: [&str; 4] = [
+    "This text was made by the sandbox, without any model behind it.",
+    "The sandbox wrote these lines, and it will write the same ones again.",
+    "No model was asked: the sandbox made this answer by itself.",
+    "Configure a provider to replace this sandbox text with a real one.",
+];
+
+/// The sandbox's text adapter.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SandboxText {
+    word_delay: Duration,
+}
+
+impl SandboxText {
+    /// `word_delay` is the pause between two streamed words; zero (the default) sends them
+    /// at once. Answers in one piece are never delayed.
+    pub fn new(word_delay: Duration) -> Self {
+        Self { word_delay }
+    }
+}
+
+#[async_trait]
+impl TextProvider for SandboxText {
+    async fn generate(
+        &self,
+        call: &TextCall,
+        deltas: Option<&DeltaSink>,
+    ) -> Result<TextAnswer, ProviderError> {
+        let faults = Faults::of(&call.prompt);
+        if !faults.slow.is_zero() {
+            tokio::time::sleep(faults.slow).await;
+        }
+        let digest = digest(call);
+        let text = compose(&faults.rest, &digest);
+        let limit = usize::try_from(call.max_tokens).unwrap_or(usize::MAX);
+        // A late fault shows some of a stream first, as a real upstream that breaks would.
+        let shown = match faults.fault {
+            Some(fault) if !fault.is_late() || deltas.is_none() => 0,
+            Some(_) => limit.min(WORDS_BEFORE_FAULT),
+            None => limit,
+        };
+        let mut pieces = Pieces::new(deltas);
+        let mut words: u64 = 0;
+        for (index, word) in text.split_inclusive(' ').take(shown).enumerate() {
+            if index > 0 && deltas.is_some() && !self.word_delay.is_zero() {
+                tokio::time::sleep(self.word_delay).await;
+            }
+            // The limit may fall after any word, and an answer does not end in a space.
+            let bare = word.trim_end();
+            if index > 0 {
+                pieces.push(&format!(" {bare}"))?;
+            } else {
+                pieces.push(bare)?;
+            }
+            words += 1;
+        }
+        if let Some(fault) = faults.fault {
+            return Err(Fault::happen(fault).await);
+        }
+        Ok(TextAnswer {
+            text: pieces.into_text(),
+            usage: ReportedUsage {
+                input_tokens: Some(input_tokens(call)),
+                output_tokens: Some(words),
+                cached_input_tokens: None,
+                reasoning_tokens: None,
+            },
+            request_id: Some(request_id(digest)),
+        })
+    }
+}
+
+/// A quarter of the bytes, rounded up: near to what real tokenizers count, and always below
+/// the "bytes + 64" that a hold assumes.
+fn input_tokens(call: &TextCall) -> u64 {
+    let tokens = |text: &str| u64::try_from(text.len().div_ceil(4)).unwrap_or(u64::MAX);
+    tokens(&call.prompt).saturating_add(call.system_prompt.as_deref().map_or(0, tokens))
+}
+
+/// Digest of everything that may change the answer. Lengths keep the fields apart.
+fn digest(call: &TextCall) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for field in [
+        &call.model,
+        call.system_prompt.as_deref().unwrap_or_default(),
+        &call.prompt,
+    ] {
+        hash.update(field.len().to_le_bytes());
+        hash.update(field);
+    }
+    hash.update(call.max_tokens.to_le_bytes());
+    hash.update(
+        call.temperature
+            .map_or(u64::MAX, f64::to_bits)
+            .to_le_bytes(),
+    );
+    hash.finalize().into()
+}
+
+/// Four to six sentences, chosen by the digest, around the first words of the prompt.
+fn compose(prompt: &str, digest: &[u8; 32]) -> String {
+    let topic = prompt
+        .split_whitespace()
+        .take(TOPIC_WORDS)
+        .collect::<Vec<_>>()
+        .join(" ");
+    let topic: String = topic.chars().take(TOPIC_CHARS).collect();
+    let [opening, first, more, ending, ..] = digest.map(usize::from);
+    let mut text = if topic.is_empty() {
+        "You wrote nothing that I could take up.".to_owned()
+    } else {
+        let topic = topic.trim_end_matches(['.', ',', ';', ':', ' ']);
+        let stop = if topic.ends_with(['?', '!']) { "" } else { "." };
+        format!(
+            "{} \u{201c}{topic}\u{201d}{stop}",
+            OPENINGS[opening % OPENINGS.len()]
+        )
+    };
+    // Neighbours in the list, so that no sentence comes twice.
+    for step in 0..2 + more % 3 {
+        text.push(' ');
+        text.push_str(MIDDLES[(first + step) % MIDDLES.len()]);
+    }
+    text.push(' ');
+    text.push_str(ENDINGS[ending % ENDINGS.len()]);
+    text
+}
+
+/// A uuid (version 8, as RFC 9562 names the self-made ones) from the digest.
+fn request_id(digest: [u8; 32]) -> String {
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&digest[16..]);
+    Builder::from_custom_bytes(bytes).into_uuid().to_string()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! Event framing in every shape that upstreams send, and the bounds.
+
+use super::*;
+
+const IDLE: Duration = Duration::from_secs(5);
+
+/// The events of a body that arrives in these pieces.
+async fn read(
+    pieces: &[&[u8]],
+    cap: usize,
+) -> Result<Vec<(Option<String>, String)>, ProviderError> {
+    let pieces: Vec<_> = pieces
+        .iter()
+        .map(|p| Ok(Bytes::copy_from_slice(p)))
+        .collect();
+    let mut events = Events::new(stream::iter(pieces), IDLE, cap);
+    let mut all = Vec::new();
+    while let Some(event) = events.next().await? {
+        all.push((event.name, event.data));
+    }
+    Ok(all)
+}
+
+#[tokio::test]
+async fn framing() {
+    let named = |name: &str, data: &str| (Some(name.to_owned()), data.to_owned());
+    let data = |data: &str| (None, data.to_owned());
+    for (body, want) in [
+        ("data: a\n\ndata: b\n\n", vec![data("a"), data("b")]),
+        ("data: a\r\n\r\ndata: b\r\n\r\n", vec![data("a"), data("b")]),
+        ("data: a\r\rdata: b\r\r", vec![data("a"), data("b")]),
+        (
+            "event: x\ndata: {\"a\":\ndata: 1}\n\n",
+            vec![named("x", "{\"a\":\n1}")],
+        ),
+        ("data:no space\n\n", vec![data("no space")]),
+        (
+            ": OPENROUTER PROCESSING\n\n:\ndata: a\n: in between\n\n",
+            vec![data("a")],
+        ),
+        ("id: 7\nretry: 10\n\ndata: a\n\n", vec![data("a")]),
+        ("event: ping\n\ndata:\n\ndata: a\n\n", vec![data("a")]),
+        ("unknown: x\ndata: a\n\n", vec![data("a")]),
+        ("\u{feff}data: a\n\n", vec![data("a")]),
+        (
+            "data: \u{2713}\u{1f40b} ü\n\n",
+            vec![data("\u{2713}\u{1f40b} ü")],
+        ),
+        ("data: [DONE]\n\n", vec![data("[DONE]")]),
+        // The end of the body ends the last event.
+        ("data: a\n\ndata: last\n", vec![data("a"), data("last")]),
+        ("data: a\n\ndata: last", vec![data("a"), data("last")]),
+        (
+            "data: a\r\n\r\ndata: last\r\n",
+            vec![data("a"), data("last")],
+        ),
+        ("event: end\r\ndata: last\r", vec![named("end", "last")]),
+        ("", vec![]),
+        ("<html>502</html>", vec![]),
+    ] {
+        let bytes = body.as_bytes();
+        assert_eq!(read(&[bytes], 1000).await.unwrap(), want, "{body:?}");
+        // One byte at a time: every character and line end is split once.
+        let single: Vec<&[u8]> = bytes.chunks(1).collect();
+        assert_eq!(
+            read(&single, 1000).await.unwrap(),
+            want,
+            "{body:?} bytewise"
+        );
+        let three: Vec<&[u8]> = bytes.chunks(3).collect();
+        assert_eq!(read(&three, 1000).await.unwrap(), want, "{body:?} by three");
+    }
+}
+
+#[tokio::test]
+async fn bad_bytes_and_the_cap() {
+    for (pieces, cap, detail) in [
+        (
+            &[b"data: \xff\xfe\n\n".as_slice()][..],
+            1000,
+            "stream is not UTF-8",
+        ),
+        (
+            &[b"data: aaaa\n\n", b"data: bbbb\n\n"],
+            20,
+            "stream over the cap",
+        ),
+        (
+            &[b": a comment without an end", b" and more"],
+            30,
+            "stream over the cap",
+        ),
+    ] {
+        let error = read(pieces, cap).await.unwrap_err();
+        assert_eq!(
+            (error.kind, error.detail.as_str()),
+            (ProviderErrorKind::Failed, detail)
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_the_body_keeps_its_kind_and_completes_no_event() {
+    let timed_out = ProviderError::new(ProviderErrorKind::Timeout, "x");
+    let pieces = vec![
+        Ok(Bytes::from_static(b"data: a\n\ndata: half")),
+        Err(timed_out),
+    ];
+    let mut events = Events::new(stream::iter(pieces), IDLE, 1000);
+    assert_eq!(events.next().await.unwrap().unwrap().data, "a");
+    assert_eq!(
+        events.next().await.unwrap_err().kind,
+        ProviderErrorKind::Timeout
+    );
+    assert_eq!(events.next().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn silence_is_a_timeout() {
+    let first = stream::iter([Ok(Bytes::from_static(b"data: a\n\n"))]);
+    let bytes = first.chain(stream::pending());
+    let mut events = Events::new(bytes, Duration::from_millis(20), 1000);
+    assert_eq!(events.next().await.unwrap().unwrap().data, "a");
+    assert_eq!(
+        events.next().await.unwrap_err().kind,
+        ProviderErrorKind::Timeout
+    );
+}
