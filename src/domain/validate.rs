@@ -91,6 +91,7 @@ pub struct Fields<'a> {
     prefix: String,
     known: RefCell<Vec<&'static str>>,
     errors: &'a Errors,
+    noun: &'static str,
 }
 
 impl<'a> Fields<'a> {
@@ -101,6 +102,15 @@ impl<'a> Fields<'a> {
             prefix: String::new(),
             known: RefCell::default(),
             errors,
+            noun: "a field of this request",
+        }
+    }
+
+    /// A reader over the parameters of a query.
+    pub fn query(members: &'a Map<String, Value>, errors: &'a Errors) -> Self {
+        Self {
+            noun: "a query parameter of this route",
+            ..Self::new(members, errors)
         }
     }
 
@@ -241,6 +251,7 @@ impl<'a> Fields<'a> {
             prefix: format!("{}.", self.path(name)),
             known: RefCell::default(),
             errors: self.errors,
+            noun: self.noun,
         }
     }
 
@@ -250,12 +261,9 @@ impl<'a> Fields<'a> {
         for name in self.members.into_iter().flat_map(Map::keys) {
             if !known.contains(&name.as_str()) {
                 let message = if known.is_empty() {
-                    "is not a field of this request, which takes none".to_owned()
+                    format!("is not {}, which takes none", self.noun)
                 } else {
-                    format!(
-                        "is not a field of this request; it takes {}",
-                        known.join(", ")
-                    )
+                    format!("is not {}; it takes {}", self.noun, known.join(", "))
                 };
                 let shown: String = name.chars().take(100).collect();
                 self.error(

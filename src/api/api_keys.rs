@@ -1,0 +1,155 @@
+//! API keys: create, list, look up, revoke.
+
+use axum::{Json, extract::State, response::Response};
+use chrono::{DateTime, Utc};
+use http::{StatusCode, Uri};
+use secrecy::ExposeSecret as _;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{
+    ApiState,
+    error::ApiError,
+    extract::{Authorized, JsonBody, Manage, NoQuery, PathId, Query},
+    record::{self, PageBody},
+    schema::KeyCreationRequest,
+};
+use crate::{
+    domain::{ability::Abilities, ids::ApiKeyId, page::PageRequest},
+    service::keys::KeyRequest,
+    store::keys::{ApiKeyRecord, KEYS_CURSOR},
+};
+
+/// An API key, without the key itself.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct KeyBody {
+    /// Its id.
+    pub id: ApiKeyId,
+    /// Its label.
+    pub name: String,
+    /// First and last characters of the key.
+    #[schema(example = "svc_a1B2...9zYx")]
+    pub key_hint: String,
+    /// What it may call.
+    pub abilities: Abilities,
+    /// Requests per minute.
+    pub rate_limit_per_minute: u32,
+    /// When it ends; null for never.
+    #[schema(required, nullable)]
+    pub expires_at: Option<DateTime<Utc>>,
+    /// When it was last used; may lag by 60 s.
+    #[schema(required, nullable)]
+    pub last_used_at: Option<DateTime<Utc>>,
+    /// When it was revoked.
+    #[schema(required, nullable)]
+    pub revoked_at: Option<DateTime<Utc>>,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+}
+
+/// A key just made.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct NewKeyBody {
+    /// The full key: in this answer only.
+    #[schema(example = "svc_...")]
+    pub key: String,
+    /// The record.
+    #[serde(flatten)]
+    pub record: KeyBody,
+}
+
+impl From<ApiKeyRecord> for KeyBody {
+    fn from(key: ApiKeyRecord) -> Self {
+        Self {
+            id: key.id,
+            name: key.name,
+            key_hint: key.key_hint,
+            abilities: key.abilities,
+            rate_limit_per_minute: key.rate_limit_per_minute,
+            expires_at: key.expires_at,
+            last_used_at: key.last_used_at,
+            revoked_at: key.revoked_at,
+            created_at: key.created_at,
+        }
+    }
+}
+
+/// Create an API key
+///
+/// The full key is in this answer only.
+#[utoipa::path(
+    post, path = "/v1/api-keys", tag = "api-keys", request_body = KeyCreationRequest,
+    responses((status = 201, description = "The key", body = NewKeyBody)),
+    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
+)]
+pub async fn create(
+    State(state): State<ApiState>,
+    auth: Authorized<Manage>,
+    JsonBody(body): JsonBody,
+) -> Result<(StatusCode, Json<NewKeyBody>), ApiError> {
+    let request = KeyRequest::read(&body, state.service.now())?;
+    let account = auth.caller.account_id;
+    let (key, secret) = state.service.create_key(account, &request).await?;
+    let body = NewKeyBody {
+        key: secret.expose_secret().to_owned(),
+        record: key.into(),
+    };
+    Ok((StatusCode::CREATED, Json(body)))
+}
+
+/// List API keys
+#[utoipa::path(
+    get, path = "/v1/api-keys", tag = "api-keys",
+    params(
+        ("per_page" = Option<u32>, Query, minimum = 1, maximum = 100, description = "Default 20"),
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
+    ),
+    responses((status = 200, description = "A page of keys, newest first", body = PageBody<KeyBody>)),
+    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
+)]
+pub async fn list(
+    State(state): State<ApiState>,
+    auth: Authorized<Manage>,
+    query: Query,
+    uri: Uri,
+) -> Result<Response, ApiError> {
+    let page = query.read(|fields| PageRequest::read(fields, KEYS_CURSOR))?;
+    let found = state.service.keys(&auth.caller, &page).await?;
+    Ok(record::page(found, &uri, KeyBody::from))
+}
+
+/// Look up an API key
+#[utoipa::path(
+    get, path = "/v1/api-keys/{id}", tag = "api-keys",
+    params(("id" = i64, Path, description = "The key's id")),
+    responses((status = 200, description = "The key", body = KeyBody)),
+    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
+)]
+pub async fn get(
+    State(state): State<ApiState>,
+    auth: Authorized<Manage>,
+    PathId(id): PathId<ApiKeyId>,
+    _query: NoQuery,
+) -> Result<Json<KeyBody>, ApiError> {
+    Ok(Json(state.service.key(&auth.caller, id).await?.into()))
+}
+
+/// Revoke an API key
+///
+/// At once and for ever; running requests finish. Repeating it answers the same.
+#[utoipa::path(
+    delete, path = "/v1/api-keys/{id}", tag = "api-keys",
+    params(("id" = i64, Path, description = "The key's id")),
+    responses((status = 200, description = "The revoked key", body = KeyBody)),
+    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
+)]
+pub async fn revoke(
+    State(state): State<ApiState>,
+    auth: Authorized<Manage>,
+    PathId(id): PathId<ApiKeyId>,
+    _query: NoQuery,
+) -> Result<Json<KeyBody>, ApiError> {
+    Ok(Json(
+        state.service.revoke_key(&auth.caller, id).await?.into(),
+    ))
+}

@@ -1,0 +1,170 @@
+//! Login, logout, and who the caller is.
+
+use axum::{Json, extract::State};
+use chrono::{DateTime, Utc};
+use http::StatusCode;
+use secrecy::ExposeSecret as _;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{
+    ApiState,
+    client_address::ClientAddress,
+    error::ApiError,
+    extract::{AnyToken, Authorized, JsonBody, NoQuery, SessionOnly},
+    schema::LoginRequest,
+};
+use crate::{
+    domain::{
+        ability::Abilities,
+        ids::{AccountId, UserId},
+    },
+    service::login::Login,
+};
+
+/// A person.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct UserBody {
+    /// Its id.
+    pub id: UserId,
+    /// As typed when the account was made.
+    pub email: String,
+    /// The person's name.
+    #[schema(required, nullable)]
+    pub name: Option<String>,
+}
+
+/// An account, in short.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AccountBody {
+    /// Its id.
+    pub id: AccountId,
+    /// Its name.
+    pub name: String,
+}
+
+/// A session just made.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct LoginBody {
+    /// The session token: in this answer only.
+    pub token: String,
+    /// Always `Bearer`.
+    #[schema(example = "Bearer")]
+    pub token_type: String,
+    /// When the server ends the session.
+    pub expires_at: DateTime<Utc>,
+    /// Who logged in.
+    pub user: UserBody,
+    /// To which account.
+    pub account: AccountBody,
+}
+
+/// What kind of token it is.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenType {
+    /// From POST /v1/auth/login.
+    Session,
+    /// From POST /v1/api-keys.
+    ApiKey,
+}
+
+/// The token of a request.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct TokenBody {
+    /// What kind.
+    pub r#type: TokenType,
+    /// What it may call.
+    pub abilities: Abilities,
+    /// When it ends; null for never.
+    #[schema(required, nullable)]
+    pub expires_at: Option<DateTime<Utc>>,
+}
+
+/// Who the caller is.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct MeBody {
+    /// The session's user; null for keys.
+    #[schema(required, nullable)]
+    pub user: Option<UserBody>,
+    /// The account.
+    pub account: AccountBody,
+    /// The token.
+    pub token: TokenBody,
+}
+
+fn user((id, email, name): (UserId, String, Option<String>)) -> UserBody {
+    UserBody { id, email, name }
+}
+
+/// Log in
+///
+/// After 10 failures of an email from an address within 15 minutes: 429.
+#[utoipa::path(
+    post, path = "/v1/auth/login", tag = "auth", request_body = LoginRequest,
+    responses((status = 200, description = "A session token", body = LoginBody)),
+)]
+pub async fn login(
+    State(state): State<ApiState>,
+    ClientAddress(address): ClientAddress,
+    JsonBody(body): JsonBody,
+) -> Result<Json<LoginBody>, ApiError> {
+    let login = Login::read(&body)?;
+    let session = state.service.login(login, &address.to_string()).await?;
+    let (id, name) = session.account;
+    Ok(Json(LoginBody {
+        token: session.token.expose_secret().to_owned(),
+        token_type: "Bearer".to_owned(),
+        expires_at: session.expires_at,
+        user: user(session.user),
+        account: AccountBody { id, name },
+    }))
+}
+
+/// Log out
+///
+/// Ends this session only.
+#[utoipa::path(
+    post, path = "/v1/auth/logout", tag = "auth",
+    responses((status = 204, description = "The session has ended")),
+    security(("bearer" = [])), extensions(("x-required-ability" = json!("session")))
+)]
+pub async fn logout(
+    State(state): State<ApiState>,
+    auth: Authorized<SessionOnly>,
+    _query: NoQuery,
+) -> Result<StatusCode, ApiError> {
+    state.service.logout(&auth.caller).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Read who the caller is
+#[utoipa::path(
+    get, path = "/v1/auth/me", tag = "auth",
+    responses((status = 200, description = "Who the caller is", body = MeBody)),
+    security(("bearer" = [])), extensions(("x-required-ability" = json!("any")))
+)]
+pub async fn me(
+    State(state): State<ApiState>,
+    auth: Authorized<AnyToken>,
+    _query: NoQuery,
+) -> Result<Json<MeBody>, ApiError> {
+    let found = state.service.identity(&auth.caller).await?;
+    let caller = auth.caller;
+    Ok(Json(MeBody {
+        account: AccountBody {
+            id: caller.account_id,
+            name: found.account_name,
+        },
+        token: TokenBody {
+            r#type: if found.user.is_some() {
+                TokenType::Session
+            } else {
+                TokenType::ApiKey
+            },
+            abilities: caller.abilities,
+            expires_at: caller.expires_at,
+        },
+        user: found.user.map(user),
+    }))
+}

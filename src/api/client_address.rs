@@ -1,0 +1,102 @@
+//! Whose address a request comes from.
+
+use std::net::{IpAddr, SocketAddr};
+
+use axum::extract::{ConnectInfo, FromRequestParts};
+use http::request::Parts;
+
+use super::{ApiState, error::ApiError};
+
+/// The peer's address; behind a trusted proxy, the last address that it vouches for.
+#[derive(Debug, Clone, Copy)]
+pub struct ClientAddress(pub IpAddr);
+
+impl FromRequestParts<ApiState> for ClientAddress {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
+        let Some(ConnectInfo(peer)) = parts.extensions.get::<ConnectInfo<SocketAddr>>() else {
+            tracing::error!("a connection without an address");
+            return Err(ApiError::internal());
+        };
+        let trusted = &state.settings.trusted_proxies;
+        let mut address = peer.ip().to_canonical();
+        let forwarded: Vec<Option<IpAddr>> = parts
+            .headers
+            .get_all("x-forwarded-for")
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .map(|text| text.trim().parse().ok())
+            .collect();
+        // Read from the right: each proxy appends the peer that it saw, and only what a
+        // trusted one appended is true.
+        for hop in forwarded.iter().rev() {
+            if !trusted.iter().any(|net| net.contains(address)) {
+                break;
+            }
+            let Some(hop) = hop else { break };
+            address = hop.to_canonical();
+        }
+        Ok(Self(address))
+    }
+}
+
+/// A network whose `X-Forwarded-For` is believed.
+#[derive(Debug, Clone, Copy)]
+pub struct Network {
+    /// Its first address.
+    pub base: IpAddr,
+    /// Length of its prefix in bits.
+    pub prefix: u8,
+}
+
+impl Network {
+    fn contains(&self, address: IpAddr) -> bool {
+        match (self.base, address) {
+            (IpAddr::V4(base), IpAddr::V4(address)) => {
+                let shift = 32_u32.saturating_sub(self.prefix.into());
+                (base.to_bits() ^ address.to_bits())
+                    .checked_shr(shift)
+                    .unwrap_or(0)
+                    == 0
+            }
+            (IpAddr::V6(base), IpAddr::V6(address)) => {
+                let shift = 128_u32.saturating_sub(self.prefix.into());
+                (base.to_bits() ^ address.to_bits())
+                    .checked_shr(shift)
+                    .unwrap_or(0)
+                    == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_contains_its_addresses() {
+        let net = |base: &str, prefix| Network {
+            base: base.parse().unwrap(),
+            prefix,
+        };
+        for (net, address, expected) in [
+            (net("10.0.0.0", 8), "10.255.0.1", true),
+            (net("10.0.0.0", 8), "11.0.0.1", false),
+            (net("0.0.0.0", 0), "1.2.3.4", true),
+            (net("127.0.0.1", 32), "127.0.0.2", false),
+            (net("fd00::", 8), "fd12::1", true),
+            (net("::1", 128), "::1", true),
+            (net("::1", 128), "127.0.0.1", false),
+        ] {
+            assert_eq!(
+                net.contains(address.parse().unwrap()),
+                expected,
+                "{net:?} {address}"
+            );
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! The OpenAPI document: made from the handlers' own declarations, completed with what all
+//! routes share.
+
+use axum::{
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use http::header;
+use serde_json::{Value, json};
+use utoipa::{
+    OpenApi,
+    openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
+};
+
+use super::{ApiState, error::ErrorType};
+use crate::domain::validate::FieldError;
+
+/// Bodies whose unknown fields are refused.
+const CLOSED: [&str; 4] = [
+    "TextGenerationRequest",
+    "TextParameters",
+    "KeyCreationRequest",
+    "LoginRequest",
+];
+
+/// What the handlers do not declare themselves.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "gensvc",
+        description = "Text generation through many providers, paid from prepaid credits. \
+            Before work starts its cost ceiling is held; only completed work is billed, at real \
+            usage; a failure costs nothing."
+    ),
+    components(schemas(FieldError, ErrorType)),
+    tags(
+        (name = "generate", description = "Make something"),
+        (name = "generations", description = "What was made"),
+        (name = "credits", description = "What it costs"),
+        (name = "api-keys", description = "Keys for servers"),
+        (name = "auth", description = "Sessions for people"),
+        (name = "catalogue", description = "What this server offers; no token needed"),
+        (name = "health", description = "How the server is; no token needed"),
+    )
+)]
+pub struct Document;
+
+/// Completes the document: the bearer scheme, and the errors that every route can answer.
+pub fn complete(document: &mut utoipa::openapi::OpenApi) -> Result<Value, serde_json::Error> {
+    if let Some(components) = &mut document.components {
+        let bearer = HttpBuilder::new()
+            .scheme(HttpAuthScheme::Bearer)
+            .description(Some("An API key (svc_...) or a session token"))
+            .build();
+        components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
+    }
+    let mut document = serde_json::to_value(document)?;
+    let schemas = &mut document["components"]["schemas"];
+    schemas["Error"] = error_schema();
+    for closed in CLOSED {
+        schemas[closed]["additionalProperties"] = json!(false);
+    }
+    let Some(paths) = document["paths"].as_object_mut() else {
+        return Ok(document);
+    };
+    for (path, operations) in paths {
+        for (method, operation) in operations.as_object_mut().into_iter().flatten() {
+            add_errors(path, method, operation);
+        }
+    }
+    Ok(document)
+}
+
+/// The errors of one operation, from what it declares.
+fn add_errors(path: &str, method: &str, operation: &mut Value) {
+    let secured = operation.get("security").is_some();
+    let body = operation.get("requestBody").is_some();
+    let login = path == "/v1/auth/login";
+    let generates = method == "post" && path.starts_with("/v1/generate/") && body;
+    let mut add = |status: &str, description: &str| {
+        let responses = &mut operation["responses"];
+        if responses.get(status).is_none() {
+            responses[status] = json!({
+                "description": description,
+                "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+            });
+        }
+    };
+    if secured {
+        add(
+            "401",
+            "missing_token, invalid_token, revoked_key or expired_key",
+        );
+        add(
+            "403",
+            "missing_ability, session_required or account_suspended",
+        );
+    }
+    if login {
+        add("401", "invalid_credentials");
+    }
+    if body {
+        add("400", "malformed_json or invalid_header");
+        add("408", "request_timeout");
+        add("413", "payload_too_large");
+        add("415", "unsupported_media_type");
+    }
+    if generates {
+        add("402", "insufficient_credits or max_cost_exceeded");
+        add(
+            "409",
+            "idempotency_in_progress, or cancelled with the generation",
+        );
+        add(
+            "502",
+            "provider_error, provider_rejected or content_policy, with the generation",
+        );
+        add("504", "provider_timeout, with the generation");
+    }
+    if path.ends_with("/cancel") {
+        add("409", "already_finished");
+    }
+    if method == "delete" && path.starts_with("/v1/generate/") {
+        add("409", "not_finished");
+    }
+    if path.contains('{') || generates {
+        add("404", "not_found");
+    }
+    if !matches!(path, "/health/live") {
+        add("422", "validation_failed: every failing field is named");
+    }
+    if secured || login {
+        add(
+            "429",
+            "rate_limited, too_many_logins, too_many_jobs or credits_on_hold; with Retry-After",
+        );
+        add(
+            "503",
+            "database_unavailable, shutting_down or provider_overloaded; with Retry-After",
+        );
+    }
+    add("500", "internal_error");
+}
+
+fn error_schema() -> Value {
+    let credits = json!({"$ref": "#/components/schemas/Credits"});
+    json!({
+        "type": "object",
+        "description": "The envelope of every error.",
+        "required": ["error"],
+        "properties": {
+            "error": {
+                "type": "object",
+                "required": ["type", "code", "message", "retryable", "request_id"],
+                "properties": {
+                    "type": {"$ref": "#/components/schemas/ErrorType"},
+                    "code": {"type": "string", "examples": ["validation_failed"]},
+                    "message": {"type": "string"},
+                    "param": {"type": "string", "description": "The first failing field"},
+                    "errors": {"type": "array", "items": {"$ref": "#/components/schemas/FieldError"}},
+                    "retryable": {"type": "boolean", "description": "Whether the same request may succeed later without any change"},
+                    "request_id": {"type": "string"},
+                    "required_ability": {"type": "string"},
+                    "required": credits, "balance": credits, "held": credits,
+                    "available": credits, "shortfall": credits,
+                    "affordable": {"type": ["object", "null"], "additionalProperties": {"type": "integer"},
+                        "description": "The largest value of the deciding parameter that would fit"},
+                },
+            },
+            "generation": {"$ref": "#/components/schemas/GenerationRecord",
+                "description": "The failed record, where a synchronous generation failed"},
+        },
+    })
+}
+
+/// GET /openapi.json
+pub async fn openapi(State(state): State<ApiState>) -> Response {
+    let json = [(header::CONTENT_TYPE, "application/json")];
+    (json, state.settings.openapi.clone()).into_response()
+}

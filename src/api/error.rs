@@ -1,0 +1,454 @@
+//! The one error envelope, and the exhaustive match from what went wrong to status and code.
+//!
+//! An [`ApiError`] leaves a handler without a body; [`super::middleware`] writes the body,
+//! because only it knows the request id.
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
+
+use super::record::GenerationRecord;
+use crate::{
+    domain::{
+        generation::{FailureCode, Generation},
+        validate::FieldError,
+    },
+    service::{CreditsShort, ServiceError, ShortOf, TokenRefusal},
+    store::StoreError,
+};
+
+/// Seconds after which a request that found the database away may try again.
+const DATABASE_RETRY_SECONDS: u64 = 2;
+/// Seconds after which a request that holds or jobs were in the way of may try again.
+const BUSY_RETRY_SECONDS: u64 = 1;
+
+/// Classes of errors; `type` on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorType {
+    /// The request itself is wrong.
+    InvalidRequest,
+    /// Who calls is not known.
+    AuthenticationError,
+    /// More credits are needed.
+    InsufficientCredits,
+    /// The caller may not do this.
+    PermissionError,
+    /// There is no such thing.
+    NotFound,
+    /// It does not fit the present state.
+    Conflict,
+    /// Fields failed their checks.
+    ValidationError,
+    /// Too much for now.
+    RateLimited,
+    /// The provider failed.
+    ProviderError,
+    /// Not now.
+    Unavailable,
+    /// Our fault.
+    InternalError,
+}
+
+/// An error on its way to the client.
+#[derive(Debug, Clone)]
+pub struct ApiError(Box<Content>);
+
+#[derive(Debug, Clone)]
+struct Content {
+    status: StatusCode,
+    kind: ErrorType,
+    code: &'static str,
+    message: String,
+    errors: Vec<FieldError>,
+    retryable: bool,
+    details: Map<String, Value>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    generation: Option<Box<GenerationRecord>>,
+}
+
+impl ApiError {
+    fn new(
+        status: StatusCode,
+        kind: ErrorType,
+        code: &'static str,
+        message: impl Into<String>,
+    ) -> Self {
+        Self(Box::new(Content {
+            status,
+            kind,
+            code,
+            message: message.into(),
+            errors: Vec::new(),
+            retryable: false,
+            details: Map::new(),
+            headers: Vec::new(),
+            generation: None,
+        }))
+    }
+
+    fn retryable(mut self) -> Self {
+        self.0.retryable = true;
+        self
+    }
+
+    fn header(mut self, name: HeaderName, value: impl Into<HeaderValue>) -> Self {
+        self.0.headers.push((name, value.into()));
+        self
+    }
+
+    fn retry_after(self, seconds: u64) -> Self {
+        self.retryable().header(header::RETRY_AFTER, seconds)
+    }
+
+    fn detail(mut self, name: &str, value: impl Serialize) -> Self {
+        self.0.details.insert(name.to_owned(), json!(value));
+        self
+    }
+
+    /// 400.
+    pub fn malformed_json(message: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            ErrorType::InvalidRequest,
+            "malformed_json",
+            message,
+        )
+    }
+
+    /// 400.
+    pub fn invalid_header(message: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            ErrorType::InvalidRequest,
+            "invalid_header",
+            message,
+        )
+    }
+
+    /// 401.
+    pub fn token(refusal: TokenRefusal) -> Self {
+        let (code, message) = match refusal {
+            TokenRefusal::Missing => (
+                "missing_token",
+                "send a token: Authorization: Bearer <API key or session token>",
+            ),
+            TokenRefusal::Invalid => ("invalid_token", "the token is not valid"),
+            TokenRefusal::Revoked => ("revoked_key", "the API key has been revoked"),
+            TokenRefusal::Expired => ("expired_key", "the API key has expired"),
+        };
+        Self::new(
+            StatusCode::UNAUTHORIZED,
+            ErrorType::AuthenticationError,
+            code,
+            message,
+        )
+        .header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
+    }
+
+    /// 404.
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            ErrorType::NotFound,
+            "not_found",
+            message,
+        )
+    }
+
+    /// 422 with every failing field.
+    pub fn invalid(errors: Vec<FieldError>) -> Self {
+        let mut error = Self::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            ErrorType::ValidationError,
+            "validation_failed",
+            "",
+        );
+        let mut sentences = errors.iter().map(|e| format!("{} {}", e.param, e.message));
+        let first = sentences.next().unwrap_or_default();
+        error.0.message = match sentences.count() {
+            0 => first,
+            more => format!("{first} (and {more} more)"),
+        };
+        error.0.errors = errors;
+        error
+    }
+
+    /// 500. What happened goes to the log only.
+    pub fn internal() -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            ErrorType::InternalError,
+            "internal_error",
+            "something went wrong on our side",
+        )
+        .retryable()
+    }
+
+    /// The envelope for a bare status that a library answered with.
+    pub fn from_status(status: StatusCode) -> Self {
+        let (kind, code, message) = match status {
+            StatusCode::NOT_FOUND => (ErrorType::NotFound, "not_found", "there is nothing here"),
+            StatusCode::METHOD_NOT_ALLOWED => (
+                ErrorType::InvalidRequest,
+                "method_not_allowed",
+                "this path does not take this method",
+            ),
+            StatusCode::REQUEST_TIMEOUT => (
+                ErrorType::InvalidRequest,
+                "request_timeout",
+                "the request did not arrive in time",
+            ),
+            StatusCode::PAYLOAD_TOO_LARGE => (
+                ErrorType::InvalidRequest,
+                "payload_too_large",
+                "the body is too large",
+            ),
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => (
+                ErrorType::InvalidRequest,
+                "unsupported_media_type",
+                "send the body as Content-Type: application/json, without a Content-Encoding",
+            ),
+            other if other.is_client_error() => (
+                ErrorType::InvalidRequest,
+                "invalid_header",
+                "the request could not be read",
+            ),
+            _ => return Self::internal(),
+        };
+        let error = Self::new(status, kind, code, message);
+        if status == StatusCode::REQUEST_TIMEOUT {
+            error.retryable()
+        } else {
+            error
+        }
+    }
+
+    /// The answer for a synchronous generation that failed: the envelope, and the record
+    /// beside it.
+    pub fn failed_generation(generation: &Generation) -> Self {
+        use ErrorType::{Conflict, ProviderError, Unavailable};
+        let record = Box::new(GenerationRecord::from(generation));
+        let Some(failure) = &generation.failure else {
+            tracing::error!(generation = %generation.id, "a failed generation without a reason");
+            return Self::internal();
+        };
+        let (status, kind, code) = match failure.code {
+            FailureCode::ProviderError => {
+                (StatusCode::BAD_GATEWAY, ProviderError, "provider_error")
+            }
+            FailureCode::ProviderRejected => {
+                (StatusCode::BAD_GATEWAY, ProviderError, "provider_rejected")
+            }
+            FailureCode::ContentPolicy => {
+                (StatusCode::BAD_GATEWAY, ProviderError, "content_policy")
+            }
+            FailureCode::ProviderOverloaded => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                Unavailable,
+                "provider_overloaded",
+            ),
+            FailureCode::ProviderTimeout | FailureCode::Expired => (
+                StatusCode::GATEWAY_TIMEOUT,
+                ProviderError,
+                "provider_timeout",
+            ),
+            FailureCode::Interrupted => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                Unavailable,
+                "shutting_down",
+            ),
+            FailureCode::Cancelled => (StatusCode::CONFLICT, Conflict, "cancelled"),
+        };
+        let mut error = Self::new(status, kind, code, failure.message.clone());
+        error.0.retryable = failure.code.retryable();
+        error.0.generation = Some(record);
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            error = error.header(header::RETRY_AFTER, BUSY_RETRY_SECONDS);
+        }
+        error
+    }
+
+    fn short(short: &CreditsShort) -> Self {
+        let required = short.required;
+        let (status, kind, code, message) = match short.of {
+            ShortOf::MaxCost => (
+                StatusCode::PAYMENT_REQUIRED,
+                ErrorType::InsufficientCredits,
+                "max_cost_exceeded",
+                format!("this request may cost {required} credits, which is above its max_cost"),
+            ),
+            ShortOf::Balance => (
+                StatusCode::PAYMENT_REQUIRED,
+                ErrorType::InsufficientCredits,
+                "insufficient_credits",
+                format!(
+                    "this request may cost {required} credits; the balance is {}",
+                    short.balance.balance
+                ),
+            ),
+            ShortOf::Holds => (
+                StatusCode::TOO_MANY_REQUESTS,
+                ErrorType::RateLimited,
+                "credits_on_hold",
+                format!(
+                    "this request may cost {required} credits; {} are available while running work holds {}",
+                    short.balance.available(),
+                    short.balance.held
+                ),
+            ),
+        };
+        let affordable = short.affordable.map(|(name, most)| json!({ name: most }));
+        let error = Self::new(status, kind, code, message)
+            .detail("required", required)
+            .detail("balance", short.balance.balance)
+            .detail("held", short.balance.held)
+            .detail("available", short.balance.available())
+            .detail("shortfall", short.shortfall)
+            .detail("affordable", affordable);
+        match short.of {
+            ShortOf::Holds => error.retry_after(BUSY_RETRY_SECONDS),
+            ShortOf::MaxCost | ShortOf::Balance => error,
+        }
+    }
+
+    fn database_unavailable() -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            ErrorType::Unavailable,
+            "database_unavailable",
+            "the database cannot be reached at the moment",
+        )
+        .retry_after(DATABASE_RETRY_SECONDS)
+    }
+
+    /// The body, with the request's id.
+    pub fn body(&self, request_id: &str) -> Value {
+        let mut error = self.0.details.clone();
+        error.insert("type".to_owned(), json!(self.0.kind));
+        error.insert("code".to_owned(), json!(self.0.code));
+        error.insert("message".to_owned(), json!(self.0.message));
+        if let Some(first) = self.0.errors.first() {
+            error.insert("param".to_owned(), json!(first.param));
+            error.insert("errors".to_owned(), json!(self.0.errors));
+        }
+        error.insert("retryable".to_owned(), json!(self.0.retryable));
+        error.insert("request_id".to_owned(), json!(request_id));
+        let mut body = json!({ "error": error });
+        if let Some(generation) = &self.0.generation {
+            body["generation"] = json!(generation);
+        }
+        body
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = self.0.status.into_response();
+        for (name, value) in &self.0.headers {
+            response.headers_mut().insert(name, value.clone());
+        }
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        let cause = &error as &dyn std::error::Error;
+        if let StoreError::Unavailable(_) = error {
+            tracing::warn!(error = cause, "the database is unavailable");
+            return Self::database_unavailable();
+        }
+        tracing::error!(error = cause, "the database failed");
+        Self::internal()
+    }
+}
+
+impl From<ServiceError> for ApiError {
+    fn from(error: ServiceError) -> Self {
+        use ErrorType::{
+            AuthenticationError, Conflict, PermissionError, RateLimited, Unavailable,
+            ValidationError,
+        };
+        let permission =
+            |code, message: &str| Self::new(StatusCode::FORBIDDEN, PermissionError, code, message);
+        let busy = |code, message: String| {
+            Self::new(StatusCode::TOO_MANY_REQUESTS, RateLimited, code, message)
+        };
+        let conflict =
+            |code, message: &str| Self::new(StatusCode::CONFLICT, Conflict, code, message);
+        match error {
+            ServiceError::Token(refusal) => Self::token(refusal),
+            ServiceError::RateLimited(rate) => busy(
+                "rate_limited",
+                format!("over the limit of {} requests per minute", rate.limit),
+            )
+            .retry_after(rate.retry_after_seconds.unwrap_or(1)),
+            ServiceError::MissingAbility(ability) => permission(
+                "missing_ability",
+                &format!("the API key lacks the ability {ability}"),
+            )
+            .detail("required_ability", ability),
+            ServiceError::SessionRequired => permission(
+                "session_required",
+                "this needs a session token from POST /v1/auth/login, not an API key",
+            ),
+            ServiceError::Suspended => permission("account_suspended", "the account is suspended"),
+            ServiceError::InvalidCredentials => Self::new(
+                StatusCode::UNAUTHORIZED,
+                AuthenticationError,
+                "invalid_credentials",
+                "email or password is wrong",
+            )
+            .header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")),
+            ServiceError::TooManyLogins(seconds) => busy(
+                "too_many_logins",
+                "too many failed logins with this email from this address".to_owned(),
+            )
+            .retry_after(seconds),
+            ServiceError::Invalid(errors) => Self::invalid(errors),
+            ServiceError::NotFound => Self::not_found("there is nothing of yours under this id"),
+            ServiceError::IdempotencyKeyReused => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                ValidationError,
+                "idempotency_key_reused",
+                "this Idempotency-Key was used with a different request",
+            ),
+            ServiceError::IdempotencyInProgress => conflict(
+                "idempotency_in_progress",
+                "the first request with this Idempotency-Key is still running",
+            )
+            .retry_after(BUSY_RETRY_SECONDS),
+            ServiceError::TooManyJobs(most) => busy(
+                "too_many_jobs",
+                format!(
+                    "the account has {most} unfinished generations, which is the most it may have"
+                ),
+            )
+            .retry_after(BUSY_RETRY_SECONDS),
+            ServiceError::CreditsShort(short) => Self::short(&short),
+            ServiceError::AlreadyFinished => {
+                conflict("already_finished", "the generation is finished")
+            }
+            ServiceError::NotFinished => conflict(
+                "not_finished",
+                "the generation is not finished; cancel it first",
+            ),
+            ServiceError::ShuttingDown => Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                Unavailable,
+                "shutting_down",
+                "the server is shutting down",
+            )
+            .retry_after(BUSY_RETRY_SECONDS),
+            ServiceError::Store(error) => error.into(),
+            ServiceError::Internal(what) => {
+                tracing::error!(what, "an internal error");
+                Self::internal()
+            }
+        }
+    }
+}

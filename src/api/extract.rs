@@ -1,0 +1,283 @@
+//! What handlers take: a caller with a permission, a checked body, a checked query, an id.
+
+use std::marker::PhantomData;
+
+use axum::{
+    body::Body,
+    extract::{FromRequest, FromRequestParts, Path, Request},
+};
+use http::{HeaderMap, StatusCode, header, request::Parts};
+use serde_json::{Map, Value};
+
+use super::{ApiState, error::ApiError, middleware::RateSlot};
+use crate::{
+    domain::{
+        ability::Ability,
+        ids::{ApiKeyId, GenerationId},
+        json,
+        validate::{Errors, FieldCode, FieldError, Fields},
+    },
+    service::{ServiceError, TokenRefusal, auth::Caller},
+};
+
+/// What a route needs of its caller. A type, so that a handler cannot forget it.
+pub trait Permission: Send + Sync {
+    /// Refuses a caller who may not.
+    fn check(caller: &Caller) -> Result<(), ServiceError>;
+}
+
+macro_rules! permissions {
+    ($($(#[$doc:meta])* $name:ident => $check:expr;)+) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy)]
+        pub struct $name;
+
+        impl Permission for $name {
+            fn check(caller: &Caller) -> Result<(), ServiceError> {
+                let check: fn(&Caller) -> Result<(), ServiceError> = $check;
+                check(caller)
+            }
+        }
+    )+};
+}
+
+permissions! {
+    /// `generate:text`
+    GenerateText => |c| c.require(Ability::GenerateText);
+    /// `read:history`
+    ReadHistory => |c| c.require(Ability::ReadHistory);
+    /// `read:credits`
+    ReadCredits => |c| c.require(Ability::ReadCredits);
+    /// A session, or a key with `*`
+    Manage => |c| c.require(Ability::All);
+    /// Any token
+    AnyToken => Caller::require_active;
+    /// A session
+    SessionOnly => Caller::require_session;
+}
+
+/// A caller who is known, within the rate limit, and permitted: 401, 429, 403, in this order.
+#[derive(Debug)]
+pub struct Authorized<P> {
+    /// Who calls.
+    pub caller: Caller,
+    permission: PhantomData<P>,
+}
+
+impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
+        let token = bearer(&parts.headers).map_err(ApiError::token)?;
+        let known = state.service.authenticate(token).await?;
+        if let Some(slot) = parts.extensions.get::<RateSlot>() {
+            slot.set(known.rate);
+        }
+        if known.rate.retry_after_seconds.is_some() {
+            return Err(ServiceError::RateLimited(known.rate).into());
+        }
+        P::check(&known.caller)?;
+        Ok(Self {
+            caller: known.caller,
+            permission: PhantomData,
+        })
+    }
+}
+
+/// The bearer token of a request.
+fn bearer(headers: &HeaderMap) -> Result<&str, TokenRefusal> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let value = values.next().ok_or(TokenRefusal::Missing)?;
+    if values.next().is_some() {
+        return Err(TokenRefusal::Invalid);
+    }
+    let text = value.to_str().map_err(|_| TokenRefusal::Invalid)?;
+    let (scheme, token) = text.split_once(' ').ok_or(TokenRefusal::Missing)?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(TokenRefusal::Missing);
+    }
+    match token.trim() {
+        "" => Err(TokenRefusal::Missing),
+        token => Ok(token),
+    }
+}
+
+/// The query of a route, read field by field.
+#[derive(Debug, Clone, Default)]
+pub struct Query {
+    members: Map<String, Value>,
+    repeated: Vec<String>,
+}
+
+impl Query {
+    fn of(parts: &Parts) -> Self {
+        let mut query = Self::default();
+        let text = parts.uri.query().unwrap_or_default();
+        for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
+            let value = Value::String(value.into_owned());
+            if query.members.insert(name.to_string(), value).is_some() {
+                query.repeated.push(name.into_owned());
+            }
+        }
+        query
+    }
+
+    /// Reads the parameters; every failing one is reported.
+    pub fn read<T>(&self, read: impl FnOnce(&Fields<'_>) -> T) -> Result<T, ApiError> {
+        let errors = Errors::default();
+        let fields = Fields::query(&self.members, &errors);
+        for name in &self.repeated {
+            errors.add(name, FieldCode::InvalidFormat, "is given more than once");
+        }
+        for path in json::nul_paths(&Value::Object(self.members.clone())) {
+            errors.add(path, FieldCode::InvalidFormat, "must not contain U+0000");
+        }
+        let value = read(&fields);
+        fields.finish();
+        let errors = errors.take();
+        if errors.is_empty() {
+            Ok(value)
+        } else {
+            Err(ApiError::invalid(errors))
+        }
+    }
+
+    /// Refuses every parameter.
+    pub fn none(&self) -> Result<(), ApiError> {
+        self.read(|_| ())
+    }
+}
+
+impl FromRequestParts<ApiState> for Query {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &ApiState) -> Result<Self, ApiError> {
+        Ok(Self::of(parts))
+    }
+}
+
+/// The query of a route that takes none.
+#[derive(Debug)]
+pub struct NoQuery;
+
+impl FromRequestParts<ApiState> for NoQuery {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &ApiState) -> Result<Self, ApiError> {
+        Query::of(parts).none().map(|()| Self)
+    }
+}
+
+/// A JSON body: an object without duplicates, in time and within the size limit.
+#[derive(Debug)]
+pub struct JsonBody(pub Map<String, Value>);
+
+impl FromRequest<ApiState> for JsonBody {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiError> {
+        let (parts, body) = request.into_parts();
+        check_media_type(&parts.headers)?;
+        let bytes = read_body(&parts.headers, body, state).await?;
+        let value = json::parse(&bytes).map_err(|error| {
+            ApiError::malformed_json(format!("the body is not valid JSON: {error}"))
+        })?;
+        let nuls = json::nul_paths(&value);
+        let Value::Object(members) = value else {
+            return Err(ApiError::malformed_json("the body must be a JSON object"));
+        };
+        if !nuls.is_empty() {
+            let error =
+                |path| FieldError::new(path, FieldCode::InvalidFormat, "must not contain U+0000");
+            return Err(ApiError::invalid(nuls.into_iter().map(error).collect()));
+        }
+        // No route takes both a body and a query; a parameter there is a mistake.
+        Query::of(&parts).none()?;
+        Ok(Self(members))
+    }
+}
+
+fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
+    let text = |name| {
+        headers
+            .get(name)
+            .and_then(|v: &http::HeaderValue| v.to_str().ok())
+    };
+    let essence = text(header::CONTENT_TYPE).and_then(|t| t.split(';').next());
+    let json = essence.is_some_and(|e| e.trim().eq_ignore_ascii_case("application/json"));
+    let plain = headers.get(header::CONTENT_ENCODING).is_none()
+        || text(header::CONTENT_ENCODING).is_some_and(|e| e.eq_ignore_ascii_case("identity"));
+    if json && plain {
+        return Ok(());
+    }
+    Err(ApiError::from_status(StatusCode::UNSUPPORTED_MEDIA_TYPE))
+}
+
+async fn read_body(
+    headers: &HeaderMap,
+    body: Body,
+    state: &ApiState,
+) -> Result<axum::body::Bytes, ApiError> {
+    let limit = state.settings.max_body_bytes;
+    let announced = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
+    if announced.is_some_and(|length| length > limit) {
+        return Err(ApiError::from_status(StatusCode::PAYLOAD_TOO_LARGE));
+    }
+    let read = axum::body::to_bytes(body, limit);
+    match tokio::time::timeout(state.settings.body_timeout, read).await {
+        Err(_elapsed) => Err(ApiError::from_status(StatusCode::REQUEST_TIMEOUT)),
+        Ok(Err(error)) if too_long(&error) => {
+            Err(ApiError::from_status(StatusCode::PAYLOAD_TOO_LARGE))
+        }
+        Ok(Err(_cut)) => Err(ApiError::malformed_json("the body ended too early")),
+        Ok(Ok(bytes)) => Ok(bytes),
+    }
+}
+
+fn too_long(error: &axum::Error) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        if cause.is::<http_body_util::LengthLimitError>() {
+            return true;
+        }
+        source = cause.source();
+    }
+    false
+}
+
+/// The one parameter of a path; a malformed one is not found.
+#[derive(Debug)]
+pub struct PathId<T>(pub T);
+
+/// Ids that a path can hold.
+pub trait FromPath: Sized {
+    /// Reads one.
+    fn from_path(text: &str) -> Option<Self>;
+}
+
+impl FromPath for GenerationId {
+    fn from_path(text: &str) -> Option<Self> {
+        Self::parse(text)
+    }
+}
+
+impl FromPath for ApiKeyId {
+    fn from_path(text: &str) -> Option<Self> {
+        let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        digits.then(|| text.parse().ok()).flatten().map(Self)
+    }
+}
+
+impl<T: FromPath> FromRequestParts<ApiState> for PathId<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
+        let missing = || ApiError::from(ServiceError::NotFound);
+        let Path(text) = Path::<String>::from_request_parts(parts, state)
+            .await
+            .map_err(|_| missing())?;
+        T::from_path(&text).map(Self).ok_or_else(missing)
+    }
+}

@@ -1,0 +1,111 @@
+//! Whether the server lives, and whether it can serve.
+
+use std::time::Duration;
+
+use axum::{
+    Json,
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use http::StatusCode;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{ApiState, extract::NoQuery, middleware::OwnBody};
+
+/// How long each check may take.
+const CHECK_TIME: Duration = Duration::from_secs(2);
+
+/// How the server is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Health {
+    /// Well.
+    Ok,
+    /// Not able to serve, or draining.
+    Unavailable,
+}
+
+/// The single checks.
+#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
+pub struct HealthChecks {
+    /// Whether Postgres answers.
+    pub database: Health,
+    /// Whether files can be stored.
+    pub storage: Health,
+}
+
+/// How the server is, and why.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct HealthBody {
+    /// All in all.
+    pub status: Health,
+    /// Of the program.
+    pub version: String,
+    /// Each part.
+    pub checks: HealthChecks,
+}
+
+/// Check whether the server can serve
+#[utoipa::path(
+    get, path = "/health", tag = "health",
+    responses(
+        (status = 200, description = "It can", body = HealthBody),
+        (status = 503, description = "It cannot, or is shutting down", body = HealthBody),
+    ),
+)]
+pub async fn health(State(state): State<ApiState>, _query: NoQuery) -> Response {
+    let (database, storage) = tokio::join!(
+        check(state.service.store().ping()),
+        check(state.settings.storage.probe()),
+    );
+    let well = database == Health::Ok && storage == Health::Ok && !state.service.is_draining();
+    let (code, status) = if well {
+        (StatusCode::OK, Health::Ok)
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, Health::Unavailable)
+    };
+    let body = HealthBody {
+        status,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        checks: HealthChecks { database, storage },
+    };
+    let mut response = (code, Json(body)).into_response();
+    response.extensions_mut().insert(OwnBody);
+    response
+}
+
+async fn check<E: std::error::Error + 'static>(
+    part: impl Future<Output = Result<(), E>>,
+) -> Health {
+    match tokio::time::timeout(CHECK_TIME, part).await {
+        Ok(Ok(())) => Health::Ok,
+        Ok(Err(error)) => {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "a health check failed"
+            );
+            Health::Unavailable
+        }
+        Err(_elapsed) => {
+            tracing::warn!("a health check took too long");
+            Health::Unavailable
+        }
+    }
+}
+
+/// That the process lives.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct LiveBody {
+    /// Always ok.
+    pub status: Health,
+}
+
+/// Check whether the process lives
+#[utoipa::path(
+    get, path = "/health/live", tag = "health",
+    responses((status = 200, description = "It does", body = LiveBody)),
+)]
+pub async fn live(_query: NoQuery) -> Json<LiveBody> {
+    Json(LiveBody { status: Health::Ok })
+}

@@ -1,0 +1,166 @@
+//! The HTTP API: one table of routes, each declared with its document and its permission.
+//!
+//! Here: bodies, queries, headers and status codes. Not here: rules, arithmetic, writes.
+
+mod api_keys;
+mod auth;
+mod catalogue;
+mod client_address;
+mod credits;
+mod docs;
+mod error;
+mod extract;
+mod generate;
+mod generations;
+mod health;
+mod middleware;
+mod prefer;
+mod record;
+mod schema;
+mod stream;
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{Router, body::Bytes, routing::get};
+use http::{HeaderName, HeaderValue, Method, StatusCode};
+use tower_http::{
+    catch_panic::CatchPanicLayer,
+    cors::{AllowOrigin, CorsLayer},
+};
+use utoipa::OpenApi as _;
+use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_swagger_ui::SwaggerUi;
+
+pub use client_address::Network;
+pub use error::ApiError;
+
+use crate::{media::MediaStore, service::Service};
+
+/// The settings of the HTTP side.
+#[derive(Debug, Clone)]
+pub struct ApiSettings {
+    /// The largest body, in bytes.
+    pub max_body_bytes: usize,
+    /// How long a body may take to arrive.
+    pub body_timeout: Duration,
+    /// Proxies whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<Network>,
+    /// Origins of browsers that may call; none: no CORS.
+    pub cors_origins: Vec<String>,
+    /// Where files lie, for the health check.
+    pub storage: MediaStore,
+}
+
+/// What handlers see.
+#[derive(Clone)]
+pub struct ApiState {
+    service: Service,
+    settings: Arc<Settings>,
+}
+
+struct Settings {
+    max_body_bytes: usize,
+    body_timeout: Duration,
+    trusted_proxies: Vec<Network>,
+    storage: MediaStore,
+    openapi: Bytes,
+}
+
+/// The route table. The document is made of the same declarations.
+fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::with_openapi(docs::Document::openapi())
+        .routes(routes!(generate::text))
+        .routes(routes!(generations::history))
+        .routes(routes!(generations::lookup, generations::delete))
+        .routes(routes!(generations::cancel))
+        .routes(routes!(credits::balance))
+        .routes(routes!(credits::ledger))
+        .routes(routes!(api_keys::create, api_keys::list))
+        .routes(routes!(api_keys::get, api_keys::revoke))
+        .routes(routes!(auth::login))
+        .routes(routes!(auth::logout))
+        .routes(routes!(auth::me))
+        .routes(routes!(catalogue::models))
+        .routes(routes!(catalogue::model))
+        .routes(routes!(catalogue::providers))
+        .routes(routes!(health::health))
+        .routes(routes!(health::live))
+}
+
+/// The OpenAPI document, as GET /openapi.json serves it.
+pub fn openapi() -> Result<serde_json::Value, serde_json::Error> {
+    docs::complete(&mut routes().into_openapi())
+}
+
+/// The whole HTTP side.
+pub fn router(service: Service, settings: ApiSettings) -> Result<Router, serde_json::Error> {
+    let (router, _) = routes().split_for_parts();
+    let state = ApiState {
+        service,
+        settings: Arc::new(Settings {
+            max_body_bytes: settings.max_body_bytes,
+            body_timeout: settings.body_timeout,
+            trusted_proxies: settings.trusted_proxies,
+            storage: settings.storage,
+            openapi: openapi()?.to_string().into(),
+        }),
+    };
+    let router = router
+        .route("/openapi.json", get(docs::openapi))
+        .with_state(state)
+        .merge(SwaggerUi::new("/docs").config(utoipa_swagger_ui::Config::from("/openapi.json")))
+        .fallback(|| async { ApiError::from_status(StatusCode::NOT_FOUND) })
+        .layer(CatchPanicLayer::custom(
+            |_: Box<dyn std::any::Any + Send>| {
+                // The panic hook has logged it.
+                axum::response::IntoResponse::into_response(ApiError::internal())
+            },
+        ))
+        .layer(axum::middleware::from_fn(middleware::surround));
+    Ok(match cors(&settings.cors_origins) {
+        Some(cors) => router.layer(cors),
+        None => router,
+    })
+}
+
+fn cors(origins: &[String]) -> Option<CorsLayer> {
+    if origins.is_empty() {
+        return None;
+    }
+    let origins: AllowOrigin = if origins.iter().any(|origin| origin == "*") {
+        AllowOrigin::any()
+    } else {
+        AllowOrigin::list(origins.iter().filter_map(|o| HeaderValue::from_str(o).ok()))
+    };
+    let headers = [
+        "authorization",
+        "content-type",
+        "idempotency-key",
+        "prefer",
+        "x-request-id",
+    ];
+    let exposed = [
+        "x-request-id",
+        "x-ratelimit-limit",
+        "x-ratelimit-remaining",
+        "x-ratelimit-reset",
+        "retry-after",
+        "location",
+        "link",
+        "idempotent-replayed",
+        "preference-applied",
+    ];
+    Some(
+        CorsLayer::new()
+            .allow_origin(origins)
+            .allow_methods([
+                Method::GET,
+                Method::POST,
+                Method::PUT,
+                Method::PATCH,
+                Method::DELETE,
+            ])
+            .allow_headers(headers.map(HeaderName::from_static))
+            .expose_headers(exposed.map(HeaderName::from_static)),
+    )
+}

@@ -1,0 +1,88 @@
+//! `Prefer` (RFC 7240): answer at once, or wait.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue};
+
+/// The longest wait, in seconds.
+const MAX_WAIT: u64 = 60;
+
+/// What a caller prefers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Prefer {
+    /// Answer 202 at once.
+    pub respond_async: bool,
+    /// Wait for the end, 1 to 60 s.
+    pub wait: Option<Duration>,
+}
+
+impl Prefer {
+    /// Reads the header; what is malformed is ignored, as the RFC wants it.
+    pub fn read(headers: &HeaderMap) -> Self {
+        let mut prefer = Self::default();
+        let values = headers
+            .get_all("prefer")
+            .iter()
+            .filter_map(|v| v.to_str().ok());
+        for preference in values.flat_map(|v| v.split(',')) {
+            let token = preference.split(';').next().unwrap_or_default();
+            let (name, value) = token.split_once('=').unwrap_or((token, ""));
+            let value = value.trim().trim_matches('"');
+            match name.trim().to_ascii_lowercase().as_str() {
+                "respond-async" if value.is_empty() => prefer.respond_async = true,
+                "wait" if prefer.wait.is_none() => prefer.wait = seconds(value),
+                _ => {}
+            }
+        }
+        prefer
+    }
+
+    /// `Preference-Applied` for a wait.
+    pub fn applied_wait(wait: Duration) -> Option<HeaderValue> {
+        HeaderValue::from_str(&format!("wait={}", wait.as_secs())).ok()
+    }
+}
+
+fn seconds(text: &str) -> Option<Duration> {
+    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    // More digits than fit are more than a minute too.
+    let seconds = digits.then(|| text.parse::<u64>().unwrap_or(MAX_WAIT))?;
+    (seconds >= 1).then(|| Duration::from_secs(seconds.min(MAX_WAIT)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn malformed_preferences_are_ignored() {
+        let read = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("prefer", text.parse().unwrap());
+            Prefer::read(&headers)
+        };
+        let wait = |s| Prefer {
+            wait: Some(Duration::from_secs(s)),
+            ..Prefer::default()
+        };
+        for (text, expected) in [
+            ("wait=10", wait(10)),
+            ("Wait = \"10\"; x=y", wait(10)),
+            ("wait=99999999999999999999999", wait(60)),
+            ("wait=0", Prefer::default()),
+            ("wait=-1", Prefer::default()),
+            ("wait=1.5", Prefer::default()),
+            ("wait", Prefer::default()),
+            (
+                "foo, respond-async, wait=5",
+                Prefer {
+                    respond_async: true,
+                    ..wait(5)
+                },
+            ),
+            ("wait=5, wait=9", wait(5)),
+        ] {
+            assert_eq!(read(text), expected, "{text}");
+        }
+    }
+}

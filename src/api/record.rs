@@ -1,0 +1,215 @@
+//! The generation record and the page, as they are written.
+
+use axum::{
+    Json,
+    response::{IntoResponse, Response},
+};
+use chrono::{DateTime, Utc};
+use http::{HeaderValue, header};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::domain::{
+    credits::Credits,
+    generation::{FailureCode, Generation, Modality, Status},
+    ids::{ApiKeyId, GenerationId},
+    page::Page,
+};
+
+/// What a generation costs.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct RecordCredits {
+    /// The ceiling that was held at creation.
+    pub estimated: Credits,
+    /// What is on hold now.
+    pub held: Credits,
+    /// What was charged; null until finished, "0" when failed.
+    #[schema(required, nullable)]
+    pub charged: Option<Credits>,
+}
+
+/// Why a generation failed.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct RecordError {
+    /// For programs.
+    pub code: FailureCode,
+    /// For people.
+    pub message: String,
+    /// Whether the same request may succeed later without any change.
+    pub retryable: bool,
+}
+
+/// Where a generation came from and how it went.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct RecordMetadata {
+    /// The key that made it; null for sessions.
+    #[schema(required, nullable)]
+    pub api_key_id: Option<ApiKeyId>,
+    /// The template that was applied; null without one.
+    #[schema(required, nullable)]
+    pub template: Option<RecordTemplate>,
+    /// Submissions to the provider.
+    pub attempts: i32,
+    /// The provider's own id of the request, for its support.
+    #[schema(required, nullable)]
+    pub provider_request_id: Option<String>,
+    /// From start to end, in milliseconds; null until finished.
+    #[schema(required, nullable)]
+    pub duration_ms: Option<i64>,
+    /// The price row that the bill is made from, as it stood at creation.
+    pub pricing: Value,
+}
+
+/// A template and the version of it that was used.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct RecordTemplate {
+    /// Its id.
+    pub id: i64,
+    /// Its version.
+    pub version: i32,
+}
+
+/// A generation in the history.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct GenerationSummary {
+    /// Its uuid.
+    pub uuid: GenerationId,
+    /// Modality.
+    pub r#type: Modality,
+    /// Where it stands.
+    pub status: Status,
+    /// Resolved provider.
+    pub provider: String,
+    /// Resolved model.
+    pub model: String,
+    /// The prompt; cut to 200 characters in the history.
+    pub prompt: String,
+    /// The text itself, or the URL of the first stored file; null until completed. Cut to 200
+    /// characters in the history.
+    #[schema(required, nullable)]
+    pub result: Option<String>,
+    /// What it used, in the units that it is billed by; null until completed.
+    #[schema(required, nullable, value_type = Option<crate::domain::usage::TextUsage>)]
+    pub usage: Option<Value>,
+    /// What it costs.
+    pub credits: RecordCredits,
+    /// Why it failed.
+    #[schema(required, nullable)]
+    pub error: Option<RecordError>,
+    /// 0 to 100, where the provider tells.
+    #[schema(required, nullable)]
+    pub progress: Option<i16>,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// When work began.
+    #[schema(required, nullable)]
+    pub started_at: Option<DateTime<Utc>>,
+    /// When it ended.
+    #[schema(required, nullable)]
+    pub completed_at: Option<DateTime<Utc>>,
+}
+
+/// One generation, whole.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct GenerationRecord {
+    /// What the history shows too.
+    #[serde(flatten)]
+    pub summary: GenerationSummary,
+    /// Resolved parameters.
+    #[schema(value_type = Object)]
+    pub parameters: Value,
+    /// The stored files; empty for text.
+    #[schema(value_type = Vec<Object>)]
+    pub outputs: Vec<Value>,
+    /// Where it came from and how it went.
+    pub metadata: RecordMetadata,
+}
+
+impl From<&Generation> for GenerationSummary {
+    fn from(g: &Generation) -> Self {
+        Self {
+            uuid: g.id,
+            r#type: g.modality,
+            status: g.status,
+            provider: g.provider.clone(),
+            model: g.model.clone(),
+            prompt: g.prompt.clone(),
+            result: g.result.clone(),
+            usage: g.usage.clone(),
+            credits: RecordCredits {
+                estimated: g.estimated,
+                held: g.held(),
+                charged: g.charged,
+            },
+            error: g.failure.as_ref().map(|failure| RecordError {
+                code: failure.code,
+                message: failure.message.clone(),
+                retryable: failure.code.retryable(),
+            }),
+            progress: None,
+            created_at: g.created_at,
+            started_at: g.started_at,
+            completed_at: g.completed_at,
+        }
+    }
+}
+
+impl From<&Generation> for GenerationRecord {
+    fn from(g: &Generation) -> Self {
+        let duration = g
+            .started_at
+            .zip(g.completed_at)
+            .map(|(start, end)| end - start);
+        Self {
+            summary: g.into(),
+            parameters: g.parameters.clone(),
+            outputs: Vec::new(),
+            metadata: RecordMetadata {
+                api_key_id: g.api_key_id,
+                template: None,
+                attempts: g.attempts,
+                provider_request_id: g.provider_request_id.clone(),
+                duration_ms: duration.map(|d| d.num_milliseconds()),
+                pricing: g.pricing.clone(),
+            },
+        }
+    }
+}
+
+/// One page of a list, newest first.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct PageBody<T> {
+    /// The rows.
+    pub data: Vec<T>,
+    /// The size that was asked for.
+    pub per_page: i64,
+    /// To be sent as `cursor` for the next page; null on the last.
+    #[schema(required, nullable)]
+    pub next_cursor: Option<String>,
+}
+
+/// Writes a page, with a `Link` to the next one that keeps the query's filters.
+pub fn page<R, T: Serialize>(page: Page<R>, uri: &http::Uri, row: impl Fn(R) -> T) -> Response {
+    let next_cursor = page.next.map(crate::domain::page::Cursor::encode);
+    let link = next_cursor.as_ref().and_then(|cursor| {
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        let old = uri.query().unwrap_or_default();
+        query.extend_pairs(
+            url::form_urlencoded::parse(old.as_bytes()).filter(|(n, _)| n != "cursor"),
+        );
+        query.append_pair("cursor", cursor);
+        let target = format!("<{}?{}>; rel=\"next\"", uri.path(), query.finish());
+        HeaderValue::from_str(&target).ok()
+    });
+    let body = PageBody {
+        data: page.rows.into_iter().map(row).collect::<Vec<_>>(),
+        per_page: page.per_page,
+        next_cursor,
+    };
+    let mut response = Json(body).into_response();
+    if let Some(link) = link {
+        response.headers_mut().insert(header::LINK, link);
+    }
+    response
+}

@@ -1,0 +1,85 @@
+//! Request bodies as the document shows them. They are read field by field
+//! ([`crate::domain::validate`]), so that one answer names every mistake; a test holds both
+//! against each other.
+
+#![expect(dead_code, reason = "they are documents, not readers")]
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::domain::{ability::Abilities, credits::Credits};
+
+/// Parameters of a text generation.
+#[derive(ToSchema)]
+pub struct TextParameters {
+    /// Upper bound of output tokens. Default 1024.
+    #[schema(nullable, minimum = 1, maximum = 4096)]
+    pub max_tokens: Option<u32>,
+    /// Sampling temperature. Default: the provider's. Not every model takes one.
+    #[schema(nullable, minimum = 0.0, maximum = 2.0)]
+    pub temperature: Option<f64>,
+}
+
+/// A text generation.
+#[derive(ToSchema)]
+#[schema(example = json!({"prompt": "A haiku about exactness", "parameters": {"max_tokens": 64}}))]
+pub struct TextGenerationRequest {
+    /// Not blank.
+    #[schema(min_length = 1, max_length = 10_000)]
+    pub prompt: String,
+    /// Instructions above the prompt.
+    #[schema(nullable, max_length = 5_000)]
+    pub system_prompt: Option<String>,
+    /// A provider of GET /v1/providers. Default: the account's, then the server's.
+    #[schema(nullable, min_length = 1, max_length = 200)]
+    pub provider: Option<String>,
+    /// A model of the provider. Default: the provider's.
+    #[schema(nullable, min_length = 1, max_length = 200)]
+    pub model: Option<String>,
+    /// A saved prompt template.
+    #[schema(nullable, minimum = 1)]
+    pub template_id: Option<i64>,
+    /// Values for the template's placeholders. Needs `template_id`.
+    #[schema(nullable, value_type = Option<Object>)]
+    pub template_variables: Option<Value>,
+    /// Parameters.
+    #[schema(nullable)]
+    pub parameters: Option<TextParameters>,
+    /// Whether the answer is an event stream.
+    #[schema(nullable)]
+    pub stream: Option<bool>,
+    /// Credits (string or number): the request is refused when the hold would be above it.
+    #[schema(nullable, value_type = Option<Credits>)]
+    pub max_cost: Option<Credits>,
+}
+
+/// An API key to be made.
+#[derive(ToSchema)]
+#[schema(example = json!({"name": "backend", "abilities": ["generate:text", "read:history"]}))]
+pub struct KeyCreationRequest {
+    /// Its label.
+    #[schema(min_length = 1, max_length = 100)]
+    pub name: String,
+    /// What it may call. Default: everything.
+    #[schema(nullable, min_items = 1)]
+    pub abilities: Option<Abilities>,
+    /// Requests per minute. Default 600.
+    #[schema(nullable, minimum = 1, maximum = 1_000_000)]
+    pub rate_limit_per_minute: Option<u32>,
+    /// In the future. Default: never.
+    #[schema(nullable)]
+    pub expires_at: Option<DateTime<Utc>>,
+}
+
+/// Credentials.
+#[derive(ToSchema)]
+#[schema(example = json!({"email": "ada@example.com", "password": "correct horse"}))]
+pub struct LoginRequest {
+    /// Compared without case.
+    #[schema(min_length = 1, max_length = 254)]
+    pub email: String,
+    /// The password.
+    #[schema(min_length = 1, max_length = 1_024)]
+    pub password: String,
+}

@@ -1,0 +1,95 @@
+//! Text as server-sent events: `generation`, `delta`..., then `completed` or `failed`.
+
+use std::{convert::Infallible, time::Duration};
+
+use axum::response::{
+    IntoResponse, Response,
+    sse::{Event, KeepAlive, Sse},
+};
+use futures_util::{Stream, StreamExt as _, stream};
+use http::HeaderValue;
+use serde_json::json;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::{ApiState, record::GenerationRecord};
+use crate::{
+    domain::generation::{Generation, Status},
+    jobs::Handle,
+    service::auth::Caller,
+};
+
+/// Silence after which a comment is sent; the contract allows 15 s.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// One look at a generation whose task is not here.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// The stream of a generation that has just begun.
+pub fn live(
+    state: ApiState,
+    caller: Caller,
+    record: Generation,
+    handle: Handle,
+    deltas: UnboundedReceiver<String>,
+) -> Response {
+    let first = event("generation", &GenerationRecord::from(&record));
+    let pieces = stream::unfold(deltas, |mut deltas| async move {
+        let piece = deltas.recv().await?;
+        Some((event("delta", &json!({ "text": piece })), deltas))
+    });
+    let last = stream::once(async move {
+        let settled = match handle.finished().await {
+            Some(settled) => Some(settled.as_ref().clone()),
+            None => ended(&state, &caller, &record).await,
+        };
+        last_event(&settled.unwrap_or(record))
+    });
+    respond(stream::once(async { first }).chain(pieces).chain(last))
+}
+
+/// The stream of a generation that was made before: its record, then its end.
+pub fn replayed(state: ApiState, caller: Caller, record: Generation) -> Response {
+    let first = event("generation", &GenerationRecord::from(&record));
+    let last = stream::once(async move {
+        let ended = ended(&state, &caller, &record).await;
+        last_event(&ended.unwrap_or(record))
+    });
+    respond(stream::once(async { first }).chain(last))
+}
+
+/// Waits for the end; `None` when it cannot be learnt (deleted, or the database is away).
+async fn ended(state: &ApiState, caller: &Caller, record: &Generation) -> Option<Generation> {
+    loop {
+        let found = state
+            .service
+            .generation_within(caller, record.id, LOOK)
+            .await;
+        let found = found.ok()?;
+        if found.status.is_finished() {
+            return Some(found);
+        }
+    }
+}
+
+fn last_event(record: &Generation) -> Event {
+    let name = match record.status {
+        Status::Completed => "completed",
+        Status::Failed => "failed",
+        // The end could not be learnt: the record as it was is all that can be said.
+        Status::Pending | Status::Processing => "generation",
+    };
+    event(name, &GenerationRecord::from(record))
+}
+
+fn event(name: &str, data: &impl serde::Serialize) -> Event {
+    Event::default().event(name).data(json!(data).to_string())
+}
+
+fn respond(events: impl Stream<Item = Event> + Send + 'static) -> Response {
+    let events = events.map(Ok::<_, Infallible>);
+    let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
+    let mut response = Sse::new(events).keep_alive(keep_alive).into_response();
+    // Proxies that buffer would turn the stream into one late answer.
+    let value = HeaderValue::from_static("no");
+    response.headers_mut().insert("x-accel-buffering", value);
+    response
+}
