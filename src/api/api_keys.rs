@@ -3,7 +3,7 @@
 use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
 use http::{StatusCode, Uri};
-use secrecy::ExposeSecret as _;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -58,6 +58,16 @@ pub struct NewKeyBody {
     pub record: KeyBody,
 }
 
+impl NewKeyBody {
+    /// The body for a key just made.
+    pub fn new(record: ApiKeyRecord, secret: &SecretString) -> Self {
+        Self {
+            key: secret.expose_secret().to_owned(),
+            record: record.into(),
+        }
+    }
+}
+
 impl From<ApiKeyRecord> for KeyBody {
     fn from(key: ApiKeyRecord) -> Self {
         Self {
@@ -90,11 +100,7 @@ pub async fn create(
     let request = KeyRequest::read(&body, state.service.now())?;
     let account = auth.caller.account_id;
     let (key, secret) = state.service.create_key(account, &request).await?;
-    let body = NewKeyBody {
-        key: secret.expose_secret().to_owned(),
-        record: key.into(),
-    };
-    Ok((StatusCode::CREATED, Json(body)))
+    Ok((StatusCode::CREATED, Json(NewKeyBody::new(key, &secret))))
 }
 
 /// List API keys

@@ -31,6 +31,7 @@ use utoipa::OpenApi as _;
 use utoipa_axum::{router::OpenApiRouter, routes};
 use utoipa_swagger_ui::SwaggerUi;
 
+pub use api_keys::NewKeyBody;
 pub use client_address::Network;
 pub use error::ApiError;
 

@@ -1,0 +1,160 @@
+//! The composition root: parts made from the configuration, the order of start and stop.
+//!
+//! Here: what is built from what. Not here: rules.
+
+pub mod database;
+mod demo;
+mod providers;
+pub mod serve;
+
+use std::sync::Arc;
+
+use axum::Router;
+use chrono::TimeDelta;
+
+use crate::{
+    api::{self, ApiSettings, Network},
+    config::Config,
+    domain::clock::{SharedClock, SystemClock},
+    jobs::{Runner, SubmitSettings},
+    media::MediaStore,
+    service::{Service, ServiceSettings},
+    store::Store,
+};
+
+/// The parts of a running server.
+#[derive(Clone)]
+pub struct App {
+    /// The rules.
+    pub service: Service,
+    /// What runs generations.
+    pub runner: Runner,
+    /// The HTTP side.
+    pub router: Router,
+}
+
+/// Why the parts could not be put together.
+#[derive(Debug, thiserror::Error)]
+pub enum AppError {
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] crate::config::ConfigError),
+    /// A provider's adapter.
+    #[error("providers.{name}: {source}")]
+    Provider {
+        /// Which.
+        name: String,
+        /// What is wrong.
+        source: crate::providers::http::SetupError,
+    },
+    /// The HTTP client of all adapters.
+    #[error("the HTTP client could not be made: {0}")]
+    HttpClient(crate::providers::http::SetupError),
+    /// The private Postgres.
+    #[error(transparent)]
+    LocalPostgres(#[from] crate::local_postgres::LocalPostgresError),
+    /// The database's URL.
+    #[error("DATABASE_URL is no Postgres URL; its value is not shown")]
+    DatabaseUrl,
+    /// The database.
+    #[error("{}{}", .0, causes(.0))]
+    Store(#[from] crate::store::StoreError),
+    /// The rules.
+    #[error("{0}")]
+    Service(#[from] crate::service::ServiceError),
+    /// The address.
+    #[error("cannot listen on {address} ({source}); choose another with GENSVC_BIND")]
+    Bind {
+        /// Which.
+        address: std::net::SocketAddr,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// Files.
+    #[error("cannot use the folder {} ({source}); choose another with GENSVC_DATA_DIR", .path.display())]
+    Folder {
+        /// Which.
+        path: std::path::PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// Anything of the system.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    /// The OpenAPI document.
+    #[error("the OpenAPI document could not be made: {0}")]
+    Document(#[from] serde_json::Error),
+}
+
+/// The causes of an error, for one line.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = String::new();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+impl App {
+    /// Puts the parts together over a store.
+    pub async fn build(
+        config: &Config,
+        store: Store,
+        clock: SharedClock,
+    ) -> Result<Self, AppError> {
+        let submit = SubmitSettings {
+            attempts: config.submissions.attempts,
+            window: config.submissions.window,
+            retry_base: config.submissions.retry_base,
+        };
+        let runner = Runner::new(store.clone(), Arc::clone(&clock), submit, config.jobs.lease);
+        let service = Service::new(
+            store,
+            clock,
+            config.catalogue(),
+            providers::registry(config)?,
+            runner.clone(),
+            ServiceSettings {
+                max_jobs_per_account: i32::try_from(config.jobs.max_per_account)
+                    .unwrap_or(i32::MAX),
+                idempotency_period: TimeDelta::hours(config.idempotency.hours.into()),
+                idempotency_wait: config.idempotency.wait,
+                session_period: TimeDelta::days(config.sessions.days.into()),
+            },
+        );
+        let folder = config.data.dir.join("media");
+        let storage =
+            MediaStore::open(folder.clone())
+                .await
+                .map_err(|source| AppError::Folder {
+                    path: folder,
+                    source,
+                })?;
+        let settings = ApiSettings {
+            max_body_bytes: config.server.max_body_bytes,
+            body_timeout: config.server.body_timeout,
+            trusted_proxies: config
+                .server
+                .trusted_proxies
+                .iter()
+                .map(|&(base, prefix)| Network { base, prefix })
+                .collect(),
+            cors_origins: config.server.cors_origins.clone(),
+            storage,
+        };
+        let router = api::router(service.clone(), settings)?;
+        Ok(Self {
+            service,
+            runner,
+            router,
+        })
+    }
+
+    /// The parts for a command that serves nothing.
+    pub async fn for_command(config: &Config, store: Store) -> Result<Self, AppError> {
+        Self::build(config, store, Arc::new(SystemClock)).await
+    }
+}

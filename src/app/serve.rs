@@ -1,0 +1,177 @@
+//! `gensvc serve`: start in order, serve, stop in order.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use axum::serve::ListenerExt as _;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{App, AppError, database::Database, demo};
+use crate::{
+    config::Config,
+    domain::clock::{Clock as _, SystemClock},
+    jobs::Runner,
+    local_postgres::{LocalPostgres, Role},
+    store::Store,
+};
+
+/// Between two looks at the private Postgres: what revives it within seconds.
+const SUPERVISE_EVERY: Duration = Duration::from_millis(500);
+/// The longest wait between two sweeps.
+const SWEEP_AT_MOST: Duration = Duration::from_secs(5);
+/// Between two purges of what has expired.
+const PURGE_EVERY: Duration = Duration::from_mins(10);
+/// Rows that one purge removes of each kind.
+const PURGE_BATCH: i64 = 5_000;
+/// How long answers may take to be written once all work has ended.
+const CLOSE_CONNECTIONS: Duration = Duration::from_secs(3);
+
+/// Serves until SIGTERM or SIGINT.
+pub async fn serve(config: &Config) -> Result<(), AppError> {
+    config.check_servable()?;
+    for warning in config.warnings() {
+        tracing::warn!("{warning}");
+    }
+    // The port first: a second server on it should not touch the database.
+    let address = config.server.bind;
+    let listener = TcpListener::bind(address)
+        .await
+        .map_err(|source| AppError::Bind { address, source })?;
+    let stop = Stop::on_signals()?;
+    let mut database = Database::open(config, Role::Server).await?;
+    let local = database.local.take().map(Arc::new);
+    let result = run(config, listener, &stop, &database.store, local.as_ref()).await;
+    database.store.close().await;
+    if let Some(local) = local.and_then(Arc::into_inner) {
+        local.close().await?;
+    }
+    tracing::info!("stopped");
+    result
+}
+
+async fn run(
+    config: &Config,
+    listener: TcpListener,
+    stop: &Stop,
+    store: &Store,
+    local: Option<&Arc<LocalPostgres>>,
+) -> Result<(), AppError> {
+    let app = App::build(config, store.clone(), Arc::new(SystemClock)).await?;
+    // What a killed server left is ended before the first request is taken.
+    if local.is_some_and(|local| local.is_sole_server()) {
+        app.runner.declare_alone().await?;
+    }
+    while app.runner.sweep_step().await? > 0 {}
+
+    let bound = listener.local_addr()?;
+    let url = config.public_url_at(bound);
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), %bound, "listening on {url}");
+    let mut background = JoinSet::new();
+    background.spawn(sweeps(app.runner.clone(), config.jobs.lease));
+    background.spawn(purges(store.clone()));
+    if let Some(local) = local {
+        background.spawn(supervision(Arc::clone(local)));
+        if store.is_empty().await? {
+            demo::create(&app, config.demo.credits, &url).await?;
+        }
+    }
+
+    let close = CancellationToken::new();
+    let server = axum::serve(
+        // Answers are small and streams are live: no waiting for full packets.
+        listener.tap_io(|stream| {
+            if let Err(error) = stream.set_nodelay(true) {
+                tracing::debug!(%error, "TCP_NODELAY was refused");
+            }
+        }),
+        app.router
+            .clone()
+            .into_make_service_with_connect_info::<SocketAddr>(),
+    )
+    .with_graceful_shutdown(close.clone().cancelled_owned());
+    let mut server = tokio::spawn(server.into_future());
+
+    stop.requested.cancelled().await;
+    tracing::info!(
+        running = app.runner.running(),
+        "stopping: no new work; running work may finish"
+    );
+    app.runner.drain(config.server.shutdown, &stop.hurry).await;
+    close.cancel();
+    if tokio::time::timeout(CLOSE_CONNECTIONS, &mut server)
+        .await
+        .is_err()
+    {
+        server.abort();
+    }
+    background.shutdown().await;
+    Ok(())
+}
+
+/// The first signal asks to stop; the second, to stop waiting for running work.
+struct Stop {
+    requested: CancellationToken,
+    hurry: CancellationToken,
+}
+
+impl Stop {
+    fn on_signals() -> Result<Self, AppError> {
+        let stop = Self {
+            requested: CancellationToken::new(),
+            hurry: CancellationToken::new(),
+        };
+        let (requested, hurry) = (stop.requested.clone(), stop.hurry.clone());
+        let mut term = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    _ = term.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+                if requested.is_cancelled() {
+                    hurry.cancel();
+                }
+                requested.cancel();
+            }
+        });
+        Ok(stop)
+    }
+}
+
+async fn sweeps(runner: Runner, lease: Duration) {
+    let every = (lease / 3).min(SWEEP_AT_MOST);
+    loop {
+        tokio::time::sleep(every).await;
+        if let Err(error) = runner.sweep_step().await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "a sweep failed");
+        }
+    }
+}
+
+async fn purges(store: Store) {
+    loop {
+        tokio::time::sleep(PURGE_EVERY).await;
+        match store.purge_expired(SystemClock.now(), PURGE_BATCH).await {
+            Ok(rows) => tracing::debug!(rows, "purged what has expired"),
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "a purge failed")
+            }
+        }
+    }
+}
+
+async fn supervision(local: Arc<LocalPostgres>) {
+    loop {
+        tokio::time::sleep(SUPERVISE_EVERY).await;
+        match local.supervise_step().await {
+            Ok(true) => tracing::warn!("the private Postgres had died and was started again"),
+            Ok(false) => {}
+            Err(error) => tracing::error!(%error, "the private Postgres could not be revived"),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The command line (contract section 8). Results go to stdout, logs to stderr.
+
+mod args;
+mod commands;
+mod output;
+
+use std::{collections::BTreeMap, process::ExitCode};
+
+use clap::Parser as _;
+
+use crate::{
+    app,
+    config::{Config, LogFormat},
+    telemetry,
+};
+use args::{Arguments, Command};
+use output::Output;
+
+/// Why a command failed, in words for people.
+type Failure = Box<dyn std::error::Error>;
+
+/// Runs the program with this process's arguments and environment.
+pub async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let output = Output::new(arguments.json);
+    match run(arguments, output).await {
+        Ok(code) => code,
+        Err(error) => {
+            output.failure(error.as_ref());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(arguments: Arguments, output: Output) -> Result<ExitCode, Failure> {
+    // The one place that reads the environment.
+    let env: BTreeMap<String, String> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    let config = Config::load(arguments.config.as_deref(), &env)?;
+    telemetry::init(&config.log.filter, config.log.format == LogFormat::Json)?;
+    match arguments.command.unwrap_or(Command::Serve) {
+        Command::Serve => {
+            app::serve::serve(&config).await?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Config(args::ConfigCommand::Check) => commands::config_check(&config, output),
+        Command::Database(command) => commands::database(&config, &command, output).await,
+        Command::Migrate => commands::migrate(&config, output).await,
+        Command::Account(command) => commands::account(&config, command, output).await,
+        Command::Credits(command) => commands::credits(&config, command, output).await,
+        Command::Key(args::KeyCommand::Create(key)) => {
+            commands::create_key(&config, key, output).await
+        }
+        Command::Ledger(args::LedgerCommand::Verify) => {
+            commands::verify_ledger(&config, output).await
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The configuration: built-in defaults, a file, the environment.
+//!
+//! Here: typed sections with units and bounds ([`sections`]), which layer wins ([`load`]),
+//! which providers and models are served ([`providers`], [`models`], [`wire`]), and what
+//! `gensvc config check` tells ([`summary`]). Not here: reading the process environment
+//! (the binary does that once and passes it in), and any use of the values: parts receive
+//! values, not the configuration. Every error is one sentence that names the key, the bad
+//! value and what to mend, since the operator reads nothing else.
+
+mod access;
+mod explain;
+pub mod load;
+pub mod models;
+mod net;
+pub mod providers;
+mod read;
+pub mod sections;
+pub mod summary;
+pub mod wire;
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+};
+
+use secrecy::SecretString;
+use serde::Deserialize;
+
+pub use models::ModelConfig;
+pub use providers::{EnabledProvider, Kind, Provider, Status};
+pub use sections::LogFormat;
+pub use summary::Summary;
+pub use wire::{AnthropicWire, GeminiWire, OpenAiWire, SystemRole, Thinking, TokenField, Wire};
+
+use crate::domain::{catalogue::Catalogue, generation::Modality};
+
+/// A valid configuration. Its Debug shows no secret.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The HTTP side.
+    pub server: sections::Server,
+    /// Postgres.
+    pub database: sections::Database,
+    /// Local files.
+    pub data: sections::Data,
+    /// Logging.
+    pub log: sections::Log,
+    /// Background work.
+    pub jobs: sections::Jobs,
+    /// Repeating calls to providers.
+    pub submissions: sections::Submissions,
+    /// Sessions of people.
+    pub sessions: sections::Sessions,
+    /// Idempotency keys.
+    pub idempotency: sections::Idempotency,
+    /// Who serves requests that name no provider.
+    pub defaults: sections::Defaults,
+    /// The account of a first start.
+    pub demo: sections::Demo,
+    providers: Vec<Provider>,
+    warnings: Vec<String>,
+}
+
+/// The layers as merged, before providers are resolved.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table of sections")]
+struct Raw {
+    server: sections::Server,
+    database: sections::Database,
+    data: sections::Data,
+    log: sections::Log,
+    jobs: sections::Jobs,
+    submissions: sections::Submissions,
+    sessions: sections::Sessions,
+    idempotency: sections::Idempotency,
+    defaults: sections::Defaults,
+    demo: sections::Demo,
+    providers: BTreeMap<String, providers::RawProvider>,
+}
+
+/// Why a configuration cannot be used: one sentence that names the key (or the variable
+/// that set it), the bad value unless it is a secret, and what to mend.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{key} {problem}")]
+pub struct ConfigError {
+    key: String,
+    problem: String,
+}
+
+impl ConfigError {
+    /// `problem` reads on after `key`.
+    fn new(key: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self {
+            key: key.into(),
+            problem: problem.into(),
+        }
+    }
+
+    /// The same error of a value inside the table `path`.
+    fn under(self, path: &str) -> Self {
+        let dot = if self.key.is_empty() || self.key.starts_with('[') {
+            ""
+        } else {
+            "."
+        };
+        Self {
+            key: format!("{path}{dot}{}", self.key),
+            ..self
+        }
+    }
+}
+
+impl Config {
+    /// Every configured provider, by name, served or not.
+    pub fn providers(&self) -> &[Provider] {
+        &self.providers
+    }
+
+    /// The providers that are served, by name.
+    pub fn enabled_providers(&self) -> Vec<EnabledProvider> {
+        self.providers
+            .iter()
+            .filter_map(Provider::enabled)
+            .collect()
+    }
+
+    /// Every enabled model of every enabled provider.
+    pub fn catalogue(&self) -> Catalogue {
+        let models = self
+            .providers
+            .iter()
+            .filter(|provider| provider.status == Status::Enabled)
+            .flat_map(|provider| provider.models.iter().map(|m| m.to_model(&provider.name)))
+            .collect();
+        let preference = BTreeMap::from([(Modality::Text, self.defaults.text.clone())]);
+        Catalogue::new(models, preference)
+    }
+
+    /// The URL under which clients reach the server, without a trailing slash:
+    /// `server.public_url`, else `http://` and `server.bind`.
+    pub fn public_url(&self) -> String {
+        self.public_url_at(self.server.bind)
+    }
+
+    /// As [`Self::public_url`], with the address that was really bound (`server.bind` may
+    /// say port 0). An unspecified address is given as loopback.
+    pub fn public_url_at(&self, bound: SocketAddr) -> String {
+        if let Some(url) = &self.server.public_url {
+            return url.clone();
+        }
+        let ip = match bound.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+            ip => ip,
+        };
+        format!("http://{}", SocketAddr::new(ip, bound.port()))
+    }
+
+    /// Where Postgres is; `None` for a private one.
+    pub fn database_url(&self) -> Option<&SecretString> {
+        self.database.url.as_ref()
+    }
+
+    /// What is odd, though no error: one sentence each, to be logged at start.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Refuses a configuration that serves nothing. For `serve` only: the other commands
+    /// need no provider.
+    pub fn check_servable(&self) -> Result<(), ConfigError> {
+        if self
+            .providers
+            .iter()
+            .any(|provider| provider.status == Status::Enabled)
+        {
+            return Ok(());
+        }
+        let reasons: Vec<String> = self
+            .providers
+            .iter()
+            .map(|provider| format!("{} ({})", provider.name, provider.reason()))
+            .collect();
+        Err(ConfigError::new(
+            "providers",
+            format!(
+                "holds none that is enabled: {}; set the key of one or \
+                 GENSVC__PROVIDERS__SANDBOX__ENABLED=true",
+                reasons.join(", ")
+            ),
+        ))
+    }
+
+    /// What `gensvc config check` tells; it holds no secret.
+    pub fn summary(&self) -> Summary {
+        Summary::of(self)
+    }
+}
+
+#[cfg(test)]
+mod tests;

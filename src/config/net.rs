@@ -1,0 +1,122 @@
+//! Readers of addresses: URLs, origins, networks.
+//!
+//! Here: what an address may look like, and that no error repeats a password inside one.
+//! Not here: connecting to any of them.
+
+use std::net::IpAddr;
+
+use secrecy::SecretString;
+use serde::{Deserialize, Deserializer, de::Error as _};
+use url::Url;
+
+use super::read::{Read, quoted, strict};
+
+/// Never repeats the value: it holds a password.
+pub(super) fn database_url<'de, D: Deserializer<'de>>(
+    source: D,
+) -> Result<Option<SecretString>, D::Error> {
+    let problem = "is not a Postgres URL (its value is not shown): \
+                   must begin with postgres:// or postgresql://";
+    let kind = config::Value::deserialize(source)?.kind;
+    let text = String::read(kind).map_err(|_| D::Error::custom(problem))?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    match Url::parse(&text) {
+        Ok(url) if matches!(url.scheme(), "postgres" | "postgresql") => Ok(Some(text.into())),
+        _ => Err(D::Error::custom(problem)),
+    }
+}
+
+pub(super) fn public_url<'de, D: Deserializer<'de>>(source: D) -> Result<Option<String>, D::Error> {
+    let text: String = strict(source)?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let url = http_url(&text).map_err(D::Error::custom)?;
+    Ok(Some(url.as_str().trim_end_matches('/').to_owned()))
+}
+
+/// An absolute http(s) URL without query, fragment or credentials. The error shows no URL
+/// that may hold a password.
+pub(super) fn http_url(text: &str) -> Result<Url, String> {
+    let must = "must be an http or https URL, such as \"https://api.example.com\"";
+    // A stray `@` may follow a password even where the parse failed.
+    let bad = if text.contains('@') {
+        "not shown, as it may hold a password".to_owned()
+    } else {
+        quoted(text)
+    };
+    let url = Url::parse(text).map_err(|_| format!("is {bad}: {must}"))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
+        return Err(format!("is {bad}: {must}"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("holds a user or password (not shown): take it out".to_owned());
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err("holds a query or fragment (not shown): take out what follows the path".into());
+    }
+    Ok(url)
+}
+
+pub(super) fn origins<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<String>, D::Error> {
+    let items: Vec<String> = strict(source)?;
+    if items.iter().any(|item| item == "*") {
+        return if items.len() == 1 {
+            Ok(items)
+        } else {
+            Err(D::Error::custom(
+                "holds \"*\" beside other origins: \"*\" must stand alone",
+            ))
+        };
+    }
+    items
+        .iter()
+        .map(|item| match http_url(item) {
+            Ok(url) if url.path() == "/" => Ok(url.origin().ascii_serialization()),
+            _ => Err(D::Error::custom(format!(
+                "holds {}: must be origins, such as \"https://app.example.com\", or \"*\"",
+                quoted(item)
+            ))),
+        })
+        .collect()
+}
+
+pub(super) fn networks<'de, D: Deserializer<'de>>(
+    source: D,
+) -> Result<Vec<(IpAddr, u8)>, D::Error> {
+    let items: Vec<String> = strict(source)?;
+    items
+        .iter()
+        .map(|item| {
+            network(item).ok_or_else(|| {
+                D::Error::custom(format!(
+                    "holds {}: must be addresses or networks, such as \"10.0.0.0/8\" or \"::1\"",
+                    quoted(item)
+                ))
+            })
+        })
+        .collect()
+}
+
+fn network(text: &str) -> Option<(IpAddr, u8)> {
+    let (address, prefix) = match text.split_once('/') {
+        Some((address, prefix)) => (address, Some(prefix.parse::<u8>().ok()?)),
+        None => (text, None),
+    };
+    match address.parse().ok()? {
+        IpAddr::V4(v4) => {
+            let prefix = prefix.unwrap_or(32);
+            let shift = 32_u32.checked_sub(u32::from(prefix))?;
+            let mask = u32::MAX.checked_shl(shift).unwrap_or(0);
+            Some((IpAddr::V4((v4.to_bits() & mask).into()), prefix))
+        }
+        IpAddr::V6(v6) => {
+            let prefix = prefix.unwrap_or(128);
+            let shift = 128_u32.checked_sub(u32::from(prefix))?;
+            let mask = u128::MAX.checked_shl(shift).unwrap_or(0);
+            Some((IpAddr::V6((v6.to_bits() & mask).into()), prefix))
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Providers: which are configured, which are served, and why the others are not.
+//!
+//! Here: kind, key, base URL and time-out of each. A provider is served when it is not
+//! switched off, its key is in the environment (where it needs one) and it has a model. Not
+//! here: talking to any of them.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use secrecy::SecretString;
+use serde::Deserialize;
+use url::Url;
+
+use super::{
+    ConfigError, ModelConfig, access,
+    load::Overrides,
+    models::{self, RawModel},
+    read::{Choice, optional, optional_whole},
+};
+
+/// Characters of a provider's name.
+const MAX_NAME: usize = 40;
+/// Seconds that a call may take unless configured otherwise.
+const TIMEOUT_SECONDS: u64 = 300;
+
+/// Which adapter speaks to a provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Built in; no network.
+    Sandbox,
+    /// OpenAI.
+    OpenAi,
+    /// A server that imitates OpenAI's Chat Completions.
+    OpenAiCompatible,
+    /// Anthropic.
+    Anthropic,
+    /// Google Gemini.
+    Gemini,
+}
+
+impl Choice for Kind {
+    const NAMES: &'static [(&'static str, Self)] = &[
+        ("sandbox", Self::Sandbox),
+        ("openai", Self::OpenAi),
+        ("openai_compatible", Self::OpenAiCompatible),
+        ("anthropic", Self::Anthropic),
+        ("gemini", Self::Gemini),
+    ];
+}
+
+impl Kind {
+    /// Its name in the config.
+    pub fn as_str(self) -> &'static str {
+        Self::NAMES
+            .iter()
+            .find(|(_, kind)| *kind == self)
+            .map_or("", |(name, _)| *name)
+    }
+}
+
+/// Whether a provider is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// It is.
+    Enabled,
+    /// `enabled = false`.
+    SwitchedOff,
+    /// The variable of its key is unset or blank.
+    KeyMissing,
+    /// All its models have `enabled = false`.
+    NoModels,
+}
+
+/// A configured provider, served or not.
+#[derive(Debug, Clone)]
+pub struct Provider {
+    /// Its name in the API.
+    pub name: String,
+    /// Its adapter.
+    pub kind: Kind,
+    /// Whether it is served.
+    pub status: Status,
+    /// Variables that may hold its key, the first that is set wins. Empty: it needs none.
+    pub api_key_env: Vec<String>,
+    /// Where it is; `None` for the sandbox.
+    pub base_url: Option<Url>,
+    /// Its key, if it needs one and has one.
+    pub api_key: Option<SecretString>,
+    /// How long one call may take, 1 to 3,600 s.
+    pub timeout: Duration,
+    /// Its enabled models.
+    pub models: Vec<ModelConfig>,
+}
+
+/// What an adapter is built from.
+#[derive(Debug, Clone)]
+pub struct EnabledProvider {
+    /// Its name in the API.
+    pub name: String,
+    /// Its adapter.
+    pub kind: Kind,
+    /// Where it is, as configured (the version path may be there or not); `None` for the
+    /// sandbox only.
+    pub base_url: Option<Url>,
+    /// Its key; `None` for the sandbox and for compatible servers without one.
+    pub api_key: Option<SecretString>,
+    /// How long one call may take, 1 to 3,600 s.
+    pub timeout: Duration,
+    /// Its enabled models, at least one.
+    pub models: Vec<ModelConfig>,
+}
+
+impl Provider {
+    /// What its adapter is built from; `None` when it is not served.
+    pub fn enabled(&self) -> Option<EnabledProvider> {
+        (self.status == Status::Enabled).then(|| EnabledProvider {
+            name: self.name.clone(),
+            kind: self.kind,
+            base_url: self.base_url.clone(),
+            api_key: self.api_key.clone(),
+            timeout: self.timeout,
+            models: self.models.clone(),
+        })
+    }
+
+    /// Why it is served or not, in a few words.
+    pub fn reason(&self) -> String {
+        match self.status {
+            Status::Enabled => match self.api_key_env.join(" or ") {
+                names if names.is_empty() => "needs no key".to_owned(),
+                names => format!("key in {names}"),
+            },
+            Status::SwitchedOff => "switched off by enabled = false".to_owned(),
+            Status::KeyMissing => format!("no key in {}", self.api_key_env.join(" or ")),
+            Status::NoModels => "none of its models is enabled".to_owned(),
+        }
+    }
+}
+
+/// `[providers.NAME]` as written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table with keys")]
+pub(super) struct RawProvider {
+    #[serde(default, deserialize_with = "optional")]
+    kind: Option<Kind>,
+    #[serde(default, deserialize_with = "optional")]
+    enabled: Option<bool>,
+    #[serde(default, deserialize_with = "optional")]
+    api_key_env: Option<Vec<String>>,
+    #[serde(default, deserialize_with = "optional")]
+    base_url: Option<String>,
+    #[serde(default, deserialize_with = "optional")]
+    base_url_env: Option<String>,
+    #[serde(default, deserialize_with = "optional_whole::<u64, 1, 3_600, _>")]
+    timeout_seconds: Option<u64>,
+    models: Option<Vec<RawModel>>,
+}
+
+/// Resolves all providers, by name.
+pub(super) fn resolve(
+    raw: BTreeMap<String, RawProvider>,
+    env: &BTreeMap<String, String>,
+    overrides: &Overrides<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<Provider>, ConfigError> {
+    raw.into_iter()
+        .map(|(name, raw)| {
+            let provider = provider(name, raw, env, overrides)?;
+            let optional_key = provider.kind == Kind::OpenAiCompatible;
+            if optional_key && provider.status == Status::KeyMissing {
+                warnings.push(format!(
+                    "providers.{} is not served: {}; set it, or remove api_key_env if the \
+                     server needs no key",
+                    provider.name,
+                    provider.reason()
+                ));
+            }
+            Ok(provider)
+        })
+        .collect()
+}
+
+fn provider(
+    name: String,
+    raw: RawProvider,
+    env: &BTreeMap<String, String>,
+    overrides: &Overrides<'_>,
+) -> Result<Provider, ConfigError> {
+    let path = format!("providers.{name}");
+    if !is_name(&name) {
+        let problem = format!(
+            "is not a usable name: must be 1 to {MAX_NAME} of a-z, 0-9, _ and -, \
+             beginning with a letter or digit"
+        );
+        return Err(ConfigError::new(path, problem));
+    }
+    let missing = |key: &str, mend: &str| {
+        let problem = format!("is missing: {mend}");
+        ConfigError::new(format!("{path}.{key}"), problem)
+    };
+    let Some(kind) = raw.kind else {
+        let names: Vec<&str> = Kind::NAMES.iter().map(|(name, _)| *name).collect();
+        return Err(missing(
+            "kind",
+            &format!("write one of {}", names.join(", ")),
+        ));
+    };
+    let api_key_env = raw.api_key_env.clone().unwrap_or_default();
+    let api_key_env: Vec<String> = api_key_env.into_iter().filter(|v| !v.is_empty()).collect();
+    for (key, names) in [
+        ("api_key_env", api_key_env.as_slice()),
+        ("base_url_env", raw.base_url_env.as_slice()),
+    ] {
+        access::check_names(names).map_err(|problem| {
+            let key = format!("{path}.{key}");
+            ConfigError::new(key, problem)
+        })?;
+    }
+    let base_url = if kind == Kind::Sandbox {
+        refuse_unused(&path, &raw)?;
+        None
+    } else {
+        let vendor = raw.base_url_env.as_deref();
+        let url = access::base_url(&path, vendor, raw.base_url.as_deref(), env, overrides)?;
+        let mend = "add the server's URL, such as \"http://localhost:11434/v1\"";
+        Some(url.ok_or_else(|| missing("base_url", mend))?)
+    };
+    let needs_key = matches!(kind, Kind::OpenAi | Kind::Anthropic | Kind::Gemini);
+    if needs_key && api_key_env.is_empty() {
+        let mend = "name the environment variable that holds the key";
+        return Err(missing("api_key_env", mend));
+    }
+    let api_key = access::api_key(&api_key_env, env)?;
+    let Some(raw_models) = raw.models.filter(|models| !models.is_empty()) else {
+        let mend = format!("add at least one [[{path}.models]]");
+        return Err(missing("models", &mend));
+    };
+    let models = models::resolve(&path, kind, raw_models)?;
+    let status = if raw.enabled == Some(false) {
+        Status::SwitchedOff
+    } else if api_key.is_none() && !api_key_env.is_empty() {
+        Status::KeyMissing
+    } else if models.is_empty() {
+        Status::NoModels
+    } else {
+        Status::Enabled
+    };
+    Ok(Provider {
+        name,
+        kind,
+        status,
+        api_key_env,
+        base_url,
+        api_key,
+        timeout: Duration::from_secs(raw.timeout_seconds.unwrap_or(TIMEOUT_SECONDS)),
+        models,
+    })
+}
+
+fn is_name(name: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    name.len() <= MAX_NAME
+        && name.bytes().next().is_some_and(plain)
+        && name.bytes().all(|b| plain(b) || b == b'_' || b == b'-')
+}
+
+fn refuse_unused(path: &str, raw: &RawProvider) -> Result<(), ConfigError> {
+    let unused = [
+        ("api_key_env", raw.api_key_env.is_some()),
+        ("base_url", raw.base_url.is_some()),
+        ("base_url_env", raw.base_url_env.is_some()),
+    ];
+    match unused.iter().find(|(_, given)| *given) {
+        None => Ok(()),
+        Some((key, _)) => Err(ConfigError::new(
+            format!("{path}.{key}"),
+            "is not used by the sandbox: remove it",
+        )),
+    }
+}

@@ -1,0 +1,66 @@
+//! Tests of the configuration, by concern. What they share: an environment from pairs, and
+//! loading a text as if it were a file.
+
+mod defaults;
+mod environment;
+mod errors;
+mod model_errors;
+mod providers;
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use super::{Config, ConfigError};
+
+fn env(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect()
+}
+
+fn from_env(pairs: &[(&str, &str)]) -> Result<Config, ConfigError> {
+    Config::load(None, &env(pairs))
+}
+
+/// A file that is gone when the test is.
+struct TempFile(PathBuf);
+
+impl TempFile {
+    fn new(text: &str) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("gensvc-config-{}-{count}.toml", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, text).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn from_file(text: &str, pairs: &[(&str, &str)]) -> Result<Config, ConfigError> {
+    let file = TempFile::new(text);
+    Config::load(Some(&file.0), &env(pairs))
+}
+
+/// The error's sentence, with the file's name made the same everywhere.
+fn error_of(text: &str, pairs: &[(&str, &str)]) -> String {
+    let file = TempFile::new(text);
+    let error = Config::load(Some(&file.0), &env(pairs)).unwrap_err();
+    error.to_string().replace(file.0.to_str().unwrap(), "FILE")
+}
+
+/// Loading fails with this sentence.
+fn check(file: &str, pairs: &[(&str, &str)], want: &str) {
+    let error = error_of(file, pairs);
+    assert_eq!(error, want, "{file} {pairs:?}");
+    assert!(!error.contains('\n'), "{error}");
+}

@@ -1,0 +1,199 @@
+//! The built-in file: it loads, it is complete, and it documents itself.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::{
+    config::{Kind, LogFormat, Status, SystemRole, Thinking, TokenField, Wire, load::DEFAULT_TOML},
+    domain::{catalogue::ModelKind, generation::Modality},
+};
+
+/// All vendors' keys.
+const ALL_KEYS: &[(&str, &str)] = &[
+    ("OPENAI_API_KEY", "sk-openai"),
+    ("ANTHROPIC_API_KEY", "sk-anthropic"),
+    ("GEMINI_API_KEY", "gemini-key"),
+];
+
+#[test]
+fn the_values_of_the_contract() {
+    let c = from_env(&[]).unwrap();
+    assert_eq!(c.server.bind.to_string(), "127.0.0.1:8080");
+    assert_eq!(c.public_url(), "http://127.0.0.1:8080");
+    assert_eq!(c.server.shutdown.as_secs(), 10);
+    assert_eq!(c.server.body_timeout.as_secs(), 10);
+    assert_eq!(c.server.max_body_bytes, 256 * 1024);
+    assert!(c.server.cors_origins.is_empty() && c.server.trusted_proxies.is_empty());
+    assert!(c.database_url().is_none());
+    assert_eq!(c.database.max_connections, 20);
+    assert_eq!(c.database.acquire_timeout.as_millis(), 5000);
+    assert_eq!(c.data.dir, PathBuf::from("data"));
+    assert_eq!(
+        (c.log.filter.as_str(), c.log.format),
+        ("info", LogFormat::Text)
+    );
+    assert_eq!(c.jobs.lease.as_secs(), 30);
+    assert_eq!(c.jobs.poll_interval.as_millis(), 5000);
+    assert_eq!(c.jobs.deadline.as_secs(), 1800);
+    assert_eq!(c.jobs.max_per_account, 100);
+    assert_eq!(
+        (c.submissions.attempts, c.submissions.window.as_secs()),
+        (3, 20)
+    );
+    assert_eq!(c.submissions.retry_base.as_millis(), 500);
+    assert_eq!(c.sessions.days, 30);
+    assert_eq!(
+        (c.idempotency.hours, c.idempotency.wait.as_secs()),
+        (24, 60)
+    );
+    assert_eq!(c.demo.credits.to_string(), "1000");
+    assert!(c.warnings().is_empty());
+    c.check_servable().unwrap();
+}
+
+#[test]
+fn without_keys_the_sandbox_alone_serves() {
+    let c = from_env(&[]).unwrap();
+    let names: Vec<String> = c.enabled_providers().into_iter().map(|p| p.name).collect();
+    assert_eq!(names, ["sandbox"]);
+    let catalogue = c.catalogue();
+    assert_eq!(catalogue.default_provider(Modality::Text), Some("sandbox"));
+    let [model] = catalogue.models() else {
+        panic!("{catalogue:?}")
+    };
+    assert_eq!(model.id, "sandbox-text-1");
+    let ModelKind::Text(text) = &model.kind;
+    assert_eq!(text.prices.input_per_million.to_string(), "10");
+    assert_eq!(text.prices.output_per_million.to_string(), "50");
+    assert_eq!(text.limits.temperature, Some([0.0, 2.0]));
+    assert_eq!(text.overhead_tokens, 64);
+}
+
+#[test]
+fn with_keys_the_vendors_serve_by_preference() {
+    let c = from_env(ALL_KEYS).unwrap();
+    assert!(c.providers().iter().all(|p| p.status == Status::Enabled));
+    let catalogue = c.catalogue();
+    assert_eq!(catalogue.default_provider(Modality::Text), Some("openai"));
+    for (provider, model) in [
+        ("openai", "gpt-6-luna"),
+        ("anthropic", "claude-haiku-5-5"),
+        ("gemini", "gemini-3.5-flash-lite"),
+    ] {
+        let default = catalogue.default_model(provider, Modality::Text).unwrap();
+        assert_eq!(default.id, model);
+    }
+    assert!(catalogue.find("gemini", "gemini-4-hydrogen").is_none());
+    let nano = catalogue.find("openai", "gpt-5.4-nano").unwrap();
+    assert_eq!(nano.retiring.unwrap().to_string(), "2027-04-01");
+}
+
+#[test]
+fn every_priced_model_costs_something_and_output_costs_more() {
+    for model in from_env(ALL_KEYS).unwrap().catalogue().models() {
+        let ModelKind::Text(text) = &model.kind;
+        let prices = text.prices;
+        assert!(prices.input_per_million.micros() > 0, "{}", model.id);
+        assert!(
+            prices.output_per_million > prices.input_per_million,
+            "{}",
+            model.id
+        );
+        assert_eq!(text.limits.max_tokens, 4096, "{}", model.id);
+    }
+}
+
+/// What each family refuses (providers.md, sections 1 to 3).
+#[test]
+fn the_rules_of_the_vendors_hold() {
+    for provider in from_env(ALL_KEYS).unwrap().enabled_providers() {
+        for model in &provider.models {
+            let id = model.id.as_str();
+            let ModelKind::Text(text) = &model.kind;
+            let takes = text.limits.temperature;
+            match &model.wire {
+                Wire::Sandbox => assert_eq!(provider.kind, Kind::Sandbox),
+                Wire::OpenAi(wire) => {
+                    assert_eq!(wire.token_field, TokenField::MaxCompletionTokens, "{id}");
+                    assert_eq!(wire.service_tier.as_deref(), Some("default"), "{id}");
+                    assert!(wire.stream_usage && wire.no_obfuscation, "{id}");
+                    let reasons = !id.starts_with("gpt-4");
+                    let role = if reasons {
+                        SystemRole::Developer
+                    } else {
+                        SystemRole::System
+                    };
+                    assert_eq!(wire.system_role, role, "{id}");
+                    assert_eq!(wire.reasoning_effort.is_some(), reasons, "{id}");
+                    let writes = id.starts_with("gpt-6") || id.starts_with("gpt-5.6");
+                    assert_eq!(wire.explicit_cache, writes, "{id}");
+                    let hidden = wire.reasoning_effort.as_deref() == Some("low");
+                    assert_eq!(takes.is_none(), hidden, "{id}");
+                    assert_eq!(hidden, ["gpt-6-astra", "gpt-6.1-sol"].contains(&id), "{id}");
+                }
+                Wire::Anthropic(wire) => {
+                    let old = wire.version == "2023-06-01";
+                    assert_eq!(takes, old.then_some([0.0, 1.0]), "{id}");
+                    assert!(!old || wire.thinking.is_none(), "{id}");
+                    let always = id.contains("fable") || id == "claude-opus-5-5";
+                    assert!(!always || wire.thinking.is_none(), "{id}");
+                    let between = wire.thinking == Some(Thinking::BetweenTools);
+                    assert_eq!(between, id == "claude-sonnet-5-5", "{id}");
+                }
+                Wire::Gemini(wire) => {
+                    let budget = id.starts_with("gemini-2.5");
+                    assert_eq!(wire.thinking_budget.is_some(), budget, "{id}");
+                    assert_eq!(wire.thinking_level.is_some(), !budget, "{id}");
+                    let minimal = wire.thinking_level.as_deref() == Some("MINIMAL");
+                    assert!(!minimal || id == "gemini-3.5-flash-lite", "{id}");
+                    assert!(takes.is_none() || !id.starts_with("gemini-4"), "{id}");
+                }
+            }
+        }
+    }
+}
+
+/// Every key has a comment right above it; a model's keys are explained once, above all
+/// models, and each model has a comment of its own.
+#[test]
+fn every_key_is_documented() {
+    let lines: Vec<&str> = DEFAULT_TOML.lines().collect();
+    let mut explained = BTreeSet::new();
+    let mut in_model = false;
+    for (number, line) in lines.iter().enumerate() {
+        if let Some(rest) = line.strip_prefix("# `") {
+            explained.extend(rest.split('`').next());
+        }
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        assert!(line.len() <= 100, "line {}: {line}", number + 1);
+        if line.starts_with('[') {
+            in_model = line.starts_with("[[");
+        } else if in_model {
+            let key = line.split(" =").next().unwrap();
+            assert!(explained.contains(key), "{key} is not explained");
+            continue;
+        }
+        assert!(
+            lines[number - 1].starts_with("# "),
+            "line {}: {line}",
+            number + 1
+        );
+    }
+}
+
+/// The examples in the comments are files that load.
+#[test]
+fn the_examples_load() {
+    let (_, examples) = DEFAULT_TOML.split_once("# Servers that speak").unwrap();
+    let text: Vec<&str> = examples
+        .lines()
+        .filter_map(|l| l.strip_prefix("#   "))
+        .collect();
+    let keys = [("VLLM_API_KEY", "v"), ("GROQ_API_KEY", "g")];
+    let c = from_file(&text.join("\n"), &keys).unwrap();
+    let names: Vec<String> = c.enabled_providers().into_iter().map(|p| p.name).collect();
+    assert_eq!(names, ["groq", "ollama", "sandbox", "vllm"]);
+    assert!(c.catalogue().find("groq", "openai/gpt-oss-20b").is_some());
+}

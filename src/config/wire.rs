@@ -1,0 +1,260 @@
+//! How to ask one model: vendor settings that are no business of the caller.
+//!
+//! Here: plain values, checked against what each vendor knows, since a typing error would
+//! fail every call. Not here: how they look on the wire; the adapters have types of their
+//! own, into which `app` converts these.
+
+use config::Value;
+use serde::Deserialize;
+
+use super::{
+    ConfigError, Kind,
+    explain::explain,
+    read::{Choice, optional, optional_whole, quoted},
+};
+
+/// The settings of one model, by the kind of its provider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wire {
+    /// The sandbox has none.
+    Sandbox,
+    /// OpenAI and compatible servers.
+    OpenAi(OpenAiWire),
+    /// Anthropic.
+    Anthropic(AnthropicWire),
+    /// Gemini.
+    Gemini(GeminiWire),
+}
+
+/// Which field carries the token limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenField {
+    /// `max_tokens`: what every compatible server heeds.
+    MaxTokens,
+    /// `max_completion_tokens`: OpenAI and Groq.
+    MaxCompletionTokens,
+}
+
+/// Which role carries the system prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SystemRole {
+    /// `system`: known everywhere.
+    System,
+    /// `developer`: what OpenAI's reasoning models want.
+    Developer,
+}
+
+/// Whether a Claude model thinks first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Thinking {
+    /// `disabled`: not at all.
+    Disabled,
+    /// `between_tools`: not before a plain answer.
+    BetweenTools,
+    /// `adaptive`: as the model likes.
+    Adaptive,
+}
+
+impl Choice for TokenField {
+    const NAMES: &'static [(&'static str, Self)] = &[
+        ("max_tokens", Self::MaxTokens),
+        ("max_completion_tokens", Self::MaxCompletionTokens),
+    ];
+}
+
+impl Choice for SystemRole {
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("system", Self::System), ("developer", Self::Developer)];
+}
+
+impl Choice for Thinking {
+    const NAMES: &'static [(&'static str, Self)] = &[
+        ("disabled", Self::Disabled),
+        ("between_tools", Self::BetweenTools),
+        ("adaptive", Self::Adaptive),
+    ];
+}
+
+/// How to ask a model of OpenAI or of a compatible server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenAiWire {
+    /// Field of the token limit; default `max_completion_tokens` at OpenAI, else `max_tokens`.
+    pub token_field: TokenField,
+    /// Role of the system prompt; default `developer` at OpenAI, else `system`.
+    pub system_role: SystemRole,
+    /// `reasoning_effort`; `None` sends nothing.
+    pub reasoning_effort: Option<String>,
+    /// Whether to send `prompt_cache_options: {"mode": "explicit"}`, so that no input is
+    /// billed as a cache write (1.25 times the input price; gpt-5.6 and later).
+    pub explicit_cache: bool,
+    /// `service_tier`; default `default` at OpenAI, else nothing is sent.
+    pub service_tier: Option<String>,
+    /// Whether to send `stream_options.include_usage` when streaming; default true.
+    pub stream_usage: bool,
+    /// Whether to send `stream_options.include_obfuscation: false`; default true at OpenAI.
+    pub no_obfuscation: bool,
+}
+
+/// How to ask a Claude model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnthropicWire {
+    /// Header `anthropic-version`; default [`ANTHROPIC_VERSION`].
+    pub version: String,
+    /// `output_config.effort`; `None` sends nothing.
+    pub effort: Option<String>,
+    /// `thinking.type`; `None` sends nothing.
+    pub thinking: Option<Thinking>,
+}
+
+/// How to ask a Gemini model. At most one of the two is set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GeminiWire {
+    /// `thinkingConfig.thinkingLevel`, in capitals; `None` sends nothing.
+    pub thinking_level: Option<String>,
+    /// `thinkingConfig.thinkingBudget`, 0 (off) to 32,768 tokens; the 2.5 family only.
+    pub thinking_budget: Option<u32>,
+}
+
+/// The version that Anthropic's own SDK sends.
+pub const ANTHROPIC_VERSION: &str = "2026-10-21";
+/// The last version that takes a temperature, from older models.
+pub const ANTHROPIC_SAMPLING_VERSION: &str = "2023-06-01";
+
+const OPENAI_EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+const OPENAI_TIERS: &[&str] = &["auto", "default", "flex", "scale", "priority", "fast"];
+const ANTHROPIC_EFFORTS: &[&str] = &["low", "medium", "high", "xhigh", "max"];
+const GEMINI_LEVELS: &[&str] = &["MINIMAL", "LOW", "MEDIUM", "HIGH", "XHIGH"];
+
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+struct RawOpenAi {
+    #[serde(deserialize_with = "optional")]
+    token_field: Option<TokenField>,
+    #[serde(deserialize_with = "optional")]
+    system_role: Option<SystemRole>,
+    #[serde(deserialize_with = "optional")]
+    reasoning_effort: Option<String>,
+    #[serde(deserialize_with = "optional")]
+    explicit_cache: Option<bool>,
+    #[serde(deserialize_with = "optional")]
+    service_tier: Option<String>,
+    #[serde(deserialize_with = "optional")]
+    stream_usage: Option<bool>,
+    #[serde(deserialize_with = "optional")]
+    no_obfuscation: Option<bool>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+struct RawAnthropic {
+    #[serde(deserialize_with = "optional")]
+    version: Option<String>,
+    #[serde(deserialize_with = "optional")]
+    effort: Option<String>,
+    #[serde(deserialize_with = "optional")]
+    thinking: Option<Thinking>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+struct RawGemini {
+    #[serde(deserialize_with = "optional")]
+    thinking_level: Option<String>,
+    #[serde(deserialize_with = "optional_whole::<u32, 0, 32_768, _>")]
+    thinking_budget: Option<u32>,
+}
+
+/// Reads a `wire` table. The error's key is relative to the table.
+pub(super) fn read(kind: Kind, table: Option<Value>) -> Result<Wire, ConfigError> {
+    match kind {
+        Kind::Sandbox => match table {
+            None => Ok(Wire::Sandbox),
+            Some(_) => Err(ConfigError::new(
+                "",
+                "is not used by the sandbox: remove it",
+            )),
+        },
+        Kind::OpenAi | Kind::OpenAiCompatible => open_ai(kind, parse(table)?),
+        Kind::Anthropic => anthropic(parse(table)?),
+        Kind::Gemini => gemini(parse(table)?),
+    }
+}
+
+fn parse<T: Default + for<'de> Deserialize<'de>>(table: Option<Value>) -> Result<T, ConfigError> {
+    table.map_or_else(
+        || Ok(T::default()),
+        |table| table.try_deserialize().map_err(explain),
+    )
+}
+
+fn open_ai(kind: Kind, raw: RawOpenAi) -> Result<Wire, ConfigError> {
+    let vendor = kind == Kind::OpenAi;
+    // A compatible server may know other names.
+    if vendor {
+        known(
+            "reasoning_effort",
+            raw.reasoning_effort.as_deref(),
+            OPENAI_EFFORTS,
+        )?;
+        known("service_tier", raw.service_tier.as_deref(), OPENAI_TIERS)?;
+    }
+    let blank_is_none = |text: Option<String>| text.filter(|text| !text.is_empty());
+    Ok(Wire::OpenAi(OpenAiWire {
+        token_field: raw.token_field.unwrap_or(if vendor {
+            TokenField::MaxCompletionTokens
+        } else {
+            TokenField::MaxTokens
+        }),
+        system_role: raw.system_role.unwrap_or(if vendor {
+            SystemRole::Developer
+        } else {
+            SystemRole::System
+        }),
+        reasoning_effort: blank_is_none(raw.reasoning_effort),
+        explicit_cache: raw.explicit_cache.unwrap_or(false),
+        service_tier: blank_is_none(raw.service_tier)
+            .or_else(|| vendor.then(|| "default".to_owned())),
+        stream_usage: raw.stream_usage.unwrap_or(true),
+        no_obfuscation: raw.no_obfuscation.unwrap_or(vendor),
+    }))
+}
+
+fn anthropic(raw: RawAnthropic) -> Result<Wire, ConfigError> {
+    known("effort", raw.effort.as_deref(), ANTHROPIC_EFFORTS)?;
+    let version = raw.version.unwrap_or_else(|| ANTHROPIC_VERSION.to_owned());
+    let versions = [ANTHROPIC_VERSION, ANTHROPIC_SAMPLING_VERSION];
+    known("version", Some(&version), &versions)?;
+    Ok(Wire::Anthropic(AnthropicWire {
+        version,
+        effort: raw.effort,
+        thinking: raw.thinking,
+    }))
+}
+
+fn gemini(raw: RawGemini) -> Result<Wire, ConfigError> {
+    known(
+        "thinking_level",
+        raw.thinking_level.as_deref(),
+        GEMINI_LEVELS,
+    )?;
+    if raw.thinking_level.is_some() && raw.thinking_budget.is_some() {
+        return Err(ConfigError::new(
+            "",
+            "sets both thinking_level and thinking_budget: keep the one that the model takes",
+        ));
+    }
+    Ok(Wire::Gemini(GeminiWire {
+        thinking_level: raw.thinking_level,
+        thinking_budget: raw.thinking_budget,
+    }))
+}
+
+fn known(key: &str, value: Option<&str>, names: &[&str]) -> Result<(), ConfigError> {
+    match value {
+        Some(value) if !names.contains(&value) => Err(ConfigError::new(
+            key,
+            format!("is {}: must be one of {}", quoted(value), names.join(", ")),
+        )),
+        _ => Ok(()),
+    }
+}

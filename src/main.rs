@@ -1,0 +1,12 @@
+//! The program. Everything is in the library.
+
+use std::process::ExitCode;
+
+/// Faster than the system's under many small allocations, and less prone to fragmentation.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    gensvc::cli::main().await
+}

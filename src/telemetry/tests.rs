@@ -1,0 +1,85 @@
+//! Lines as they are written, to a buffer in place of stderr.
+
+use std::{
+    io::Write,
+    sync::{Arc, Mutex},
+};
+
+use super::*;
+
+#[derive(Clone, Default)]
+struct Buffer(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Buffer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn logged(filter: &str, json: bool, colours: bool, work: impl FnOnce()) -> String {
+    let buffer = Buffer::default();
+    let writer = buffer.clone();
+    let subscriber = subscriber(filter, json, colours, move || writer.clone()).unwrap();
+    tracing::subscriber::with_default(subscriber, work);
+    let bytes = buffer.0.lock().unwrap().clone();
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn a_line_as_text_and_as_json() {
+    let work = || tracing::warn!(answer = 42, "a message");
+    let text = logged("info", false, false, work);
+    assert!(
+        text.contains("WARN") && text.contains("a message answer=42"),
+        "{text}"
+    );
+    assert!(!text.contains('\u{1b}'), "{text}");
+    assert!(logged("info", false, true, work).contains('\u{1b}'));
+    let json: serde_json::Value = serde_json::from_str(&logged("info", true, true, work)).unwrap();
+    assert_eq!(
+        (&json["level"], &json["message"]),
+        (&"WARN".into(), &"a message".into())
+    );
+    assert_eq!(json["answer"], 42);
+    assert!(json["timestamp"].as_str().unwrap().ends_with('Z'));
+}
+
+#[test]
+fn the_filter_filters() {
+    assert_eq!(logged("error", false, false, || tracing::warn!("no")), "");
+    assert_eq!(logged("off", false, false, || tracing::error!("no")), "");
+}
+
+#[test]
+fn a_wrong_filter_is_an_error() {
+    let error = init("info,x=loud", false).unwrap_err().to_string();
+    assert!(
+        error.starts_with(r#"the log filter "info,x=loud" cannot be parsed ("#),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_panic_is_one_line_with_place_and_message() {
+    let text = logged("info", true, false, || {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(log_panic));
+        let done = panic::catch_unwind(|| panic!("it is {}", "broken"));
+        panic::set_hook(before);
+        assert!(done.is_err());
+    });
+    assert_eq!(text.lines().count(), 1, "{text}");
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["level"], "ERROR");
+    assert_eq!(json["message"], "panicked: it is broken");
+    assert!(
+        json["location"]
+            .as_str()
+            .unwrap()
+            .contains("telemetry/tests.rs:")
+    );
+}
