@@ -1,18 +1,23 @@
 //! The OpenAPI document: made from the handlers' own declarations, completed with what all
 //! routes share.
 
+use std::sync::Arc;
+
 use axum::{
-    extract::State,
-    response::{IntoResponse, Response},
+    extract::{Path, State, rejection::PathRejection},
+    response::{Html, IntoResponse, Response},
 };
-use http::header;
+use http::{StatusCode, header};
 use serde_json::{Value, json};
 use utoipa::{
     OpenApi,
     openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
 };
 
-use super::{ApiState, error::ErrorType};
+use super::{
+    ApiState,
+    error::{ApiError, ErrorType},
+};
 use crate::domain::validate::FieldError;
 
 /// Bodies whose unknown fields are refused.
@@ -177,4 +182,46 @@ fn error_schema() -> Value {
 pub async fn openapi(State(state): State<ApiState>) -> Response {
     let json = [(header::CONTENT_TYPE, "application/json")];
     (json, state.settings.openapi.clone()).into_response()
+}
+
+/// The page's own frame: absolute paths, so that it needs no redirect to a slash, and nothing
+/// from another host.
+const PAGE: &str = r#"<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>gensvc API</title>
+<link rel="stylesheet" href="/docs/swagger-ui.css">
+<link rel="icon" type="image/png" href="/docs/favicon-32x32.png">
+</head>
+<body>
+<div id="swagger-ui"></div>
+<script src="/docs/swagger-ui-bundle.js"></script>
+<script src="/docs/swagger-initializer.js"></script>
+</body>
+</html>
+"#;
+
+/// GET /docs
+pub async fn page() -> Html<&'static str> {
+    Html(PAGE)
+}
+
+/// GET /docs/{file}: the files of Swagger UI, from within the program.
+pub async fn asset(path: Result<Path<String>, PathRejection>) -> Result<Response, ApiError> {
+    let missing = || ApiError::from_status(StatusCode::NOT_FOUND);
+    let Path(file) = path.map_err(|_| missing())?;
+    let config = Arc::new(utoipa_swagger_ui::Config::from("/openapi.json"));
+    match utoipa_swagger_ui::serve(&file, config) {
+        Ok(Some(found)) => {
+            let content_type = [(header::CONTENT_TYPE, found.content_type)];
+            Ok((content_type, found.bytes.into_owned()).into_response())
+        }
+        Ok(None) => Err(missing()),
+        Err(error) => {
+            tracing::error!(%error, file, "a file of the documentation cannot be served");
+            Err(ApiError::internal())
+        }
+    }
 }

@@ -29,7 +29,6 @@ use tower_http::{
 };
 use utoipa::OpenApi as _;
 use utoipa_axum::{router::OpenApiRouter, routes};
-use utoipa_swagger_ui::SwaggerUi;
 
 pub use api_keys::NewKeyBody;
 pub use client_address::Network;
@@ -108,8 +107,9 @@ pub fn router(service: Service, settings: ApiSettings) -> Result<Router, serde_j
     };
     let router = router
         .route("/openapi.json", get(docs::openapi))
+        .route("/docs", get(docs::page))
+        .route("/docs/{file}", get(docs::asset))
         .with_state(state)
-        .merge(SwaggerUi::new("/docs").config(utoipa_swagger_ui::Config::from("/openapi.json")))
         .fallback(|| async { ApiError::from_status(StatusCode::NOT_FOUND) })
         .layer(CatchPanicLayer::custom(
             |_: Box<dyn std::any::Any + Send>| {

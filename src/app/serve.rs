@@ -159,7 +159,7 @@ async fn purges(store: Store) {
         match store.purge_expired(SystemClock.now(), PURGE_BATCH).await {
             Ok(rows) => tracing::debug!(rows, "purged what has expired"),
             Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "a purge failed")
+                tracing::warn!(error = &error as &dyn std::error::Error, "a purge failed");
             }
         }
     }

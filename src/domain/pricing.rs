@@ -134,11 +134,11 @@ mod tests {
         #[test]
         fn an_honest_charge_is_within_the_hold(
             pin in 0..1_000_000_000_i64, pout in 0..1_000_000_000_i64,
-            tokens in 1..60_000_u64, max in 1..=4096_u32, a in 0.0..=1.0, b in 0.0..=1.0
+            tokens in 1..60_000_u64, max in 1..=4096_u32, a in 0..=1000_u64, b in 0..=1000_u64
         ) {
             let c = ceiling(pin, pout, tokens, max);
             let hold = c.hold().unwrap();
-            let used = usage((tokens as f64 * a) as u64, (f64::from(max) * b) as u64);
+            let used = usage(tokens * a / 1000, u64::from(max) * b / 1000);
             let (charged, excess) = c.prices.charge(&used, hold);
             prop_assert!(charged <= hold);
             prop_assert_eq!(excess, Credits::ZERO);

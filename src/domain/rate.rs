@@ -121,7 +121,7 @@ mod tests {
                 prop_assert_eq!(more, state.remaining as usize);
                 if let Some(wait) = state.retry_after_seconds {
                     let mut probe = tat;
-                    prop_assert!(admit(gcra, &mut probe, now + wait as i64 * SECOND_NANOS));
+                    prop_assert!(admit(gcra, &mut probe, now + wait.cast_signed() * SECOND_NANOS));
                 }
             }
         }

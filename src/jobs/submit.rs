@@ -75,7 +75,7 @@ mod tests {
             submissions.wait_after(&patient),
             Some(Duration::from_secs(7))
         );
-        patient.retry_after = Some(Duration::from_secs(60));
+        patient.retry_after = Some(Duration::from_mins(1));
         assert_eq!(submissions.wait_after(&patient), None);
         submissions.made = 3;
         assert_eq!(submissions.wait_after(&overloaded()), None);

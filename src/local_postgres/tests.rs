@@ -1,6 +1,5 @@
 //! The life of a real cluster, from nothing to stopped. They need the Postgres
 //! programs, like every test of the store.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::{
     fs,

@@ -1,0 +1,138 @@
+//! The house keeps its order: imports go one way (see the crate's documentation).
+
+use std::{fs, path::Path};
+
+/// What each folder or file under `src/` may import of the others.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("domain", &[]),
+    ("store", &["domain"]),
+    ("providers", &["domain"]),
+    ("media", &["domain"]),
+    ("jobs", &["domain", "store", "providers", "media"]),
+    (
+        "service",
+        &["domain", "store", "providers", "media", "jobs"],
+    ),
+    (
+        "api",
+        &["domain", "store", "providers", "media", "jobs", "service"],
+    ),
+    ("config", &["domain"]),
+    ("telemetry", &[]),
+    ("local_postgres", &[]),
+    (
+        "app",
+        &[
+            "domain",
+            "store",
+            "providers",
+            "media",
+            "jobs",
+            "service",
+            "api",
+            "config",
+            "telemetry",
+            "local_postgres",
+        ],
+    ),
+    (
+        "cli",
+        &[
+            "domain",
+            "store",
+            "providers",
+            "media",
+            "jobs",
+            "service",
+            "api",
+            "config",
+            "telemetry",
+            "local_postgres",
+            "app",
+        ],
+    ),
+];
+
+#[test]
+fn imports_go_one_way() {
+    let mut wrong = Vec::new();
+    for file in files(Path::new("src")) {
+        let place = file
+            .strip_prefix("src")
+            .unwrap()
+            .iter()
+            .next()
+            .unwrap()
+            .to_str()
+            .unwrap();
+        let place = place.trim_end_matches(".rs");
+        if matches!(place, "lib" | "main") {
+            continue;
+        }
+        let (_, allowed) = ALLOWED
+            .iter()
+            .find(|(p, _)| *p == place)
+            .unwrap_or_else(|| {
+                panic!("{place} has no place in the house; give it one in this table")
+            });
+        let text = fs::read_to_string(&file).unwrap();
+        for found in imported(&text) {
+            if found != place && !allowed.contains(&found.as_str()) {
+                wrong.push(format!(
+                    "{}: {place} must not import {found}",
+                    file.display()
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The modules that a file names by `crate::`, alone or in a group.
+fn imported(text: &str) -> Vec<String> {
+    let word = |text: &str| {
+        text.chars()
+            .take_while(|c| c.is_alphanumeric() || *c == '_')
+            .collect::<String>()
+    };
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices("crate::") {
+        let rest = &text[at + "crate::".len()..];
+        let Some(group) = rest.strip_prefix('{') else {
+            found.push(word(rest));
+            continue;
+        };
+        let mut depth = 1;
+        let mut start = true;
+        for (i, c) in group.char_indices() {
+            match c {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                ',' if depth == 1 => start = true,
+                c if c.is_whitespace() => {}
+                _ if depth == 1 && start => {
+                    found.push(word(&group[i..]));
+                    start = false;
+                }
+                _ => {}
+            }
+            if depth == 0 {
+                break;
+            }
+        }
+    }
+    found
+}
+
+fn files(folder: &Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}

@@ -1,0 +1,345 @@
+//! The application under test, and a caller.
+
+mod upstream;
+
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use axum::{body::Body, extract::ConnectInfo};
+use chrono::{DateTime, TimeDelta, Utc};
+use gensvc::{
+    app::App,
+    config::Config,
+    domain::{
+        clock::{Clock as _, ManualClock},
+        credits::Credits,
+        ids::AccountId,
+    },
+    service::{keys::KeyRequest, operator::AccountRequest},
+    store::Store,
+};
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::BodyExt as _;
+use secrecy::ExposeSecret as _;
+use serde_json::{Map, Value, json};
+use sqlx::{
+    PgPool,
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
+use tower::ServiceExt as _;
+use uuid::Uuid;
+
+pub use upstream::{Reply, Upstream};
+
+/// Connections that one application may use.
+const CONNECTIONS: u32 = 20;
+/// What every account's password is.
+pub const PASSWORD: &str = "correct horse battery";
+
+/// The application under test.
+pub struct TestApp {
+    pub app: App,
+    pub clock: Arc<ManualClock>,
+    pub store: Store,
+    /// For looking behind the API.
+    pub pool: PgPool,
+    env: BTreeMap<String, String>,
+    options: PgConnectOptions,
+}
+
+/// An account with a key that may do everything.
+#[derive(Clone)]
+pub struct Account {
+    pub id: AccountId,
+    pub email: String,
+    pub key: String,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub text: String,
+}
+
+impl TestApp {
+    /// With the sandbox only.
+    pub async fn new(options: PgConnectOptions) -> Self {
+        Self::with(options, &[]).await
+    }
+
+    /// With OpenAI, Anthropic, Gemini and a compatible server `local`, all played by
+    /// `upstream`.
+    pub async fn upstream(options: PgConnectOptions, upstream: &Upstream) -> Self {
+        let url = upstream.url();
+        Self::with(
+            options,
+            &[
+                ("OPENAI_API_KEY", "sk-test-openai"),
+                ("OPENAI_BASE_URL", &format!("{url}/openai/v1")),
+                ("ANTHROPIC_API_KEY", "sk-test-anthropic"),
+                ("ANTHROPIC_BASE_URL", &format!("{url}/anthropic")),
+                ("GEMINI_API_KEY", "test-gemini"),
+                ("GOOGLE_GEMINI_BASE_URL", &format!("{url}/gemini")),
+            ],
+        )
+        .await
+    }
+
+    /// With more in the environment.
+    pub async fn with(options: PgConnectOptions, env: &[(&str, &str)]) -> Self {
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(Uuid::now_v7().to_string());
+        let mut all = BTreeMap::from([
+            ("GENSVC_DATA_DIR".to_owned(), folder.display().to_string()),
+            (
+                "GENSVC__SUBMISSIONS__RETRY_BASE_MS".to_owned(),
+                "1".to_owned(),
+            ),
+        ]);
+        all.extend(env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
+        let now = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
+        Self::start(options, all, Arc::new(ManualClock::new(now))).await
+    }
+
+    async fn start(
+        options: PgConnectOptions,
+        env: BTreeMap<String, String>,
+        clock: Arc<ManualClock>,
+    ) -> Self {
+        let config = Config::load(None, &env).unwrap();
+        let wait = Duration::from_secs(30);
+        let store = Store::connect_lazy(options.clone(), CONNECTIONS, wait);
+        let app = App::build(&config, store.clone(), clock.clone())
+            .await
+            .unwrap();
+        app.runner.sweep_step().await.unwrap();
+        let pool = PgPoolOptions::new()
+            .max_connections(2)
+            .connect_lazy_with(options.clone());
+        Self {
+            app,
+            clock,
+            store,
+            pool,
+            env,
+            options,
+        }
+    }
+
+    /// Another server on the same database: what a second replica, or a restart after a
+    /// crash, sees. The first goes on.
+    pub async fn replica(&self) -> Self {
+        let (options, env) = (self.options.clone(), self.env.clone());
+        Self::start(options, env, self.clock.clone()).await
+    }
+
+    /// Moves the clock.
+    pub fn advance(&self, by: TimeDelta) {
+        self.clock.advance(by);
+    }
+
+    pub fn now(&self) -> DateTime<Utc> {
+        self.clock.now()
+    }
+
+    /// An account with `credits` and a key that may do everything, without a rate limit that
+    /// would get in the way.
+    pub async fn account(&self, credits: &str) -> Account {
+        let email = format!("{}@example.com", Uuid::now_v7());
+        let request = AccountRequest {
+            email: email.clone(),
+            password: PASSWORD.to_owned(),
+            name: Some("Test".to_owned()),
+            credits: credits.parse::<Credits>().unwrap(),
+        };
+        let (id, _) = self.app.service.create_account(&request).await.unwrap();
+        let key = self
+            .key(
+                id,
+                json!({"name": "all", "rate_limit_per_minute": 1_000_000}),
+            )
+            .await;
+        Account { id, email, key }
+    }
+
+    /// A key of an account, as POST /v1/api-keys would make it.
+    pub async fn key(&self, account: AccountId, body: Value) -> String {
+        let body: Map<String, Value> = body.as_object().unwrap().clone();
+        let request = KeyRequest::read(&body, self.now()).unwrap();
+        let (_, secret) = self
+            .app
+            .service
+            .create_key(account, &request)
+            .await
+            .unwrap();
+        secret.expose_secret().to_owned()
+    }
+
+    /// Logs in and answers the session's token.
+    pub async fn login(&self, account: &Account) -> String {
+        let body = json!({"email": account.email, "password": PASSWORD});
+        let answer = self.post("", "/v1/auth/login", &body).await;
+        answer.json()["token"].as_str().unwrap().to_owned()
+    }
+
+    pub async fn get(&self, token: &str, path: &str) -> Answer {
+        self.call(Method::GET, token, path, &[], None).await
+    }
+
+    pub async fn delete(&self, token: &str, path: &str) -> Answer {
+        self.call(Method::DELETE, token, path, &[], None).await
+    }
+
+    pub async fn post(&self, token: &str, path: &str, body: &Value) -> Answer {
+        self.post_with(token, path, &[], body).await
+    }
+
+    pub async fn post_with(
+        &self,
+        token: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &Value,
+    ) -> Answer {
+        let mut all = vec![("content-type", "application/json")];
+        all.extend_from_slice(headers);
+        self.call(Method::POST, token, path, &all, Some(body.to_string()))
+            .await
+    }
+
+    /// Generates text and answers whatever comes.
+    pub async fn text(&self, token: &str, body: Value) -> Answer {
+        self.post(token, "/v1/generate/text", &body).await
+    }
+
+    /// One request through the whole router. An empty token sends none.
+    pub async fn call(
+        &self,
+        method: Method,
+        token: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<String>,
+    ) -> Answer {
+        let mut request = Request::builder().method(method).uri(path);
+        if !token.is_empty() {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let body = body.map_or_else(Body::empty, Body::from);
+        self.send(request.body(body).unwrap()).await
+    }
+
+    /// One raw request through the whole router.
+    pub async fn send(&self, mut request: Request<Body>) -> Answer {
+        let peer = ConnectInfo(SocketAddr::from(([127, 0, 0, 1], 9)));
+        request.extensions_mut().insert(peer);
+        let response = self.app.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        Answer {
+            status: parts.status,
+            headers: parts.headers,
+            text: String::from_utf8(bytes.to_vec()).unwrap(),
+        }
+    }
+
+    /// Balance and held of an account, as the API tells them.
+    pub async fn balance(&self, account: &Account) -> (String, String) {
+        let body = self.get(&account.key, "/v1/credits/balance").await.json();
+        let text = |name: &str| body[name].as_str().unwrap().to_owned();
+        (text("balance"), text("held"))
+    }
+
+    /// The audit finds nothing, and nothing is on hold anywhere.
+    pub async fn assert_settled(&self) {
+        self.assert_verified().await;
+        let held: i64 = sqlx::query_scalar("select coalesce(sum(held), 0)::bigint from accounts")
+            .fetch_one(&self.pool)
+            .await
+            .unwrap();
+        assert_eq!(held, 0, "something is still on hold");
+    }
+
+    /// The audit finds nothing.
+    pub async fn assert_verified(&self) {
+        let audit = self.store.verify_ledger().await.unwrap();
+        assert_eq!(audit.differences, Vec::<String>::new());
+    }
+}
+
+impl Answer {
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text)
+            .unwrap_or_else(|e| panic!("{e}: {} {:?}", self.status, self.text))
+    }
+
+    /// Asserts the status and answers the body.
+    #[track_caller]
+    pub fn expect(&self, status: u16) -> Value {
+        assert_eq!(self.status.as_u16(), status, "{}", self.text);
+        if self.text.is_empty() {
+            Value::Null
+        } else {
+            self.json()
+        }
+    }
+
+    /// Asserts status and code of an error in its envelope, and answers `error`.
+    #[track_caller]
+    pub fn error(&self, status: u16, code: &str) -> Value {
+        let body = self.expect(status);
+        let error = body["error"].clone();
+        assert_eq!(error["code"], code, "{}", self.text);
+        for member in ["type", "message", "request_id"] {
+            assert!(
+                error[member].as_str().is_some_and(|s| !s.is_empty()),
+                "{member}: {body}"
+            );
+        }
+        assert!(error["retryable"].is_boolean(), "{body}");
+        assert_eq!(error["request_id"], self.header("x-request-id"));
+        error
+    }
+
+    /// The codes of all failing fields, by path.
+    #[track_caller]
+    pub fn fields(&self) -> BTreeMap<String, String> {
+        let error = self.error(422, "validation_failed");
+        let errors = error["errors"].as_array().unwrap().clone();
+        let text = |e: &Value, name: &str| e[name].as_str().unwrap().to_owned();
+        errors
+            .iter()
+            .map(|e| (text(e, "param"), text(e, "code")))
+            .collect()
+    }
+
+    /// A header's text; empty when it is missing.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |v| v.to_str().unwrap())
+    }
+
+    /// The events of a stream: name and data.
+    pub fn events(&self) -> Vec<(String, Value)> {
+        assert!(self.header("content-type").starts_with("text/event-stream"));
+        self.text
+            .split("\n\n")
+            .filter(|block| !block.trim().is_empty() && !block.starts_with(':'))
+            .map(|block| {
+                let field = |name: &str| {
+                    let line = block.lines().find_map(|l| l.strip_prefix(name));
+                    line.unwrap_or_else(|| panic!("no {name} in {block:?}"))
+                        .trim()
+                        .to_owned()
+                };
+                (
+                    field("event:"),
+                    serde_json::from_str(&field("data:")).unwrap(),
+                )
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,14 @@
+//! The integration tests: one binary that mirrors the URLs. Each test has its own database,
+//! the real router, the real adapters against a fake upstream, and a clock that it moves.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on fails"
+)]
+
+mod architecture;
+mod common;
+mod health;
+mod openapi;
+mod v1;

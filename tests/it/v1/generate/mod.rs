@@ -1,0 +1,4 @@
+//! /v1/generate
+
+mod text;
+mod text_money;
