@@ -69,7 +69,6 @@ async fn run(
 
     let bound = listener.local_addr()?;
     let url = config.public_url_at(bound);
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), %bound, "listening on {url}");
     let mut background = JoinSet::new();
     background.spawn(sweeps(app.runner.clone(), config.jobs.lease));
     background.spawn(purges(store.clone()));
@@ -79,6 +78,7 @@ async fn run(
             demo::create(&app, config.demo.credits, &url).await?;
         }
     }
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), "listening on {url}");
 
     let close = CancellationToken::new();
     let server = axum::serve(

@@ -38,8 +38,12 @@ async fn run(arguments: Arguments, output: Output) -> Result<ExitCode, Failure> 
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
     let config = Config::load(arguments.config.as_deref(), &env)?;
-    telemetry::init(&config.log.filter, config.log.format == LogFormat::Json)?;
-    match arguments.command.unwrap_or(Command::Serve) {
+    let command = arguments.command.unwrap_or(Command::Serve);
+    // A command's answer should not drown in what a server says of its start.
+    let quiet = !matches!(command, Command::Serve) && !env.contains_key("GENSVC_LOG");
+    let filter = if quiet { "warn" } else { &config.log.filter };
+    telemetry::init(filter, config.log.format == LogFormat::Json)?;
+    match command {
         Command::Serve => {
             app::serve::serve(&config).await?;
             Ok(ExitCode::SUCCESS)

@@ -2,7 +2,6 @@
 //! the real router, the real adapters against a fake upstream, and a clock that it moves.
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
     clippy::panic,
     reason = "a test that cannot go on fails"
 )]
@@ -11,4 +10,5 @@ mod architecture;
 mod common;
 mod health;
 mod openapi;
+mod process;
 mod v1;

@@ -30,7 +30,7 @@ fn the_values_of_the_contract() {
     assert_eq!(c.data.dir, PathBuf::from("data"));
     assert_eq!(
         (c.log.filter.as_str(), c.log.format),
-        ("info", LogFormat::Text)
+        ("info,sqlx=warn", LogFormat::Text)
     );
     assert_eq!(c.jobs.lease.as_secs(), 30);
     assert_eq!(c.jobs.poll_interval.as_millis(), 5000);

@@ -1,0 +1,254 @@
+//! The program itself: started, killed with -9, stopped. Its own private Postgres, over HTTP.
+
+use std::{path::PathBuf, process::Stdio, time::Duration};
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncRead, BufReader, Lines},
+    process::{Child, ChildStderr, Command},
+};
+use uuid::Uuid;
+
+/// What any single wait may take on a slow machine.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A data folder and the demo account in it.
+struct Site {
+    folder: PathBuf,
+    env: Vec<(&'static str, &'static str)>,
+}
+
+/// A running server.
+struct Server {
+    child: Child,
+    url: String,
+    stderr: Lines<BufReader<ChildStderr>>,
+}
+
+impl Site {
+    fn new(env: &[(&'static str, &'static str)]) -> Self {
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(Uuid::now_v7().to_string());
+        Self {
+            folder,
+            env: env.to_vec(),
+        }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gensvc"));
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("GENSVC_DATA_DIR", &self.folder)
+            .env("GENSVC_BIND", "127.0.0.1:0")
+            .env("GENSVC_LOG", "info")
+            .envs(self.env.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        command
+    }
+
+    /// Starts a server on a new data folder; answers the key that it prints.
+    async fn first(&self) -> (Server, String) {
+        let mut server = self.serve().await;
+        let mut stdout = BufReader::new(server.child.stdout.take().unwrap()).lines();
+        let key = line_with(&mut stdout, "  key ").await;
+        (
+            server,
+            key.trim().trim_start_matches("key").trim().to_owned(),
+        )
+    }
+
+    /// Starts a server.
+    async fn serve(&self) -> Server {
+        let mut child = self.command().arg("serve").spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
+        let line = line_with(&mut stderr, "listening on ").await;
+        let url = line.split("listening on ").nth(1).unwrap();
+        let url = url.split_whitespace().next().unwrap().to_owned();
+        Server { child, url, stderr }
+    }
+
+    /// `gensvc ledger verify --json`
+    async fn audit(&self) -> Value {
+        let output = self
+            .command()
+            .args(["ledger", "verify", "--json"])
+            .output()
+            .await
+            .unwrap();
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
+    }
+
+    fn postmaster(&self) -> String {
+        let pid_file = self.folder.join("postgres/cluster/postmaster.pid");
+        let text = std::fs::read_to_string(pid_file).unwrap();
+        text.lines().next().unwrap().to_owned()
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        // What a failed test leaves running; after a good one there is nothing to stop.
+        if let Ok(text) =
+            std::fs::read_to_string(self.folder.join("postgres/cluster/postmaster.pid"))
+            && let Some(pid) = text.lines().next()
+        {
+            let _ = std::process::Command::new("kill")
+                .args(["-QUIT", pid])
+                .status();
+        }
+    }
+}
+
+async fn line_with<R: AsyncRead + Unpin>(lines: &mut Lines<BufReader<R>>, wanted: &str) -> String {
+    let mut seen = String::new();
+    tokio::time::timeout(PATIENCE, async {
+        while let Some(line) = lines.next_line().await.unwrap() {
+            if line.contains(wanted) {
+                return line;
+            }
+            seen.push_str(&line);
+            seen.push('\n');
+        }
+        panic!("it ended without {wanted:?}:\n{seen}");
+    })
+    .await
+    .unwrap_or_else(|_| panic!("no {wanted:?} in time"))
+}
+
+impl Server {
+    /// Starts a streamed generation; answers once its hold is placed.
+    async fn stream(&self, key: &str, prompt: &str) -> reqwest::Response {
+        let body = json!({"prompt": prompt, "stream": true, "parameters": {"max_tokens": 8}});
+        let mut response = reqwest::Client::new()
+            .post(format!("{}/v1/generate/text", self.url))
+            .bearer_auth(key)
+            .json(&body)
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(response.status(), 200);
+        let first = response.chunk().await.unwrap().unwrap();
+        assert!(first.starts_with(b"event: generation"), "{first:?}");
+        response
+    }
+
+    async fn streams(&self, key: &str, prompt: &str, n: usize) -> Vec<reqwest::Response> {
+        join_all((0..n).map(|_| self.stream(key, prompt))).await
+    }
+
+    async fn get(&self, key: &str, path: &str) -> Value {
+        let request = reqwest::Client::new()
+            .get(format!("{}{path}", self.url))
+            .bearer_auth(key);
+        request.send().await.unwrap().json().await.unwrap()
+    }
+
+    /// SIGTERM, and its end with success.
+    async fn stop(mut self) {
+        let pid = self.child.id().unwrap().to_string();
+        std::process::Command::new("kill")
+            .args(["-TERM", &pid])
+            .status()
+            .unwrap();
+        let status = tokio::time::timeout(PATIENCE, self.child.wait())
+            .await
+            .unwrap()
+            .unwrap();
+        assert!(status.success(), "{status}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kill_9_of_the_server_in_the_middle_of_100_generations_leaves_no_hold() {
+    let site = Site::new(&[]);
+    let (mut server, key) = site.first().await;
+    let running = server.streams(&key, "[[slow:600]]", 100).await;
+    let before = server.get(&key, "/v1/credits/balance").await;
+    assert_ne!(before["held"], "0");
+    server.child.kill().await.unwrap();
+    drop(running);
+
+    let mut server = site.serve().await;
+    let mut stdout = BufReader::new(server.child.stdout.take().unwrap()).lines();
+    let after = server.get(&key, "/v1/credits/balance").await;
+    assert_eq!(
+        after,
+        json!({"balance": "1000", "held": "0", "available": "1000"})
+    );
+    let failed = server
+        .get(&key, "/v1/generate/history?status=failed&per_page=100")
+        .await;
+    let failed = failed["data"].as_array().unwrap().clone();
+    assert_eq!(failed.len(), 100);
+    assert!(failed.iter().all(|g| g["error"]["code"] == "interrupted"));
+    let audit = site.audit().await;
+    assert_eq!(
+        (&audit["ok"], &audit["generations"]),
+        (&json!(true), &json!(100)),
+        "{audit}"
+    );
+    server.stop().await;
+    assert_eq!(
+        stdout.next_line().await.unwrap(),
+        None,
+        "the demo account is made once"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kill_9_of_postgres_in_the_middle_of_100_generations_loses_nothing() {
+    let site = Site::new(&[]);
+    let (mut server, key) = site.first().await;
+    // They end while the database is away: their answers are settled when it is back.
+    let running = server.streams(&key, "[[slow:0.3]]", 100).await;
+    let status = std::process::Command::new("kill")
+        .args(["-9", &site.postmaster()])
+        .status();
+    assert!(status.unwrap().success());
+    line_with(&mut server.stderr, "had died and was started again").await;
+    let texts = tokio::time::timeout(
+        PATIENCE,
+        join_all(running.into_iter().map(reqwest::Response::text)),
+    );
+    for text in texts.await.unwrap() {
+        assert!(text.unwrap().contains("event: completed"));
+    }
+    let balance = server.get(&key, "/v1/credits/balance").await;
+    assert_eq!(balance["held"], "0");
+    let audit = site.audit().await;
+    assert_eq!(audit["ok"], true, "{audit}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sigterm_lets_running_work_finish_and_interrupts_what_takes_longer() {
+    let site = Site::new(&[("GENSVC__SERVER__SHUTDOWN_SECONDS", "2")]);
+    let (server, key) = site.first().await;
+    let quick = server.stream(&key, "[[slow:0.2]]").await;
+    let slow = server.stream(&key, "[[slow:600]]").await;
+    let stopped = tokio::spawn(server.stop());
+    assert!(quick.text().await.unwrap().contains("event: completed"));
+    let slow = slow.text().await.unwrap();
+    assert!(
+        slow.contains("event: failed") && slow.contains("interrupted"),
+        "{slow}"
+    );
+    stopped.await.unwrap();
+    let audit = site.audit().await;
+    assert_eq!(audit["ok"], true, "{audit}");
+}
+
+#[tokio::test]
+async fn a_bad_configuration_stops_the_start_with_one_sentence() {
+    let site = Site::new(&[("GENSVC__SERVER__SHUTDOWN_SECONDS", "soon")]);
+    let output = site.command().output().await.unwrap();
+    assert!(!output.status.success());
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(text.trim().lines().count(), 1, "{text}");
+    assert!(text.contains("GENSVC__SERVER__SHUTDOWN_SECONDS"), "{text}");
+}
