@@ -27,7 +27,7 @@ pub(super) fn registry(config: &Config) -> Result<Registry, AppError> {
             name: provider.name.clone(),
             source,
         })?;
-        registry.add_text(&provider.name, adapter);
+        registry.text.insert(provider.name, adapter);
     }
     Ok(registry)
 }

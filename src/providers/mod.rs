@@ -10,9 +10,12 @@ pub mod error;
 mod fake;
 pub mod gemini;
 pub mod http;
+pub mod image;
 pub mod openai;
 pub mod sandbox;
+pub mod speech;
 pub mod sse;
+pub mod video;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -20,6 +23,9 @@ use async_trait::async_trait;
 use tokio::sync::mpsc::UnboundedSender;
 
 pub use error::{ProviderError, ProviderErrorKind};
+pub use image::{ImageAnswer, ImageCall, ImageProvider, ImageQuality, ImageStyle};
+pub use speech::{SpeechAnswer, SpeechCall, SpeechFormat, SpeechProvider};
+pub use video::{VideoCall, VideoOutput, VideoProvider, VideoStatus};
 
 /// A text generation as every vendor's adapter receives it.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,20 +84,15 @@ pub trait TextProvider: Send + Sync {
     ) -> Result<TextAnswer, ProviderError>;
 }
 
-/// The providers of this server, by name.
+/// The providers of this server, by name and modality.
 #[derive(Default, Clone)]
 pub struct Registry {
-    text: BTreeMap<String, Arc<dyn TextProvider>>,
-}
-
-impl Registry {
-    /// Adds or replaces the text adapter of `name`.
-    pub fn add_text(&mut self, name: impl Into<String>, provider: Arc<dyn TextProvider>) {
-        self.text.insert(name.into(), provider);
-    }
-
-    /// The text adapter of `name`.
-    pub fn text(&self, name: &str) -> Option<Arc<dyn TextProvider>> {
-        self.text.get(name).cloned()
-    }
+    /// Those that make text.
+    pub text: BTreeMap<String, Arc<dyn TextProvider>>,
+    /// Those that make images.
+    pub image: BTreeMap<String, Arc<dyn ImageProvider>>,
+    /// Those that make speech.
+    pub speech: BTreeMap<String, Arc<dyn SpeechProvider>>,
+    /// Those that make videos.
+    pub video: BTreeMap<String, Arc<dyn VideoProvider>>,
 }

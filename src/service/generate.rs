@@ -219,7 +219,8 @@ impl Service {
         let provider = self
             .0
             .providers
-            .text(name)
+            .text
+            .get(name)
             .ok_or_else(|| ServiceError::Internal(format!("no adapter for {name}")))?;
         let now = self.0.clock.now();
         let mut parameters = json!({"max_tokens": resolved.max_tokens});
@@ -261,7 +262,7 @@ impl Service {
         Ok(TextJob {
             new,
             call,
-            provider: Arc::clone(&provider),
+            provider: Arc::clone(provider),
             prices: resolved.text.prices,
             deltas,
         })
