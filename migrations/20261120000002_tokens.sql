@@ -55,6 +55,9 @@ with (fillfactor = 50);
 create unlogged table login_attempts (
     email text not null,
     address text not null,
-    failed_at timestamptz[] not null,
+    failed_at timestamptz[] not null default '{}',
+    -- Attempts whose password is being looked at: they count until their verdict, so that
+    -- parallel guesses cannot overrun the limit.
+    pending timestamptz[] not null default '{}',
     constraint login_attempts_pkey primary key (email, address)
 );

@@ -19,6 +19,8 @@ create table generations (
     parameters jsonb not null,
     -- The price row that the bill is made from, as it stood at creation.
     pricing jsonb not null,
+    -- Read by the statement that makes the row, and never deleted: a foreign key would only
+    -- add a lock on a busy key's row.
     api_key_id bigint,
     session_id bigint,
     -- The ceiling that was held at creation; on hold while unfinished.
@@ -40,7 +42,6 @@ create table generations (
     deleted_at timestamptz,
     constraint generations_pkey primary key (id),
     constraint generations_account_fkey foreign key (account_id) references accounts (id),
-    constraint generations_api_key_fkey foreign key (api_key_id) references api_keys (id),
     constraint generations_type_known check (type in ('text', 'image', 'video', 'audio')),
     constraint generations_status_known
         check (status in ('pending', 'processing', 'completed', 'failed')),
@@ -52,8 +53,7 @@ create table generations (
            and (status in ('completed', 'failed')) = (completed_at is not null)),
     constraint generations_failed_costs_nothing
         check (status <> 'failed' or (charged = 0 and error_code is not null))
-)
-with (fillfactor = 70);
+);
 
 -- The history, newest first, with each filter.
 create index generations_history_idx on generations (account_id, id desc)
@@ -62,7 +62,9 @@ create index generations_history_type_idx on generations (account_id, type, id d
     where deleted_at is null;
 create index generations_history_status_idx on generations (account_id, status, id desc)
     where deleted_at is null;
-create index generations_history_model_idx on generations (account_id, provider, model, id desc)
+create index generations_history_provider_idx on generations (account_id, provider, id desc)
+    where deleted_at is null;
+create index generations_history_model_idx on generations (account_id, model, id desc)
     where deleted_at is null;
 -- What is still running, and on which instance.
 create index generations_unfinished_idx on generations (lease_token)

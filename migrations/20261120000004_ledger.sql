@@ -29,6 +29,11 @@ create unique index ledger_entries_one_hold_one_resolution
     on ledger_entries (generation_id, (kind = 'hold'))
     where generation_id is not null;
 
+-- An operator's reference moves credits once for each account and kind.
+create unique index ledger_entries_reference_once
+    on ledger_entries (account_id, kind, reference)
+    where reference is not null;
+
 create function ledger_entries_are_append_only() returns trigger
 language plpgsql as $$
 begin

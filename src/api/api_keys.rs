@@ -98,8 +98,11 @@ pub async fn create(
     JsonBody(body): JsonBody,
 ) -> Result<(StatusCode, Json<NewKeyBody>), ApiError> {
     let request = KeyRequest::read(&body, state.service.now())?;
-    let account = auth.caller.account_id;
-    let (key, secret) = state.service.create_key(account, &request).await?;
+    let caller = &auth.caller;
+    let made = state
+        .service
+        .create_key(caller.account_id, &request, Some(caller));
+    let (key, secret) = made.await?;
     Ok((StatusCode::CREATED, Json(NewKeyBody::new(key, &secret))))
 }
 

@@ -11,7 +11,7 @@ use super::{
     ApiState,
     client_address::ClientAddress,
     error::ApiError,
-    extract::{AnyToken, Authorized, JsonBody, NoQuery, SessionOnly},
+    extract::{AnyToken, Authorized, JsonBody, NoBody, NoQuery, SessionOnly},
     schema::LoginRequest,
 };
 use crate::{
@@ -110,7 +110,7 @@ pub async fn login(
     JsonBody(body): JsonBody,
 ) -> Result<Json<LoginBody>, ApiError> {
     let login = Login::read(&body)?;
-    let session = state.service.login(login, &address.to_string()).await?;
+    let session = state.service.login(login, address.to_string()).await?;
     let (id, name) = session.account;
     Ok(Json(LoginBody {
         token: session.token.expose_secret().to_owned(),
@@ -133,6 +133,7 @@ pub async fn logout(
     State(state): State<ApiState>,
     auth: Authorized<SessionOnly>,
     _query: NoQuery,
+    _body: NoBody,
 ) -> Result<StatusCode, ApiError> {
     state.service.logout(&auth.caller).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -27,7 +27,7 @@ impl FromRequestParts<ApiState> for ClientAddress {
             .iter()
             .filter_map(|value| value.to_str().ok())
             .flat_map(|value| value.split(','))
-            .map(|text| text.trim().parse().ok())
+            .map(parse)
             .collect();
         // Read from the right: each proxy appends the peer that it saw, and only what a
         // trusted one appended is true.
@@ -40,6 +40,14 @@ impl FromRequestParts<ApiState> for ClientAddress {
         }
         Ok(Self(address))
     }
+}
+
+/// An address of the header, with or without a port.
+fn parse(text: &str) -> Option<IpAddr> {
+    let text = text.trim();
+    let plain = text.trim_start_matches('[').trim_end_matches(']');
+    let with_port = || text.parse::<SocketAddr>().ok().map(|a| a.ip());
+    plain.parse().ok().or_else(with_port)
 }
 
 /// A network whose `X-Forwarded-For` is believed.

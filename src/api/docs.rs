@@ -17,6 +17,7 @@ use utoipa::{
 use super::{
     ApiState,
     error::{ApiError, ErrorType},
+    extract::NoQuery,
 };
 use crate::domain::validate::FieldError;
 
@@ -179,7 +180,7 @@ fn error_schema() -> Value {
 }
 
 /// GET /openapi.json
-pub async fn openapi(State(state): State<ApiState>) -> Response {
+pub async fn openapi(State(state): State<ApiState>, _query: NoQuery) -> Response {
     let json = [(header::CONTENT_TYPE, "application/json")];
     (json, state.settings.openapi.clone()).into_response()
 }
@@ -204,7 +205,7 @@ const PAGE: &str = r#"<!DOCTYPE html>
 "#;
 
 /// GET /docs
-pub async fn page() -> Html<&'static str> {
+pub async fn page(_query: NoQuery) -> Html<&'static str> {
     Html(PAGE)
 }
 

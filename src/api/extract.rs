@@ -179,9 +179,7 @@ impl FromRequest<ApiState> for JsonBody {
         let (parts, body) = request.into_parts();
         check_media_type(&parts.headers)?;
         let bytes = read_body(&parts.headers, body, state).await?;
-        let value = json::parse(&bytes).map_err(|error| {
-            ApiError::malformed_json(format!("the body is not valid JSON: {error}"))
-        })?;
+        let value = parse(&bytes)?;
         let nuls = json::nul_paths(&value);
         let Value::Object(members) = value else {
             return Err(ApiError::malformed_json("the body must be a JSON object"));
@@ -195,6 +193,37 @@ impl FromRequest<ApiState> for JsonBody {
         Query::of(&parts).none()?;
         Ok(Self(members))
     }
+}
+
+/// The body of a POST that takes none: nothing, or an empty object.
+#[derive(Debug)]
+pub struct NoBody;
+
+impl FromRequest<ApiState> for NoBody {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiError> {
+        let (parts, body) = request.into_parts();
+        let bytes = read_body(&parts.headers, body, state).await?;
+        if bytes.is_empty() {
+            return Ok(Self);
+        }
+        check_media_type(&parts.headers)?;
+        let Value::Object(members) = parse(&bytes)? else {
+            return Err(ApiError::malformed_json("the body must be a JSON object"));
+        };
+        let errors = Errors::default();
+        Fields::new(&members, &errors).finish();
+        match errors.take() {
+            none if none.is_empty() => Ok(Self),
+            errors => Err(ApiError::invalid(errors)),
+        }
+    }
+}
+
+fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
+    json::parse(bytes)
+        .map_err(|error| ApiError::malformed_json(format!("the body is not valid JSON: {error}")))
 }
 
 fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {

@@ -23,6 +23,7 @@ use crate::{
         ids::GenerationId,
     },
     service::{
+        ServiceError,
         auth::Caller,
         generate::{Begun, KeyedRequest},
     },
@@ -59,8 +60,8 @@ pub async fn text(
     JsonBody(body): JsonBody,
 ) -> Result<Response, ApiError> {
     let caller = auth.caller;
-    let request = state.service.read_text(&caller, &body).await?;
     let keyed = idempotency_key(&headers, &body)?;
+    let request = state.service.read_text(&caller, &body)?;
     let (sink, deltas) = if request.stream {
         let (sink, deltas) = tokio::sync::mpsc::unbounded_channel();
         (Some(sink), Some(deltas))
@@ -92,7 +93,15 @@ pub async fn text(
         }
         (Begun::New(record, handle), None) => match handle.finished().await {
             Some(record) => finished(&record),
-            None => replay(&state, &caller, record.id).await?,
+            // Its task ended without a record: the process is stopping, or the database
+            // refused the settlement.
+            None => match state.service.generation(&caller, record.id).await? {
+                ended if ended.status.is_finished() => finished(&ended),
+                _ if state.service.is_draining() => {
+                    return Err(ServiceError::ShuttingDown.into());
+                }
+                _ => return Err(ApiError::internal()),
+            },
         },
         (Begun::Replay(id), None) => replay(&state, &caller, id).await?,
     };

@@ -11,7 +11,7 @@ use http::{HeaderMap, StatusCode, Uri, header};
 use super::{
     ApiState,
     error::ApiError,
-    extract::{AnyToken, Authorized, NoQuery, PathId, Query, ReadHistory},
+    extract::{AnyToken, Authorized, NoBody, NoQuery, PathId, Query, ReadHistory},
     generate::POLL_SECONDS,
     prefer::Prefer,
     record::{self, GenerationRecord, GenerationSummary, PageBody},
@@ -116,6 +116,7 @@ pub async fn cancel(
     auth: Authorized<AnyToken>,
     PathId(id): PathId<GenerationId>,
     _query: NoQuery,
+    _body: NoBody,
 ) -> Result<Json<GenerationRecord>, ApiError> {
     let record = state.service.cancel(&auth.caller, id).await?;
     Ok(Json(GenerationRecord::from(&record)))

@@ -1,6 +1,6 @@
 //! Whether the server lives, and whether it can serve.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::{
     Json,
@@ -9,9 +9,15 @@ use axum::{
 };
 use http::StatusCode;
 use serde::Serialize;
+use tokio::sync::Mutex;
 use utoipa::ToSchema;
 
 use super::{ApiState, extract::NoQuery, middleware::OwnBody};
+
+/// How old an answer may be.
+const FRESH: Duration = Duration::from_millis(500);
+/// What the last checks found, and when.
+pub type LastChecks = Mutex<Option<(Instant, HealthChecks)>>;
 
 /// How long each check may take.
 const CHECK_TIME: Duration = Duration::from_secs(2);
@@ -55,10 +61,7 @@ pub struct HealthBody {
     ),
 )]
 pub async fn health(State(state): State<ApiState>, _query: NoQuery) -> Response {
-    let (database, storage) = tokio::join!(
-        check(state.service.store().ping()),
-        check(state.settings.storage.probe()),
-    );
+    let HealthChecks { database, storage } = checks(&state).await;
     let well = database == Health::Ok && storage == Health::Ok && !state.service.is_draining();
     let (code, status) = if well {
         (StatusCode::OK, Health::Ok)
@@ -73,6 +76,24 @@ pub async fn health(State(state): State<ApiState>, _query: NoQuery) -> Response 
     let mut response = (code, Json(body)).into_response();
     response.extensions_mut().insert(OwnBody);
     response
+}
+
+/// The checks' results, at most [`FRESH`] old: the route is open to everybody and must not
+/// let them keep the database and the disk busy.
+async fn checks(state: &ApiState) -> HealthChecks {
+    let mut last = state.settings.last_checks.lock().await;
+    if let Some((at, checks)) = *last
+        && at.elapsed() < FRESH
+    {
+        return checks;
+    }
+    let (database, storage) = tokio::join!(
+        check(state.service.store().ping()),
+        check(state.settings.storage.probe()),
+    );
+    let checks = HealthChecks { database, storage };
+    *last = Some((Instant::now(), checks));
+    checks
 }
 
 async fn check<E: std::error::Error + 'static>(

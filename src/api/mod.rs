@@ -63,6 +63,7 @@ struct Settings {
     body_timeout: Duration,
     trusted_proxies: Vec<Network>,
     storage: MediaStore,
+    last_checks: health::LastChecks,
     openapi: Bytes,
 }
 
@@ -102,6 +103,7 @@ pub fn router(service: Service, settings: ApiSettings) -> Result<Router, serde_j
             body_timeout: settings.body_timeout,
             trusted_proxies: settings.trusted_proxies,
             storage: settings.storage,
+            last_checks: health::LastChecks::default(),
             openapi: openapi()?.to_string().into(),
         }),
     };
@@ -116,12 +118,12 @@ pub fn router(service: Service, settings: ApiSettings) -> Result<Router, serde_j
                 // The panic hook has logged it.
                 axum::response::IntoResponse::into_response(ApiError::internal())
             },
-        ))
-        .layer(axum::middleware::from_fn(middleware::surround));
-    Ok(match cors(&settings.cors_origins) {
+        ));
+    let router = match cors(&settings.cors_origins) {
         Some(cors) => router.layer(cors),
         None => router,
-    })
+    };
+    Ok(router.layer(axum::middleware::from_fn(middleware::surround)))
 }
 
 fn cors(origins: &[String]) -> Option<CorsLayer> {

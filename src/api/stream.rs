@@ -6,7 +6,7 @@ use axum::response::{
     IntoResponse, Response,
     sse::{Event, KeepAlive, Sse},
 };
-use futures_util::{Stream, StreamExt as _, stream};
+use futures_util::{Stream, StreamExt as _, future, stream};
 use http::HeaderValue;
 use serde_json::json;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -15,11 +15,13 @@ use super::{ApiState, record::GenerationRecord};
 use crate::{
     domain::generation::{Generation, Status},
     jobs::Handle,
-    service::auth::Caller,
+    service::{ServiceError, auth::Caller},
 };
 
 /// Silence after which a comment is sent; the contract allows 15 s.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// Between two looks while the database is away.
+const AGAIN: Duration = Duration::from_secs(1);
 /// One look at a generation whose task is not here.
 const LOOK: Duration = Duration::from_secs(30);
 
@@ -41,8 +43,9 @@ pub fn live(
             Some(settled) => Some(settled.as_ref().clone()),
             None => ended(&state, &caller, &record).await,
         };
-        last_event(&settled.unwrap_or(record))
+        settled.as_ref().map(last_event)
     });
+    let last = last.filter_map(future::ready);
     respond(stream::once(async { first }).chain(pieces).chain(last))
 }
 
@@ -51,21 +54,24 @@ pub fn replayed(state: ApiState, caller: Caller, record: Generation) -> Response
     let first = event("generation", &GenerationRecord::from(&record));
     let last = stream::once(async move {
         let ended = ended(&state, &caller, &record).await;
-        last_event(&ended.unwrap_or(record))
+        ended.as_ref().map(last_event)
     });
+    let last = last.filter_map(future::ready);
     respond(stream::once(async { first }).chain(last))
 }
 
-/// Waits for the end; `None` when it cannot be learnt (deleted, or the database is away).
+/// Waits for the end, also while the database is away; `None` when it was deleted meanwhile.
 async fn ended(state: &ApiState, caller: &Caller, record: &Generation) -> Option<Generation> {
     loop {
-        let found = state
+        match state
             .service
             .generation_within(caller, record.id, LOOK)
-            .await;
-        let found = found.ok()?;
-        if found.status.is_finished() {
-            return Some(found);
+            .await
+        {
+            Ok(found) if found.status.is_finished() => return Some(found),
+            Ok(_) => {}
+            Err(ServiceError::NotFound) => return None,
+            Err(_) => tokio::time::sleep(AGAIN).await,
         }
     }
 }
@@ -74,7 +80,7 @@ fn last_event(record: &Generation) -> Event {
     let name = match record.status {
         Status::Completed => "completed",
         Status::Failed => "failed",
-        // The end could not be learnt: the record as it was is all that can be said.
+        // Only ended records come here.
         Status::Pending | Status::Processing => "generation",
     };
     event(name, &GenerationRecord::from(record))

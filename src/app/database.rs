@@ -1,6 +1,6 @@
 //! Which Postgres: the one that `DATABASE_URL` names, or a private one.
 
-use std::str::FromStr as _;
+use std::{str::FromStr as _, time::Duration};
 
 use secrecy::ExposeSecret as _;
 use sqlx::postgres::PgConnectOptions;
@@ -11,6 +11,9 @@ use crate::{
     local_postgres::{LocalPostgres, Role},
     store::Store,
 };
+
+/// How long busy connections are waited for at the end of a command.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// An open database.
 pub struct Database {
@@ -50,7 +53,7 @@ impl Database {
 
     /// Closes the connections, and stops the private cluster unless others use it.
     pub async fn close(self) -> Result<(), AppError> {
-        self.store.close().await;
+        self.store.close(PATIENCE).await;
         if let Some(local) = self.local {
             local.close().await?;
         }

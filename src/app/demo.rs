@@ -30,7 +30,7 @@ pub(super) async fn create(app: &App, credits: Credits, url: &str) -> Result<(),
         rate_limit_per_minute: DEFAULT_PER_MINUTE,
         expires_at: None,
     };
-    let (_, secret) = app.service.create_key(account, &key).await?;
+    let (_, secret) = app.service.create_key(account, &key, None).await?;
     let key = secret.expose_secret();
     // The sandbox answers without any provider's key; without it the server's default does.
     let sandbox = app.service.catalogue().providers(None).contains(&"sandbox");

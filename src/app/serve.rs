@@ -24,11 +24,14 @@ const SUPERVISE_EVERY: Duration = Duration::from_millis(500);
 /// The longest wait between two sweeps.
 const SWEEP_AT_MOST: Duration = Duration::from_secs(5);
 /// Between two purges of what has expired.
-const PURGE_EVERY: Duration = Duration::from_mins(10);
+const PURGE_EVERY: Duration = Duration::from_mins(1);
 /// Rows that one purge removes of each kind.
 const PURGE_BATCH: i64 = 5_000;
 /// How long answers may take to be written once all work has ended.
 const CLOSE_CONNECTIONS: Duration = Duration::from_secs(3);
+
+/// How long busy connections to the database are waited for at the end.
+const CLOSE_DATABASE: Duration = Duration::from_secs(3);
 
 /// Serves until SIGTERM or SIGINT.
 pub async fn serve(config: &Config) -> Result<(), AppError> {
@@ -45,7 +48,7 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
     let mut database = Database::open(config, Role::Server).await?;
     let local = database.local.take().map(Arc::new);
     let result = run(config, listener, &stop, &database.store, local.as_ref()).await;
-    database.store.close().await;
+    database.store.close(CLOSE_DATABASE).await;
     if let Some(local) = local.and_then(Arc::into_inner) {
         local.close().await?;
     }
@@ -109,6 +112,7 @@ async fn run(
         server.abort();
     }
     background.shutdown().await;
+    app.runner.retire().await;
     Ok(())
 }
 
@@ -156,10 +160,15 @@ async fn sweeps(runner: Runner, lease: Duration) {
 async fn purges(store: Store) {
     loop {
         tokio::time::sleep(PURGE_EVERY).await;
-        match store.purge_expired(SystemClock.now(), PURGE_BATCH).await {
-            Ok(rows) => tracing::debug!(rows, "purged what has expired"),
-            Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "a purge failed");
+        loop {
+            match store.purge_expired(SystemClock.now(), PURGE_BATCH).await {
+                Ok(true) => tokio::task::yield_now().await,
+                Ok(false) => break,
+                Err(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(error, "a purge failed");
+                    break;
+                }
             }
         }
     }

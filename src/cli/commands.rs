@@ -13,7 +13,6 @@ use crate::{
     api::NewKeyBody,
     app::{App, database::Database},
     config::Config,
-    domain::credits::Credits,
     local_postgres::{LocalPostgres, Role},
     service::{ServiceError, keys::KeyRequest, operator::AccountRequest},
     store::{
@@ -129,23 +128,23 @@ pub(super) async fn credits(
     };
     with_app(config, async |app| {
         let user = user(&app, &email).await?;
-        let balance = app
+        let (balance, moved) = app
             .service
             .move_credits(user.account_id, kind, amount, reference.as_deref())
             .await
             .map_err(explained)?;
-        let verb = match kind {
-            MoveKind::Grant => "were granted to",
-            MoveKind::Adjustment => "were adjusted at",
+        let email = &user.email;
+        let done = match (moved, kind) {
+            (false, _) => format!("This reference was used for {email} before; nothing was moved"),
+            (true, MoveKind::Grant) => format!("{amount} credits were granted to {email}"),
+            (true, MoveKind::Adjustment) => {
+                format!("The balance of {email} was adjusted by {amount}")
+            }
         };
-        let shown: Credits = amount;
-        output.result(
-            &format!(
-                "{shown} credits {verb} {}; the balance is {}.",
-                user.email, balance.balance
-            ),
-            &balance_json(balance),
-        )?;
+        let people = format!("{done}; the balance is {}.", balance.balance);
+        let mut script = balance_json(balance);
+        script["moved"] = json!(moved);
+        output.result(&people, &script)?;
         Ok(ExitCode::SUCCESS)
     })
     .await
@@ -165,7 +164,10 @@ pub(super) async fn create_key(
     with_app(config, async |app| {
         let request = KeyRequest::read(&body, app.service.now()).map_err(explained)?;
         let user = user(&app, &new.email).await?;
-        let (key, secret) = app.service.create_key(user.account_id, &request).await?;
+        let (key, secret) = app
+            .service
+            .create_key(user.account_id, &request, None)
+            .await?;
         let body = NewKeyBody::new(key, &secret);
         let people = format!(
             "{}\n\nThis is the only time that the key is shown.",

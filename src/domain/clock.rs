@@ -9,6 +9,12 @@ pub trait Clock: Send + Sync {
     /// Now, in whole microseconds: what Postgres keeps, so that a stored time equals the one
     /// in memory.
     fn now(&self) -> DateTime<Utc>;
+
+    /// Whether the database's own clock stands for the same time. It then decides where
+    /// replicas must agree.
+    fn is_real(&self) -> bool {
+        false
+    }
 }
 
 /// A clock to be shared.
@@ -25,6 +31,10 @@ impl Clock for SystemClock {
     )]
     fn now(&self) -> DateTime<Utc> {
         truncate(Utc::now())
+    }
+
+    fn is_real(&self) -> bool {
+        true
     }
 }
 

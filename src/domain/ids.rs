@@ -66,6 +66,13 @@ impl GenerationId {
         )))
     }
 
+    /// When it was made, as the id tells it, in milliseconds. Where the clock steps back, ids
+    /// go on ascending, and this goes with them.
+    pub fn created_at(self) -> DateTime<Utc> {
+        let (seconds, nanos) = self.0.get_timestamp().map_or((0, 0), |t| t.to_unix());
+        DateTime::from_timestamp(i64::try_from(seconds).unwrap_or(0), nanos).unwrap_or_default()
+    }
+
     /// Reads a uuid of any case; `None` when it is malformed.
     pub fn parse(text: &str) -> Option<Self> {
         // Only the hyphenated form: braces and urn prefixes are no ids of ours.

@@ -31,32 +31,71 @@ pub fn fingerprint(route: &str, body: &Map<String, Value>) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// The paths of all strings and member names that contain U+0000, which Postgres cannot keep.
+/// Paths that are spelled out at most, and characters of a name in them: an answer must not
+/// be many times larger than what it answers.
+const MAX_PATHS: usize = 100;
+const MAX_NAME: usize = 100;
+
+/// The paths of the strings and member names that contain U+0000, which Postgres cannot keep;
+/// the first hundred of them.
 pub fn nul_paths(value: &Value) -> Vec<String> {
-    fn walk(path: &str, value: &Value, found: &mut Vec<String>) {
-        match value {
-            Value::String(text) if text.contains('\0') => found.push(path.to_owned()),
-            Value::Array(items) => {
-                for (at, item) in items.iter().enumerate() {
-                    walk(&format!("{path}[{at}]"), item, found);
-                }
+    let mut found = Vec::new();
+    let mut trail = Vec::new();
+    walk(value, &mut trail, &mut found);
+    found
+}
+
+/// A step into a value. Paths are only built where something is found.
+enum Step<'a> {
+    Item(usize),
+    Member(&'a str),
+}
+
+fn walk<'a>(value: &'a Value, trail: &mut Vec<Step<'a>>, found: &mut Vec<String>) {
+    if found.len() >= MAX_PATHS {
+        return;
+    }
+    match value {
+        Value::String(text) if text.contains('\0') => found.push(path(trail)),
+        Value::Array(items) => {
+            for (at, item) in items.iter().enumerate() {
+                trail.push(Step::Item(at));
+                walk(item, trail, found);
+                trail.pop();
             }
-            Value::Object(members) => {
-                for (name, member) in members {
-                    let dot = if path.is_empty() { "" } else { "." };
-                    let path = format!("{path}{dot}{}", name.replace('\0', "\u{fffd}"));
-                    if name.contains('\0') {
-                        found.push(path.clone());
-                    }
-                    walk(&path, member, found);
+        }
+        Value::Object(members) => {
+            for (name, member) in members {
+                trail.push(Step::Member(name));
+                if name.contains('\0') && found.len() < MAX_PATHS {
+                    found.push(path(trail));
                 }
+                walk(member, trail, found);
+                trail.pop();
             }
-            _ => {}
+        }
+        _ => {}
+    }
+}
+
+fn path(trail: &[Step<'_>]) -> String {
+    let mut path = String::new();
+    for step in trail {
+        match step {
+            Step::Item(at) => path.extend(["[", &at.to_string(), "]"]),
+            Step::Member(name) => {
+                if !path.is_empty() {
+                    path.push('.');
+                }
+                path.extend(
+                    name.chars()
+                        .take(MAX_NAME)
+                        .map(|c| if c == '\0' { '\u{fffd}' } else { c }),
+                );
+            }
         }
     }
-    let mut found = Vec::new();
-    walk("", value, &mut found);
-    found
+    path
 }
 
 fn canonical(value: &Value) -> Value {
@@ -209,5 +248,13 @@ mod tests {
     fn nul_is_found_wherever_it_hides() {
         let found = nul_paths(&json!({"a": "x\0", "b": {"c": ["", "\0"]}, "d\0": 1}));
         assert_eq!(found, ["a", "b.c[1]", "d\u{fffd}"]);
+    }
+
+    #[test]
+    fn a_hostile_body_is_not_answered_at_many_times_its_size() {
+        let body = json!({"A".repeat(100_000): vec!["\0"; 1500]});
+        let found = nul_paths(&body);
+        assert_eq!(found.len(), MAX_PATHS);
+        assert!(found.iter().all(|path| path.len() < 120));
     }
 }

@@ -58,10 +58,19 @@ pub struct TextRequest {
     pub max_cost: Option<Credits>,
 }
 
+/// A body with failing fields.
+#[derive(Debug)]
+pub struct Unreadable {
+    /// Every failing field.
+    pub errors: Vec<FieldError>,
+    /// What could be read; failing fields are absent or empty.
+    pub read: TextRequest,
+}
+
 impl TextRequest {
-    /// Reads and checks a body. On failure: every failing field, and what could be read of
-    /// the target, so that unknown providers can be named in the same answer.
-    pub fn read(body: &Map<String, Value>) -> Result<Self, (Vec<FieldError>, Target)> {
+    /// Reads and checks a body. On failure: every failing field, and what could be read, so
+    /// that what the model refuses can be named in the same answer.
+    pub fn read(body: &Map<String, Value>) -> Result<Self, Box<Unreadable>> {
         let errors = Errors::default();
         let fields = Fields::new(body, &errors);
         let prompt = fields.required_text("prompt", TEXT_PROMPT_CHARS);
@@ -76,19 +85,22 @@ impl TextRequest {
         parameters.finish();
         fields.finish();
 
-        let found = errors.take();
-        match prompt {
-            Some(prompt) if found.is_empty() => Ok(Self {
-                prompt: prompt.to_owned(),
-                system_prompt: system_prompt.map(str::to_owned),
-                target,
-                template,
-                max_tokens: max_tokens.and_then(|n| u32::try_from(n).ok()),
-                temperature,
-                stream: stream.unwrap_or(false),
-                max_cost,
-            }),
-            _ => Err((found, target)),
+        let errors = errors.take();
+        let sound = errors.is_empty();
+        let read = Self {
+            prompt: prompt.unwrap_or_default().to_owned(),
+            system_prompt: system_prompt.map(str::to_owned),
+            target,
+            template,
+            max_tokens: max_tokens.and_then(|n| u32::try_from(n).ok()),
+            temperature,
+            stream: stream.unwrap_or(false),
+            max_cost,
+        };
+        if sound {
+            Ok(read)
+        } else {
+            Err(Box::new(Unreadable { errors, read }))
         }
     }
 }
@@ -121,7 +133,7 @@ fn read_template(fields: &Fields<'_>) -> Option<TemplateUse> {
         }
         object.cloned()
     });
-    if variables.is_some() && !fields.present("template_id") {
+    if variables.is_some() && fields.value("template_id").is_none() {
         fields.error(
             "template_variables",
             FieldCode::NotAllowed,
@@ -142,7 +154,7 @@ mod tests {
 
     fn read(body: &Value) -> Result<TextRequest, Vec<(String, FieldCode)>> {
         TextRequest::read(body.as_object().unwrap())
-            .map_err(|(e, _)| e.into_iter().map(|e| (e.param, e.code)).collect())
+            .map_err(|e| e.errors.into_iter().map(|e| (e.param, e.code)).collect())
     }
 
     #[test]

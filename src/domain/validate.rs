@@ -8,6 +8,9 @@ use utoipa::ToSchema;
 
 use super::credits::Credits;
 
+/// Failing fields that one answer names at most.
+pub const MAX_ERRORS: usize = 100;
+
 /// What is wrong with a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -65,11 +68,13 @@ impl FieldError {
 pub struct Errors(RefCell<Vec<FieldError>>);
 
 impl Errors {
-    /// Adds one.
+    /// Adds one. Beyond [`MAX_ERRORS`] they are dropped: nobody mends more at once, and an
+    /// answer must not be many times larger than what it answers.
     pub fn add(&self, param: impl Into<String>, code: FieldCode, message: impl Into<String>) {
-        self.0
-            .borrow_mut()
-            .push(FieldError::new(param, code, message));
+        let mut errors = self.0.borrow_mut();
+        if errors.len() < MAX_ERRORS {
+            errors.push(FieldError::new(param, code, message));
+        }
     }
 
     /// Whether a field of that path has failed already.
@@ -128,11 +133,6 @@ impl<'a> Fields<'a> {
     pub fn value(&self, name: &'static str) -> Option<&'a Value> {
         self.known.borrow_mut().push(name);
         self.members?.get(name).filter(|v| !v.is_null())
-    }
-
-    /// Whether the member is there at all (null or not).
-    pub fn present(&self, name: &str) -> bool {
-        self.members.is_some_and(|m| m.contains_key(name))
     }
 
     fn typed<T>(
@@ -265,6 +265,9 @@ impl<'a> Fields<'a> {
                 } else {
                     format!("is not {}; it takes {}", self.noun, known.join(", "))
                 };
+                if self.errors.0.borrow().len() >= MAX_ERRORS {
+                    break;
+                }
                 let shown: String = name.chars().take(100).collect();
                 self.error(
                     &shown.replace('\0', "\u{fffd}"),

@@ -12,13 +12,14 @@ mod text;
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
-use tokio::sync::watch;
+use chrono::{DateTime, Utc};
+use tokio::sync::{oneshot, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
 
@@ -41,6 +42,8 @@ use running::Running;
 
 /// The longest wait between two tries to settle while the database is away.
 const SETTLE_BACKOFF_MAX: Duration = Duration::from_secs(2);
+/// Refusals, other than the database being away, after which a settlement is given up.
+const SETTLE_REFUSALS: u32 = 10;
 /// Tries to settle that are left once the process must end.
 const SETTLE_TRIES_AT_END: u32 = 3;
 /// How long interrupted work may take to settle at shutdown, beyond the grace period.
@@ -58,6 +61,8 @@ struct Inner {
     lease: Duration,
     tasks: TaskTracker,
     running: Running,
+    /// Since when every sign of life of this process has been taken; `None` after one failed.
+    steady_since: Mutex<Option<DateTime<Utc>>>,
     /// Set: no new work.
     draining: AtomicBool,
     /// Cancelled: the grace period is over.
@@ -75,6 +80,7 @@ impl Runner {
             lease,
             tasks: TaskTracker::new(),
             running: Running::default(),
+            steady_since: Mutex::new(None),
             draining: AtomicBool::new(false),
             interrupt: CancellationToken::new(),
         }))
@@ -106,7 +112,7 @@ impl Runner {
     }
 
     /// Refuses new work at once, lets running work finish within `grace`, then interrupts and
-    /// settles what is left. Afterwards nothing runs and this process is off the list.
+    /// settles what is left. Afterwards nothing runs.
     pub async fn drain(&self, grace: Duration, hurry: &CancellationToken) {
         self.0.draining.store(true, Ordering::Release);
         self.0.tasks.close();
@@ -125,24 +131,34 @@ impl Runner {
                 "work could not be settled before the stop; the next start settles it"
             );
         }
+    }
+
+    /// Takes this process off the list, once nothing sweeps any more: what it could not
+    /// settle is then anybody's to end.
+    pub async fn retire(&self) {
         if let Err(error) = self.0.store.retire(self.0.instance).await {
             tracing::warn!(%error, "this instance could not be taken off the list");
         }
     }
 
-    /// Refuses new work from now on.
-    pub fn refuse_new_work(&self) {
-        self.0.draining.store(true, Ordering::Release);
+    /// Ends a generation whoever works on it. `false`: it had ended already. Runs to its end
+    /// also when the caller hangs up, so that the provider's call is stopped too.
+    pub async fn cancel(&self, id: GenerationId) -> Result<bool, StoreError> {
+        let (runner, (done, verdict)) = (self.clone(), oneshot::channel());
+        self.spawn(async move {
+            let _ = done.send(runner.end_cancelled(id).await);
+        });
+        let gone = |_| StoreError::Corrupt("a cancel ended without a verdict".to_owned());
+        verdict.await.map_err(gone)?
     }
 
-    /// Ends a generation whoever works on it. `false`: it had ended already.
-    pub async fn cancel(&self, id: GenerationId) -> Result<bool, StoreError> {
+    async fn end_cancelled(&self, id: GenerationId) -> Result<bool, StoreError> {
         let failure = Failure::new(FailureCode::Cancelled, "the generation was cancelled");
         let finish = Finish {
             id,
             instance: None,
             outcome: Outcome::Failed(failure),
-            attempts: None,
+            attempts: self.handle(id).and_then(|handle| handle.attempts()),
             provider_request_id: None,
             now: self.0.clock.now(),
         };
@@ -161,7 +177,7 @@ impl Runner {
     /// process lives. Returns the record as it then is; `None` when the process had to end
     /// first.
     async fn settle(&self, mut opened: Generation, mut finish: Finish) -> Option<Generation> {
-        let mut tries = 0_u32;
+        let (mut tries, mut refusals) = (0_u32, 0_u32);
         loop {
             let error = match self.0.store.finish(&finish).await {
                 Ok(true) => {
@@ -176,16 +192,30 @@ impl Runner {
                 Err(error) => error,
             };
             tries += 1;
-            if !matches!(error, StoreError::Unavailable(_)) {
-                tracing::error!(generation = %finish.id, error = &error as &dyn std::error::Error,
-                    "a settlement was refused");
-                // An answer that the database will not take must not keep its hold for ever.
-                finish.outcome = Outcome::Failed(Failure::new(
-                    FailureCode::ProviderError,
-                    "the provider's answer could not be stored",
-                ));
-            } else if tries == 1 {
-                tracing::warn!(generation = %finish.id, %error, "settling later");
+            match error {
+                // The answer itself is what the database will not take; it must not keep its
+                // hold for ever.
+                StoreError::Constraint(..) | StoreError::OutOfRange(_) => {
+                    log_refused(&finish, &error);
+                    refusals += 1;
+                    finish.outcome = Outcome::Failed(Failure::new(
+                        FailureCode::ProviderError,
+                        "the provider's answer could not be stored",
+                    ));
+                }
+                StoreError::Unavailable(_) => {
+                    if tries == 1 {
+                        tracing::warn!(generation = %finish.id, %error, "settling later");
+                    }
+                }
+                _ => {
+                    log_refused(&finish, &error);
+                    refusals += 1;
+                }
+            }
+            if refusals >= SETTLE_REFUSALS {
+                // The row stays on hold, without an owner: the sweep and the audit tell of it.
+                return None;
             }
             if self.0.interrupt.is_cancelled() && tries >= SETTLE_TRIES_AT_END {
                 return None;
@@ -198,6 +228,11 @@ impl Runner {
     fn reserve(&self, id: GenerationId) -> (Slot, watch::Sender<Option<Arc<Generation>>>) {
         self.0.running.reserve(id)
     }
+}
+
+fn log_refused(finish: &Finish, error: &StoreError) {
+    let error = error as &dyn std::error::Error;
+    tracing::error!(generation = %finish.id, error, "a settlement was refused");
 }
 
 impl Generation {

@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
 };
 
 use tokio::sync::watch;
@@ -23,6 +26,17 @@ pub(super) struct Running(Entries);
 pub struct Handle {
     pub(super) cancel: CancellationToken,
     done: Done,
+    state: Arc<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Submissions made so far.
+    attempts: AtomicU32,
+    /// Whether the row has been made.
+    opened: AtomicBool,
+    /// Whether a sweep has found the row to be no longer this process's.
+    lost: AtomicBool,
 }
 
 /// A place in the register; leaves it when dropped, also by a panic.
@@ -39,6 +53,16 @@ impl Slot {
     pub(super) fn handle(&self) -> Handle {
         self.handle.clone()
     }
+
+    /// Notes that the row has been made.
+    pub(super) fn opened(&self) {
+        self.handle.state.opened.store(true, Ordering::Release);
+    }
+
+    /// Notes a submission.
+    pub(super) fn submitted(&self) {
+        self.handle.state.attempts.fetch_add(1, Ordering::AcqRel);
+    }
 }
 
 impl Running {
@@ -51,6 +75,7 @@ impl Running {
         let handle = Handle {
             cancel: cancel.clone(),
             done,
+            state: Arc::default(),
         };
         lock(&self.0).insert(id, handle.clone());
         let entries = Arc::clone(&self.0);
@@ -75,6 +100,21 @@ impl Running {
         lock(&self.0).len()
     }
 
+    /// Stops the work on rows that are no longer this process's: ended by a cancel on another
+    /// replica, or taken over. Only at the second sighting, since a row may end between the
+    /// read and this.
+    pub(super) fn stop_lost(&self, owned: &[GenerationId]) {
+        for (id, handle) in lock(&self.0).iter() {
+            let state = &handle.state;
+            if owned.contains(id) || !state.opened.load(Ordering::Acquire) {
+                continue;
+            }
+            if state.lost.swap(true, Ordering::AcqRel) {
+                handle.cancel.cancel();
+            }
+        }
+    }
+
     pub(super) fn cancel(&self, id: GenerationId) {
         if let Some(handle) = self.handle(id) {
             handle.cancel.cancel();
@@ -83,6 +123,11 @@ impl Running {
 }
 
 impl Handle {
+    /// Submissions made so far.
+    pub(super) fn attempts(&self) -> Option<i32> {
+        i32::try_from(self.state.attempts.load(Ordering::Acquire)).ok()
+    }
+
     /// Waits for the settled record; `None` when the task ended without one (a panic, or a
     /// stop): the database then tells.
     pub async fn finished(mut self) -> Option<Arc<Generation>> {

@@ -1,5 +1,9 @@
 //! The sweep: ends what nobody works on any more. First run and recovery are the same path.
 
+use std::sync::PoisonError;
+
+use chrono::{DateTime, Utc};
+
 use super::Runner;
 use crate::{
     domain::{
@@ -26,20 +30,39 @@ impl Runner {
     /// One step: says that this process lives, takes silent ones off the list, ends what they
     /// left, and what this one has lost track of. Answers how many it ended.
     pub async fn sweep_step(&self) -> Result<u64, StoreError> {
+        let step = self.sweep().await;
+        if step.is_err() {
+            self.steady(None);
+        }
+        step
+    }
+
+    async fn sweep(&self) -> Result<u64, StoreError> {
         let store = &self.0.store;
         store.heartbeat(self.0.instance).await?;
-        store.retire_silent(self.0.lease).await?;
+        // After an outage of the database everybody looks silent. Only who has been heard for
+        // a whole lease may judge: by then the living have been heard too.
+        let now = self.0.clock.now();
+        let steady_for = now - self.steady(Some(now));
+        if steady_for
+            .to_std()
+            .is_ok_and(|steady| steady >= self.0.lease)
+        {
+            store.retire_silent(self.0.lease).await?;
+        }
         let mut ended = 0;
         for (id, owner) in store.abandoned(BATCH).await? {
             ended += self.end_interrupted(id, owner).await?;
         }
-        for id in store.owned(self.0.instance).await? {
+        let owned = store.owned(self.0.instance).await?;
+        for &id in &owned {
             // The register is asked after the row was read: a row that had an owner then and
             // has none now is settled, and ending it again touches nothing.
             if !self.0.running.contains(id) {
                 ended += self.end_interrupted(id, self.0.instance).await?;
             }
         }
+        self.0.running.stop_lost(&owned);
         if ended > 0 {
             tracing::warn!(
                 ended,
@@ -47,6 +70,19 @@ impl Runner {
             );
         }
         Ok(ended)
+    }
+
+    /// Notes whether the last sign of life was taken; answers since when all have been.
+    fn steady(&self, now: Option<DateTime<Utc>>) -> DateTime<Utc> {
+        let mut since = self
+            .0
+            .steady_since
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match now {
+            Some(now) => *since.get_or_insert(now),
+            None => since.take().unwrap_or_default(),
+        }
     }
 
     async fn end_interrupted(
@@ -63,6 +99,15 @@ impl Runner {
             provider_request_id: None,
             now: self.0.clock.now(),
         };
-        Ok(u64::from(self.0.store.finish(&finish).await?))
+        match self.0.store.finish(&finish).await {
+            Ok(ended) => Ok(u64::from(ended)),
+            Err(error @ StoreError::Unavailable(_)) => Err(error),
+            // One row that cannot be ended must not keep the others from it.
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::error!(generation = %id, error, "an abandoned generation cannot be ended");
+                Ok(0)
+            }
+        }
     }
 }

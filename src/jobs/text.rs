@@ -51,7 +51,10 @@ impl Runner {
         self.spawn(
             async move {
                 let record = match runner.open(&job.new).await {
-                    Ok(Opened::Held) => job.new.record(),
+                    Ok(Opened::Held) => {
+                        slot.opened();
+                        job.new.record()
+                    }
                     other => {
                         // After an error the row may be there all the same. The slot is given
                         // up here, so the sweep will find it without an owner and end it.
@@ -90,7 +93,9 @@ impl Runner {
     async fn run_text(&self, job: &TextJob, slot: &Slot) -> Option<Finish> {
         let mut submissions = Submissions::begin(self.0.submit);
         let result = tokio::select! {
-            result = submit(job, &mut submissions) => result,
+            // An answer that is there is not given up for anything that comes with it.
+            biased;
+            result = submit(job, &mut submissions, slot) => result,
             () = slot.cancel.cancelled() => return None,
             () = self.0.interrupt.cancelled() => {
                 let message = "the server stopped during the call";
@@ -136,9 +141,14 @@ impl Runner {
 }
 
 /// Submits, and again where the provider is known not to have started.
-async fn submit(job: &TextJob, submissions: &mut Submissions) -> Result<TextAnswer, ProviderError> {
+async fn submit(
+    job: &TextJob,
+    submissions: &mut Submissions,
+    slot: &Slot,
+) -> Result<TextAnswer, ProviderError> {
     loop {
         submissions.made += 1;
+        slot.submitted();
         let error = match job.provider.generate(&job.call, job.deltas.as_ref()).await {
             Ok(answer) => return Ok(answer),
             Err(error) => error,

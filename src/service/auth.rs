@@ -6,8 +6,10 @@ use super::{Service, ServiceError, TokenRefusal};
 use crate::{
     domain::{
         ability::{Abilities, Ability},
+        generation::Modality,
         ids::{AccountId, UserId},
-        rate::RateState,
+        rate::{RateState, nanos},
+        request::Target,
         token::BearerToken,
     },
     store::generations::Credential,
@@ -28,9 +30,23 @@ pub struct Caller {
     pub expires_at: Option<DateTime<Utc>>,
     /// Whether the account is suspended.
     suspended: bool,
+    /// The account's default providers and models, by modality.
+    defaults: serde_json::Value,
 }
 
 impl Caller {
+    /// The account's default provider and model of a modality.
+    pub fn account_default(&self, modality: Modality) -> Target {
+        let text = |name: &str| {
+            let value = &self.defaults[modality.as_str()][name];
+            value.as_str().map(str::to_owned)
+        };
+        Target {
+            provider: text("provider"),
+            model: text("model"),
+        }
+    }
+
     /// Refuses a suspended account's caller, and one that lacks the ability.
     pub fn require(&self, ability: Ability) -> Result<(), ServiceError> {
         self.require_active()?;
@@ -74,10 +90,11 @@ impl Service {
     pub async fn authenticate(&self, token: &str) -> Result<Authenticated, ServiceError> {
         let refused = |why| Err(ServiceError::Token(why));
         let now = self.0.clock.now();
+        let moment = (!self.0.clock.is_real()).then(|| nanos(now));
         match BearerToken::parse(token) {
             None => refused(TokenRefusal::Invalid),
             Some(BearerToken::ApiKey(digest)) => {
-                let Some(key) = self.0.store.present_key(digest, now).await? else {
+                let Some(key) = self.0.store.present_key(digest, now, moment).await? else {
                     return refused(TokenRefusal::Invalid);
                 };
                 let Some(rate) = key.rate else {
@@ -94,11 +111,12 @@ impl Service {
                     abilities: key.abilities,
                     expires_at: key.expires_at,
                     suspended: key.suspended,
+                    defaults: key.defaults,
                 };
                 Ok(Authenticated { caller, rate })
             }
             Some(BearerToken::Session(digest)) => {
-                let Some(session) = self.0.store.present_session(digest, now).await? else {
+                let Some(session) = self.0.store.present_session(digest, now, moment).await? else {
                     return refused(TokenRefusal::Invalid);
                 };
                 let caller = Caller {
@@ -108,6 +126,7 @@ impl Service {
                     abilities: Abilities::all(),
                     expires_at: Some(session.expires_at),
                     suspended: session.suspended,
+                    defaults: session.defaults,
                 };
                 Ok(Authenticated {
                     caller,

@@ -13,7 +13,7 @@ use crate::{
         ids::GenerationId,
         json::fingerprint,
         pricing::TextCeiling,
-        request::{DEFAULT_MAX_TOKENS, TextRequest},
+        request::{DEFAULT_MAX_TOKENS, TextRequest, Unreadable},
         validate::{FieldCode, FieldError},
     },
     jobs::{Handle, TextJob},
@@ -57,29 +57,21 @@ impl KeyedRequest {
 }
 
 impl Service {
-    /// Checks a body statically, and where it fails says also whether its provider and model
-    /// exist, so that one answer names everything.
-    pub async fn read_text(
+    /// Checks a body statically, and where it fails says also what its model refuses, so that
+    /// one answer names everything.
+    pub fn read_text(
         &self,
         caller: &Caller,
         body: &Map<String, Value>,
     ) -> Result<TextRequest, ServiceError> {
-        match TextRequest::read(body) {
-            Ok(request) => Ok(request),
-            Err((mut errors, target)) => {
-                let named = |name: &str| errors.iter().any(|e: &FieldError| e.param == name);
-                if !named("provider") && !named("model") {
-                    let account = self
-                        .0
-                        .store
-                        .account_default(caller.account_id, Modality::Text)
-                        .await?;
-                    let resolved = self.0.catalogue.resolve(Modality::Text, &target, &account);
-                    errors.extend(resolved.err());
-                }
-                Err(ServiceError::Invalid(errors))
-            }
-        }
+        TextRequest::read(body).map_err(|unreadable| {
+            let Unreadable { mut errors, read } = *unreadable;
+            let more = self.resolve_text(caller, &read).err().unwrap_or_default();
+            let known = |param: &str| errors.iter().any(|e| e.param == param);
+            let more: Vec<_> = more.into_iter().filter(|e| !known(&e.param)).collect();
+            errors.extend(more);
+            ServiceError::Invalid(errors)
+        })
     }
 
     /// Holds the ceiling and starts the work, or finds what the idempotency key made before.
@@ -96,7 +88,9 @@ impl Service {
         if self.is_draining() {
             return Err(ServiceError::ShuttingDown);
         }
-        let resolved = self.resolve_text(caller, &request).await?;
+        let resolved = self
+            .resolve_text(caller, &request)
+            .map_err(ServiceError::Invalid)?;
         let ceiling = ceiling(&resolved, &request);
         // A hold that overflows is above every balance.
         let hold = ceiling.hold().unwrap_or(Credits::from_micros(i64::MAX));
@@ -128,11 +122,12 @@ impl Service {
         }
     }
 
-    async fn resolve_text(
+    /// The model that a request means, and what it refuses.
+    fn resolve_text(
         &self,
         caller: &Caller,
         request: &TextRequest,
-    ) -> Result<Resolved<'_>, ServiceError> {
+    ) -> Result<Resolved<'_>, Vec<FieldError>> {
         let mut errors = Vec::new();
         if request.template.is_some() {
             let message = "is not a template of this account";
@@ -142,16 +137,7 @@ impl Service {
                 message,
             ));
         }
-        // The account's default matters only where the request names no provider.
-        let account = match &request.target.provider {
-            Some(_) => crate::domain::request::Target::default(),
-            None => {
-                self.0
-                    .store
-                    .account_default(caller.account_id, Modality::Text)
-                    .await?
-            }
-        };
+        let account = caller.account_default(Modality::Text);
         let model = match self
             .0
             .catalogue
@@ -160,14 +146,14 @@ impl Service {
             Ok(model) => model,
             Err(error) => {
                 errors.push(error);
-                return Err(ServiceError::Invalid(errors));
+                return Err(errors);
             }
         };
         let ModelKind::Text(text) = &model.kind;
         let chars = request.prompt.chars().count();
         errors.extend(text.refusals(chars, request.max_tokens, request.temperature));
         if !errors.is_empty() {
-            return Err(ServiceError::Invalid(errors));
+            return Err(errors);
         }
         // The default is ours, so it may bow to a smaller model; what was asked for may not.
         let default = DEFAULT_MAX_TOKENS.min(text.limits.max_tokens);
@@ -222,7 +208,8 @@ impl Service {
             .text
             .get(name)
             .ok_or_else(|| ServiceError::Internal(format!("no adapter for {name}")))?;
-        let now = self.0.clock.now();
+        let id = GenerationId::new(self.0.clock.now());
+        let now = id.created_at();
         let mut parameters = json!({"max_tokens": resolved.max_tokens});
         if let Some(temperature) = request.temperature {
             parameters["temperature"] = json!(temperature);
@@ -239,7 +226,7 @@ impl Service {
             temperature: request.temperature,
         };
         let new = NewGeneration {
-            id: GenerationId::new(now),
+            id,
             account_id: caller.account_id,
             credential: caller.credential,
             modality: Modality::Text,

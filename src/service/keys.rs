@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 
-use super::{Service, ServiceError, auth::Caller};
+use super::{Service, ServiceError, TokenRefusal, auth::Caller};
 use crate::{
     domain::{
         ability::{Abilities, AbilitiesError},
@@ -14,7 +14,10 @@ use crate::{
         token,
         validate::{Errors, FieldCode, Fields},
     },
-    store::keys::{ApiKeyRecord, NewApiKey},
+    store::{
+        generations::Credential,
+        keys::{ApiKeyRecord, NewApiKey},
+    },
 };
 
 /// Characters of a key's name.
@@ -98,11 +101,13 @@ pub fn parse_time(text: &str) -> Option<DateTime<Utc>> {
 }
 
 impl Service {
-    /// Makes a key; its plain text is in this answer only.
+    /// Makes a key; its plain text is in this answer only. `by` is who asks for it, and must
+    /// still be a caller when the key is stored; `None`: the operator.
     pub async fn create_key(
         &self,
         account: AccountId,
         request: &KeyRequest,
+        by: Option<&Caller>,
     ) -> Result<(ApiKeyRecord, SecretString), ServiceError> {
         let token = token::new_api_key().map_err(|e| ServiceError::Internal(e.to_string()))?;
         let new = NewApiKey {
@@ -115,7 +120,18 @@ impl Service {
             expires_at: request.expires_at,
             now: self.0.clock.now(),
         };
-        Ok((self.0.store.create_key(&new).await?, token.secret))
+        match self
+            .0
+            .store
+            .create_key(&new, by.map(|c| c.credential))
+            .await?
+        {
+            Some(key) => Ok((key, token.secret)),
+            None => Err(ServiceError::Token(match by.map(|c| c.credential) {
+                Some(Credential::ApiKey(_)) => TokenRefusal::Revoked,
+                _ => TokenRefusal::Invalid,
+            })),
+        }
     }
 
     /// The time by which requests are judged.

@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
+use tokio::sync::oneshot;
 
 use super::{Service, ServiceError, auth::Caller, password::PASSWORD_CHARS};
 use crate::{
@@ -55,7 +56,18 @@ pub struct LoggedIn {
 
 impl Service {
     /// Makes a session. Wrong email and wrong password take the same time and answer alike.
-    pub async fn login(&self, login: Login, address: &str) -> Result<LoggedIn, ServiceError> {
+    /// Runs to its end also when the caller hangs up, so that each attempt gets its verdict.
+    pub async fn login(&self, login: Login, address: String) -> Result<LoggedIn, ServiceError> {
+        let (service, (done, verdict)) = (self.clone(), oneshot::channel());
+        self.0.runner.spawn(async move {
+            // Whoever asked may be gone.
+            let _ = done.send(service.attempt(login, &address).await);
+        });
+        let gone = |_| ServiceError::Internal("a login ended without a verdict".to_owned());
+        verdict.await.map_err(gone)?
+    }
+
+    async fn attempt(&self, login: Login, address: &str) -> Result<LoggedIn, ServiceError> {
         let (store, now) = (&self.0.store, self.0.clock.now());
         if let Err(wait) = store.begin_login(&login.email, address, now).await? {
             let seconds = u64::try_from(wait.num_seconds()).unwrap_or(0) + 1;
@@ -64,10 +76,10 @@ impl Service {
         let user = store.user_by_email(&login.email).await?;
         let stored = user.as_ref().map(|u| u.password_hash.clone());
         let right = self.0.passwords.verify(login.password, stored).await?;
+        store.end_login(&login.email, address, now, !right).await?;
         let Some(user) = user.filter(|_| right) else {
             return Err(ServiceError::InvalidCredentials);
         };
-        store.login_succeeded(&login.email, address, now).await?;
         let token =
             token::new_session_token().map_err(|e| ServiceError::Internal(e.to_string()))?;
         let expires_at = now + self.0.settings.session_period;

@@ -117,14 +117,15 @@ impl Service {
         user.ok_or(ServiceError::NotFound)
     }
 
-    /// Grants or adjusts credits.
+    /// Grants or adjusts credits; the same reference once. Answers the balance, and whether
+    /// anything was moved.
     pub async fn move_credits(
         &self,
         account: AccountId,
         kind: MoveKind,
         amount: Credits,
         reference: Option<&str>,
-    ) -> Result<Balance, ServiceError> {
+    ) -> Result<(Balance, bool), ServiceError> {
         let invalid = |message: &str| {
             ServiceError::invalid(FieldError::new("amount", FieldCode::OutOfRange, message))
         };
@@ -143,7 +144,8 @@ impl Service {
             .move_credits(account, kind, amount, reference, now)
             .await
         {
-            Ok(Moved::Done(balance)) => Ok(balance),
+            Ok(Moved::Done(balance)) => Ok((balance, true)),
+            Ok(Moved::Repeated(balance)) => Ok((balance, false)),
             Ok(Moved::Short(balance)) => Err(invalid(&format!(
                 "takes more than the {} credits that are available",
                 balance.available()

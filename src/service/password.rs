@@ -13,9 +13,6 @@ use super::ServiceError;
 /// Characters of a password.
 pub(super) const PASSWORD_CHARS: std::ops::RangeInclusive<usize> = 8..=1024;
 
-/// Hashes at once: each takes some 20 MiB and a core for tens of milliseconds.
-const PARALLEL: usize = 4;
-
 /// What an unknown email's password is compared with, so that it takes the same time.
 static NOBODY: LazyLock<Option<String>> = LazyLock::new(|| hash("nobody has this password").ok());
 
@@ -25,7 +22,10 @@ pub(super) struct Hasher(Arc<Semaphore>);
 
 impl Default for Hasher {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(PARALLEL)))
+        // Each takes some 20 MiB and a core for tens of milliseconds: half of the cores are
+        // left to everybody else.
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self(Arc::new(Semaphore::new((cores / 2).max(1))))
     }
 }
 

@@ -5,9 +5,7 @@ use chrono::{DateTime, Utc};
 use super::{Store, StoreError, exactly_one};
 use crate::domain::{
     credits::Credits,
-    generation::Modality,
     ids::{AccountId, UserId},
-    request::Target,
 };
 
 /// Unique without case.
@@ -130,29 +128,6 @@ impl Store {
                 .zip(row.email)
                 .map(|(id, email)| (UserId(id), email, row.user_name)),
             account_name: row.account_name,
-        })
-    }
-
-    /// The account's default provider and model of a modality.
-    pub async fn account_default(
-        &self,
-        account: AccountId,
-        modality: Modality,
-    ) -> Result<Target, StoreError> {
-        let row = sqlx::query!(
-            r#"
-            select defaults -> $2::text ->> 'provider' as provider,
-                   defaults -> $2::text ->> 'model' as model
-            from accounts where id = $1
-            "#,
-            account.0,
-            modality.as_str(),
-        )
-        .fetch_one(&self.pool)
-        .await?;
-        Ok(Target {
-            provider: row.provider,
-            model: row.model,
         })
     }
 

@@ -58,6 +58,8 @@ pub enum Moved {
     Done(Balance),
     /// It would take more than is available.
     Short(Balance),
+    /// The same reference moved credits of this account before; nothing was moved again.
+    Repeated(Balance),
 }
 
 #[derive(FromRow)]
@@ -131,7 +133,13 @@ impl Store {
             now,
         )
         .fetch_optional(&self.pool)
-        .await?;
+        .await;
+        let row = match row.map_err(StoreError::from) {
+            Err(error) if error.is_constraint("ledger_entries_reference_once") => {
+                return Ok(Moved::Repeated(self.balance(account).await?));
+            }
+            row => row?,
+        };
         Ok(match row {
             Some(row) => Moved::Done(Balance {
                 balance: Credits::from_micros(row.balance),
@@ -166,7 +174,11 @@ impl Store {
         query
             .push(" order by id desc limit ")
             .push_bind(page.per_page + 1);
-        let rows: Vec<EntryRow> = query.build_query_as().fetch_all(&self.pool).await?;
+        let rows: Vec<EntryRow> = query
+            .build_query_as()
+            .persistent(false)
+            .fetch_all(&self.pool)
+            .await?;
         let entries = rows.into_iter().map(LedgerEntry::from).collect();
         Ok(Page::from_surplus(
             entries,

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{Store, StoreError, credits::Balance};
+use super::{Store, StoreError, bounded, credits::Balance};
 use crate::domain::{
     credits::Credits,
     generation::{Failure, FailureCode, Generation, Modality, Status},
@@ -184,7 +184,7 @@ impl Store {
         // The account's row is locked first, and only then is anything inserted, so that
         // entries get their ids in the order in which the balance moved. A second statement
         // with the same idempotency key waits at that lock and then fails as a whole.
-        let row = sqlx::query!(
+        let opening = sqlx::query!(
             r#"
             with credential as (
                 select from api_keys
@@ -232,9 +232,8 @@ impl Store {
             bind.map(|b| &b.fingerprint[..]),
             bind.map(|b| b.expires_at),
         )
-        .fetch_optional(&self.pool)
-        .await?;
-        Ok(row.is_some())
+        .fetch_optional(&self.pool);
+        Ok(bounded(opening).await?.is_some())
     }
 
     /// Why an opening was refused, in the contract's order; `None` when it would fit now.
@@ -295,7 +294,7 @@ impl Store {
         };
         // Lock order everywhere: the generation, then its account. The account's row exists by
         // foreign key; its constraint refuses a charge above the hold, and with it everything.
-        let row = sqlx::query!(
+        let settling = sqlx::query!(
             r#"
             with generation as (
                 update generations
@@ -335,9 +334,8 @@ impl Store {
             finish.provider_request_id,
             finish.now,
         )
-        .fetch_optional(&self.pool)
-        .await?;
-        Ok(row.is_some())
+        .fetch_optional(&self.reserved);
+        Ok(bounded(settling).await?.is_some())
     }
 
     /// One generation of an account, unless it was deleted.
@@ -454,7 +452,7 @@ impl NewGeneration {
 }
 
 impl Credential {
-    fn ids(self) -> (Option<i64>, Option<i64>) {
+    pub(super) fn ids(self) -> (Option<i64>, Option<i64>) {
         match self {
             Self::ApiKey(id) => (Some(id.0), None),
             Self::Session(id) => (None, Some(id.0)),

@@ -78,7 +78,12 @@ impl Store {
         query
             .push(" order by id desc limit ")
             .push_bind(page.per_page + 1);
-        let rows: Vec<GenerationRow> = query.build_query_as().fetch_all(&self.pool).await?;
+        // Planned anew each time: a plan for any value would be wrong for rare ones.
+        let rows: Vec<GenerationRow> = query
+            .build_query_as()
+            .persistent(false)
+            .fetch_all(&self.pool)
+            .await?;
         let rows = rows
             .into_iter()
             .map(Generation::try_from)

@@ -5,26 +5,25 @@
 
 use std::time::Duration;
 
-use super::{Store, StoreError, exactly_one};
+use super::{Store, StoreError, bounded, exactly_one};
 use crate::domain::ids::{GenerationId, InstanceId};
 
 impl Store {
     /// Says that this process lives.
     pub async fn heartbeat(&self, instance: InstanceId) -> Result<(), StoreError> {
-        let done = sqlx::query!(
+        let beat = sqlx::query!(
             "insert into instances (id, seen_at) values ($1, clock_timestamp())
              on conflict (id) do update set seen_at = excluded.seen_at",
             instance.0
         )
-        .execute(&self.pool)
-        .await?;
-        exactly_one("a heartbeat", done.rows_affected())
+        .execute(&self.reserved);
+        exactly_one("a heartbeat", bounded(beat).await?.rows_affected())
     }
 
     /// Takes this process off the list.
     pub async fn retire(&self, instance: InstanceId) -> Result<(), StoreError> {
         sqlx::query!("delete from instances where id = $1", instance.0)
-            .execute(&self.pool)
+            .execute(&self.reserved)
             .await?;
         Ok(())
     }
@@ -32,7 +31,7 @@ impl Store {
     /// Takes every other process off the list: right only where this one is known to be alone.
     pub async fn retire_others(&self, instance: InstanceId) -> Result<(), StoreError> {
         sqlx::query!("delete from instances where id <> $1", instance.0)
-            .execute(&self.pool)
+            .execute(&self.reserved)
             .await?;
         Ok(())
     }
@@ -44,7 +43,7 @@ impl Store {
              where seen_at < clock_timestamp() - make_interval(secs => $1)",
             lease.as_secs_f64()
         )
-        .execute(&self.pool)
+        .execute(&self.reserved)
         .await?;
         Ok(done.rows_affected())
     }
@@ -64,7 +63,7 @@ impl Store {
             "#,
             limit
         )
-        .fetch_all(&self.pool)
+        .fetch_all(&self.reserved)
         .await?;
         Ok(rows
             .into_iter()
@@ -79,7 +78,7 @@ impl Store {
              where status in ('pending', 'processing') and lease_token = $1",
             instance.0
         )
-        .fetch_all(&self.pool)
+        .fetch_all(&self.reserved)
         .await?;
         Ok(rows.into_iter().map(GenerationId).collect())
     }

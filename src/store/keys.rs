@@ -2,12 +2,12 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Store, StoreError};
+use super::{Store, StoreError, bounded, generations::Credential};
 use crate::domain::{
     ability::Abilities,
     ids::{AccountId, ApiKeyId},
     page::{Cursor, Page, PageRequest},
-    rate::{Gcra, RateState, nanos},
+    rate::{Gcra, RateState},
     token::TokenDigest,
 };
 
@@ -79,6 +79,8 @@ pub struct PresentedKey {
     pub suspended: bool,
     /// The request, counted; `None` for a dead key.
     pub rate: Option<RateState>,
+    /// The account's default providers and models, by modality.
+    pub defaults: serde_json::Value,
 }
 
 struct KeyRow {
@@ -94,13 +96,30 @@ struct KeyRow {
 }
 
 impl Store {
-    /// Stores a key.
-    pub async fn create_key(&self, new: &NewApiKey<'_>) -> Result<ApiKeyRecord, StoreError> {
+    /// Stores a key. `None`: the key or session that asks for it has ended meanwhile. The row
+    /// of the asking token is locked, so that its revocation and this are in an order.
+    pub async fn create_key(
+        &self,
+        new: &NewApiKey<'_>,
+        by: Option<Credential>,
+    ) -> Result<Option<ApiKeyRecord>, StoreError> {
+        let (key, session) = by.map_or((None, None), Credential::ids);
         sqlx::query_as!(
             KeyRow,
-            "insert into api_keys
+            "with by_key as (
+                 select 1 from api_keys
+                 where id = $9 and revoked_at is null and (expires_at is null or expires_at > $8)
+                 for share
+             ), by_session as (
+                 select 1 from sessions
+                 where id = $10 and revoked_at is null and expires_at > $8
+                 for share
+             )
+             insert into api_keys
                  (account_id, name, digest, key_hint, abilities, rate_limit_per_minute, expires_at, created_at)
-             values ($1, $2, $3, $4, $5, $6, $7, $8)
+             select $1, $2, $3, $4, $5, $6, $7, $8
+             where ($9::bigint is null and $10::bigint is null)
+                or exists (select from by_key) or exists (select from by_session)
              returning id, name, key_hint, abilities, rate_limit_per_minute, expires_at,
                        last_used_at, revoked_at, created_at",
             new.account_id.0,
@@ -111,10 +130,13 @@ impl Store {
             i32::try_from(new.rate_limit_per_minute).unwrap_or(i32::MAX),
             new.expires_at,
             new.now,
+            key,
+            session,
         )
-        .fetch_one(&self.pool)
+        .fetch_optional(&self.pool)
         .await?
-        .try_into()
+        .map(TryInto::try_into)
+        .transpose()
     }
 
     /// One key of an account.
@@ -190,33 +212,40 @@ impl Store {
     }
 
     /// Reads a key and counts the request against its limit, in one statement: no cache that
-    /// could be stale, on any replica.
+    /// could be stale, on any replica. The database's clock counts, so that replicas agree;
+    /// `moment` (nanoseconds since the epoch) stands in for it.
     pub async fn present_key(
         &self,
         digest: TokenDigest,
         now: DateTime<Utc>,
+        moment: Option<i64>,
     ) -> Result<Option<PresentedKey>, StoreError> {
-        let now_nanos = nanos(now);
         // The emission is rounded up exactly as in `Gcra::emission_nanos`. In the conflict
         // clause `excluded.tat - now` is the emission; the burst comes from the key again.
-        let row = sqlx::query!(
+        let reading = sqlx::query!(
             r#"
-            with key as materialized (
+            with moment as materialized (
+                select coalesce($3::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint * 1000) as now
+            ), key as materialized (
                 select k.id, k.account_id, k.abilities, k.rate_limit_per_minute, k.expires_at,
-                       k.revoked_at, k.last_used_at, a.suspended_at,
+                       k.revoked_at, k.last_used_at, a.suspended_at, a.defaults, m.now,
                        (60000000000 + k.rate_limit_per_minute - 1) / k.rate_limit_per_minute as emission
-                from api_keys k join accounts a on a.id = k.account_id
+                from api_keys k join accounts a on a.id = k.account_id, moment m
                 where k.digest = $1
             ), live as materialized (
                 select * from key
                 where revoked_at is null and (expires_at is null or expires_at > $2)
             ), counted as (
                 insert into rate_limits as r (kind, id, tat)
-                select 'k', id, $3 + emission from live
+                select 'k', id, now + emission from live
                 on conflict (kind, id) do update
-                    set tat = greatest(r.tat, $3) + (excluded.tat - $3)
-                    where greatest(r.tat, $3) + (excluded.tat - $3) - $3
-                          <= (select emission * rate_limit_per_minute from live)
+                    -- A state that lies more than a burst and a minute ahead is from before
+                    -- the clock was set back, and counts as none.
+                    set tat = case when r.tat - (select now from live) > 120000000000 then excluded.tat
+                                   else greatest(r.tat, (select now from live)) + (select emission from live) end
+                    where r.tat - (select now from live) > 120000000000
+                       or greatest(r.tat, (select now from live)) + (select emission from live)
+                          - (select now from live) <= (select emission * rate_limit_per_minute from live)
                 returning tat
             ), used as (
                 -- Once a minute, so that a busy key does not wait for a flush each time.
@@ -224,7 +253,7 @@ impl Store {
                 where id = (select id from live)
                   and (last_used_at is null or last_used_at <= $4)
             )
-            select key.id, key.account_id, key.abilities, key.rate_limit_per_minute,
+            select key.now as "now!", key.defaults as "defaults!", key.id, key.account_id, key.abilities, key.rate_limit_per_minute,
                    key.expires_at, key.revoked_at is not null as "revoked!",
                    key.suspended_at is not null as "suspended!",
                    (select tat from counted) as counted,
@@ -233,12 +262,14 @@ impl Store {
             "#,
             &digest.0[..],
             now,
-            now_nanos,
+            moment,
             now - LAST_USED_LAG,
         )
-        .fetch_optional(&self.pool)
-        .await?;
-        let Some(row) = row else { return Ok(None) };
+        .fetch_optional(&self.pool);
+        let Some(row) = bounded(reading).await? else {
+            return Ok(None);
+        };
+        let now_nanos = row.now;
         let expired = row.expires_at.is_some_and(|at| at <= now);
         let gcra = Gcra::per_minute(u32::try_from(row.rate_limit_per_minute).unwrap_or(1));
         // A refusal leaves the state alone; what this statement's snapshot saw of it may be
@@ -258,6 +289,7 @@ impl Store {
             expired,
             suspended: row.suspended,
             rate,
+            defaults: row.defaults,
         }))
     }
 }

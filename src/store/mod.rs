@@ -26,10 +26,21 @@ const PROBE_AFTER_IDLE: Duration = Duration::from_secs(1);
 /// The schema, embedded.
 pub static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!();
 
+/// How long a statement may run, and wait for a lock. What a request does takes milliseconds;
+/// what takes longer is stuck behind somebody else's work.
+const STATEMENT_LIMITS: &str = "set statement_timeout = '15s'; set lock_timeout = '3s'";
+/// How long a statement may take as seen from here: a host that vanished answers nothing.
+const CALL_TIMEOUT: Duration = Duration::from_secs(20);
+/// Connections kept apart from requests, for settlements, signs of life and health checks.
+const RESERVED_CONNECTIONS: u32 = 4;
+
 /// The database, as the rest of the house sees it.
 #[derive(Debug, Clone)]
 pub struct Store {
+    /// For requests.
     pool: PgPool,
+    /// For what must go on when requests have taken every connection.
+    reserved: PgPool,
 }
 
 /// How the database failed.
@@ -56,6 +67,12 @@ pub enum StoreError {
     /// Stored data that the code cannot read: the schema and the code differ.
     #[error("stored data cannot be read: {0}")]
     Corrupt(String),
+    /// The database keeps text in another encoding.
+    #[error("the database's encoding is {0}; it must be UTF8")]
+    Encoding(String),
+    /// The database takes no writes: a standby, or a failover under way.
+    #[error("the database is read-only")]
+    ReadOnly,
     /// A migration failed.
     #[error("the schema could not be brought up to date")]
     Migrate(#[source] sqlx::migrate::MigrateError),
@@ -71,6 +88,13 @@ impl StoreError {
     }
 }
 
+/// Classes and codes of errors that pass: connection exceptions, read-only transactions (a
+/// failover), prepared statements that a pooler lost, refused logins, deadlocks, resources,
+/// locks, operator intervention, system errors.
+const TRANSIENT: [&str; 11] = [
+    "08", "25006", "26000", "28", "3D000", "40", "53", "55", "57", "58", "XX000",
+];
+
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
         match &error {
@@ -85,10 +109,9 @@ impl From<sqlx::Error> for StoreError {
                     return Self::Constraint(name.to_owned(), error);
                 }
                 match db.code().as_deref() {
-                    // numeric_value_out_of_range
-                    Some("22003") => Self::OutOfRange(error),
-                    // connection exceptions, insufficient resources, operator intervention
-                    Some(code) if ["08", "53", "57"].iter().any(|c| code.starts_with(c)) => {
+                    // data exceptions (a byte that the encoding lacks, a number out of range)
+                    Some(code) if code.starts_with("22") => Self::OutOfRange(error),
+                    Some(code) if TRANSIENT.iter().any(|c| code.starts_with(c)) => {
                         Self::Unavailable(error)
                     }
                     _ => Self::Database(error),
@@ -108,55 +131,92 @@ fn exactly_one(statement: &'static str, rows: u64) -> Result<(), StoreError> {
     }
 }
 
-impl Store {
-    /// A store over a pool.
-    pub fn new(pool: PgPool) -> Self {
-        Self { pool }
+/// Bounds a call: what has not answered in time is taken to be away, with an unknown outcome.
+async fn bounded<T>(call: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, StoreError> {
+    match tokio::time::timeout(CALL_TIMEOUT, call).await {
+        Ok(result) => Ok(result?),
+        Err(_elapsed) => Err(StoreError::Unavailable(sqlx::Error::PoolTimedOut)),
     }
+}
 
-    /// A store over at most `max_connections` to `options`, made when they are first needed.
-    /// A request waits at most `acquire_timeout` for one.
+impl Store {
+    /// A store over at most `max_connections` to `options` for requests and a few more for
+    /// itself, made when they are first needed. A request waits at most `acquire_timeout` for
+    /// one.
     pub fn connect_lazy(
         options: PgConnectOptions,
         max_connections: u32,
         acquire_timeout: Duration,
     ) -> Self {
-        let pool = PgPoolOptions::new()
-            .max_connections(max_connections)
-            .acquire_timeout(acquire_timeout)
-            // A probe before every statement would double the round trips; a connection that
-            // was used a moment ago is taken to be alive.
-            .test_before_acquire(false)
-            .before_acquire(|connection, meta| {
-                Box::pin(async move {
-                    if meta.idle_for > PROBE_AFTER_IDLE {
-                        return Ok(connection.ping().await.is_ok());
-                    }
-                    Ok(true)
+        let options = options.application_name("gensvc");
+        let pool = |connections| {
+            PgPoolOptions::new()
+                .max_connections(connections)
+                .acquire_timeout(acquire_timeout)
+                // A probe before every statement would double the round trips; a connection
+                // that was used a moment ago is taken to be alive.
+                .test_before_acquire(false)
+                .before_acquire(|connection, meta| {
+                    Box::pin(async move {
+                        if meta.idle_for > PROBE_AFTER_IDLE {
+                            return Ok(connection.ping().await.is_ok());
+                        }
+                        Ok(true)
+                    })
                 })
-            })
-            .connect_lazy_with(options.application_name("gensvc"));
-        Self::new(pool)
+                .after_connect(|connection, _| {
+                    Box::pin(async move {
+                        sqlx::raw_sql(STATEMENT_LIMITS).execute(connection).await?;
+                        Ok(())
+                    })
+                })
+                .connect_lazy_with(options.clone())
+        };
+        Self {
+            pool: pool(max_connections),
+            reserved: pool(RESERVED_CONNECTIONS),
+        }
     }
 
     /// Brings the schema up to date.
     pub async fn migrate(&self) -> Result<(), StoreError> {
-        MIGRATOR.run(&self.pool).await.map_err(|error| match error {
+        let mut connection = self.reserved.acquire().await?;
+        let encoding = sqlx::query_scalar!(r#"select current_setting('server_encoding') as "e!""#)
+            .fetch_one(&mut *connection)
+            .await?;
+        if encoding != "UTF8" {
+            return Err(StoreError::Encoding(encoding));
+        }
+        // A migration may take long.
+        sqlx::raw_sql("set statement_timeout = 0; set lock_timeout = 0")
+            .execute(&mut *connection)
+            .await?;
+        let migrated = MIGRATOR.run(&mut *connection).await;
+        connection.close().await?;
+        migrated.map_err(|error| match error {
             sqlx::migrate::MigrateError::Execute(e) => e.into(),
             other => StoreError::Migrate(other),
         })
     }
 
-    /// Whether the database answers.
+    /// Whether the database answers, and takes writes.
     pub async fn ping(&self) -> Result<(), StoreError> {
-        sqlx::query_scalar!("select 1")
-            .fetch_one(&self.pool)
-            .await?;
-        Ok(())
+        let writable = sqlx::query_scalar!(
+            r#"select current_setting('transaction_read_only') = 'off' as "writable!""#
+        )
+        .fetch_one(&self.reserved);
+        if bounded(writable).await? {
+            Ok(())
+        } else {
+            Err(StoreError::ReadOnly)
+        }
     }
 
-    /// Closes all connections.
-    pub async fn close(&self) {
-        self.pool.close().await;
+    /// Closes all connections, waiting for busy ones no longer than `patience`.
+    pub async fn close(&self, patience: Duration) {
+        let closed = async { tokio::join!(self.pool.close(), self.reserved.close()) };
+        if tokio::time::timeout(patience, closed).await.is_err() {
+            tracing::warn!("connections to the database were still busy at the stop");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Store, StoreError, exactly_one};
+use super::{Store, StoreError, bounded, exactly_one};
 use crate::domain::{
     ids::{AccountId, SessionId, UserId},
     rate::{DEFAULT_PER_MINUTE, Gcra, RateState, nanos},
@@ -11,6 +11,8 @@ use crate::domain::{
 
 /// Failed logins of one email from one address within [`THROTTLE_WINDOW`].
 const MAX_FAILURES: i64 = 10;
+/// How long an attempt without a verdict counts: its server may have died.
+const PENDING_WINDOW: TimeDelta = TimeDelta::seconds(30);
 /// The throttle's window, sliding.
 const THROTTLE_WINDOW: TimeDelta = TimeDelta::minutes(15);
 
@@ -29,6 +31,8 @@ pub struct PresentedSession {
     pub suspended: bool,
     /// The request, counted.
     pub rate: RateState,
+    /// The account's default providers and models, by modality.
+    pub defaults: serde_json::Value,
 }
 
 impl Store {
@@ -55,28 +59,34 @@ impl Store {
         exactly_one("creating a session", done.rows_affected())
     }
 
-    /// Reads a live session and counts the request against the default limit.
+    /// Reads a live session and counts the request against the default limit, by the
+    /// database's clock or `moment`, as [`Store::present_key`] does.
     pub async fn present_session(
         &self,
         digest: TokenDigest,
         now: DateTime<Utc>,
+        moment: Option<i64>,
     ) -> Result<Option<PresentedSession>, StoreError> {
         let gcra = Gcra::per_minute(DEFAULT_PER_MINUTE);
-        let now_nanos = nanos(now);
-        let row = sqlx::query!(
+        let reading = sqlx::query!(
             r#"
-            with live as materialized (
-                select s.id, s.user_id, s.account_id, s.expires_at, a.suspended_at
-                from sessions s join accounts a on a.id = s.account_id
+            with moment as materialized (
+                select coalesce($3::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint * 1000) as now
+            ), live as materialized (
+                select s.id, s.user_id, s.account_id, s.expires_at, a.suspended_at, a.defaults, m.now
+                from sessions s join accounts a on a.id = s.account_id, moment m
                 where s.digest = $1 and s.revoked_at is null and s.expires_at > $2
             ), counted as (
                 insert into rate_limits as r (kind, id, tat)
-                select 's', id, $3 + $4::bigint from live
-                on conflict (kind, id) do update set tat = greatest(r.tat, $3) + $4::bigint
-                    where greatest(r.tat, $3) + $4::bigint - $3 <= $5
+                select 's', id, now + $4::bigint from live
+                on conflict (kind, id) do update
+                    set tat = case when r.tat - (select now from live) > 120000000000 then excluded.tat
+                                   else greatest(r.tat, (select now from live)) + $4::bigint end
+                    where r.tat - (select now from live) > 120000000000
+                       or greatest(r.tat, (select now from live)) + $4::bigint - (select now from live) <= $5
                 returning tat
             )
-            select live.id, live.user_id, live.account_id, live.expires_at,
+            select live.now as "now!", live.defaults, live.id, live.user_id, live.account_id, live.expires_at,
                    live.suspended_at is not null as "suspended!",
                    (select tat from counted) as counted,
                    (select r.tat from rate_limits r where r.kind = 's' and r.id = live.id) as before
@@ -84,13 +94,13 @@ impl Store {
             "#,
             &digest.0[..],
             now,
-            now_nanos,
+            moment,
             gcra.emission_nanos(),
             gcra.burst_nanos(),
         )
-        .fetch_optional(&self.pool)
-        .await?;
-        Ok(row.map(|row| {
+        .fetch_optional(&self.pool);
+        Ok(bounded(reading).await?.map(|row| {
+            let now_nanos = row.now;
             let tat = row
                 .counted
                 .or(row.before)
@@ -101,6 +111,7 @@ impl Store {
                 account_id: AccountId(row.account_id),
                 expires_at: row.expires_at,
                 suspended: row.suspended,
+                defaults: row.defaults,
                 rate: gcra.state(now_nanos, tat, row.counted.is_some()),
             }
         }))
@@ -118,28 +129,31 @@ impl Store {
         exactly_one("ending a session", done.rows_affected())
     }
 
-    /// Counts a login attempt as failed **before** the password is looked at, so that parallel
-    /// guesses cannot overrun the limit. `None`: throttled; with the time until the oldest
-    /// failure leaves the window.
+    /// Counts a login attempt **before** the password is looked at: it counts as a failure
+    /// until [`Store::end_login`], so that parallel guesses cannot overrun the limit.
+    /// Otherwise: throttled, with the time to wait.
     pub async fn begin_login(
         &self,
         email: &str,
         address: &str,
         now: DateTime<Utc>,
     ) -> Result<Result<(), TimeDelta>, StoreError> {
-        let since = now - THROTTLE_WINDOW;
+        let (failed_since, pending_since) = (now - THROTTLE_WINDOW, now - PENDING_WINDOW);
         let admitted = sqlx::query!(
             r#"
-            insert into login_attempts as l (email, address, failed_at)
+            insert into login_attempts as l (email, address, pending)
             values (lower($1), $2, array[$3::timestamptz])
             on conflict (email, address) do update
-                set failed_at = array(select t from unnest(l.failed_at) t where t > $4) || $3::timestamptz
-                where (select count(*) from unnest(l.failed_at) t where t > $4) < $5
+                set pending = array(select t from unnest(l.pending) t where t > $5) || $3::timestamptz,
+                    failed_at = array(select t from unnest(l.failed_at) t where t > $4)
+                where (select count(*) from unnest(l.failed_at) t where t > $4)
+                    + (select count(*) from unnest(l.pending) t where t > $5) < $6
             "#,
             email,
             address,
             now,
-            since,
+            failed_since,
+            pending_since,
             MAX_FAILURES,
         )
         .execute(&self.pool)
@@ -147,46 +161,53 @@ impl Store {
         if admitted.rows_affected() == 1 {
             return Ok(Ok(()));
         }
-        let oldest = sqlx::query_scalar!(
-            "select (select min(t) from unnest(failed_at) t where t > $3)
-             from login_attempts where email = lower($1) and address = $2",
+        let failures = sqlx::query!(
+            r#"select (select count(*) from unnest(failed_at) t where t > $3) as "count!",
+                      (select min(t) from unnest(failed_at) t where t > $3) as oldest
+               from login_attempts where email = lower($1) and address = $2"#,
             email,
             address,
-            since,
+            failed_since,
         )
         .fetch_optional(&self.pool)
-        .await?
-        .flatten()
-        .unwrap_or(now);
-        Ok(Err(oldest + THROTTLE_WINDOW - now))
+        .await?;
+        Ok(Err(match failures {
+            Some(row) if row.count >= MAX_FAILURES => {
+                row.oldest.unwrap_or(now) + THROTTLE_WINDOW - now
+            }
+            // Only attempts without a verdict are in the way.
+            _ => TimeDelta::zero(),
+        }))
     }
 
-    /// Takes back the failure that [`Store::begin_login`] counted at `at`: the password was
-    /// right.
-    pub async fn login_succeeded(
+    /// The verdict on the attempt that began at `at`.
+    pub async fn end_login(
         &self,
         email: &str,
         address: &str,
         at: DateTime<Utc>,
+        failed: bool,
     ) -> Result<(), StoreError> {
         // One element only: another attempt may carry the same time.
         sqlx::query!(
             "update login_attempts
-             set failed_at = failed_at[:array_position(failed_at, $3) - 1]
-                          || failed_at[array_position(failed_at, $3) + 1:]
-             where email = lower($1) and address = $2 and array_position(failed_at, $3) is not null",
+             set pending = pending[:array_position(pending, $3) - 1]
+                        || pending[array_position(pending, $3) + 1:],
+                 failed_at = case when $4 then failed_at || $3 else failed_at end
+             where email = lower($1) and address = $2 and array_position(pending, $3) is not null",
             email,
             address,
             at,
+            failed,
         )
         .execute(&self.pool)
         .await?;
         Ok(())
     }
 
-    /// Removes what no longer matters: ended sessions, old login attempts, expired idempotency
-    /// keys; at most `batch` rows of each.
-    pub async fn purge_expired(&self, now: DateTime<Utc>, batch: i64) -> Result<u64, StoreError> {
+    /// Removes what no longer matters, at most `batch` rows of each kind. Answers whether
+    /// there may be more.
+    pub async fn purge_expired(&self, now: DateTime<Utc>, batch: i64) -> Result<bool, StoreError> {
         let sessions = sqlx::query!(
             "delete from sessions where id in
                 (select id from sessions where expires_at <= $1 order by expires_at limit $2)",
@@ -198,7 +219,8 @@ impl Store {
         let attempts = sqlx::query!(
             "delete from login_attempts where (email, address) in
                 (select email, address from login_attempts
-                 where not exists (select from unnest(failed_at) t where t > $1) limit $2)",
+                 where not exists (select from unnest(failed_at || pending) t where t > $1) limit $2)
+               and not exists (select from unnest(failed_at || pending) t where t > $1)",
             now - THROTTLE_WINDOW,
             batch
         )
@@ -222,9 +244,10 @@ impl Store {
         )
         .execute(&self.pool)
         .await?;
-        Ok([sessions, attempts, keys, limits]
+        let most = [sessions, attempts, keys, limits]
             .iter()
             .map(sqlx::postgres::PgQueryResult::rows_affected)
-            .sum())
+            .max();
+        Ok(most.is_some_and(|rows| i64::try_from(rows).is_ok_and(|rows| rows >= batch)))
     }
 }

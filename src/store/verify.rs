@@ -1,5 +1,7 @@
 //! The audit: every account and every generation recomputed from the ledger.
 
+use sqlx::PgConnection;
+
 use super::{Store, StoreError};
 
 /// Differences that are spelled out; the rest is counted.
@@ -26,6 +28,10 @@ impl Store {
         sqlx::query!("set transaction isolation level repeatable read, read only")
             .execute(&mut *tx)
             .await?;
+        // It reads everything; that may take a while.
+        sqlx::query!("set local statement_timeout = 0")
+            .execute(&mut *tx)
+            .await?;
         let counts = sqlx::query!(
             r#"select (select count(*) from accounts) as "accounts!",
                       (select count(*) from ledger_entries) as "entries!",
@@ -33,7 +39,21 @@ impl Store {
         )
         .fetch_one(&mut *tx)
         .await?;
-        let mut differences = sqlx::query_scalar!(
+        let mut differences = account_differences(&mut tx).await?;
+        differences.extend(generation_differences(&mut tx).await?);
+        tx.commit().await?;
+        Ok(Audit {
+            accounts: counts.accounts,
+            entries: counts.entries,
+            generations: counts.generations,
+            differences,
+        })
+    }
+}
+
+/// Accounts and entries against the running sums of the entries.
+async fn account_differences(tx: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
+    sqlx::query_scalar!(
             r#"
             with moved as (
                 select e.*,
@@ -72,10 +92,13 @@ impl Store {
             "#,
             SPELLED_OUT
         )
-        .fetch_all(&mut *tx)
-        .await?;
-        differences.extend(
-            sqlx::query_scalar!(
+        .fetch_all(tx)
+        .await
+}
+
+/// Generations against their hold and its one resolution.
+async fn generation_differences(tx: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
+    sqlx::query_scalar!(
                 r#"
                 with entries as (
                     select generation_id,
@@ -110,15 +133,6 @@ impl Store {
                 "#,
                 SPELLED_OUT
             )
-            .fetch_all(&mut *tx)
-            .await?,
-        );
-        tx.commit().await?;
-        Ok(Audit {
-            accounts: counts.accounts,
-            entries: counts.entries,
-            generations: counts.generations,
-            differences,
-        })
-    }
+            .fetch_all(tx)
+            .await
 }

@@ -21,7 +21,7 @@ async fn it_needs_no_token_and_ignores_a_wrong_one(_: PgPoolOptions, options: Pg
 #[sqlx::test]
 async fn it_fails_when_the_database_is_gone(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
-    app.store.close().await;
+    app.store.close(std::time::Duration::from_secs(9)).await;
     let body = app.get("", "/health").await.expect(503);
     assert_eq!(body["checks"]["database"], "unavailable");
     app.get("", "/health/live").await.expect(200);

@@ -62,7 +62,7 @@ async fn every_failing_field_is_named_and_nothing_is_held(
     let app = TestApp::new(options).await;
     let account = app.account("10").await;
     let body = json!({"prompt": " ", "provider": "nope", "parameters": {"max_tokens": 5000, "temperature": "hot", "n": 1},
-        "max_cost": -1, "stream": 1, "sytem_prompt": ""});
+        "template_id": null, "template_variables": {}, "max_cost": -1, "stream": 1, "sytem_prompt": ""});
     let fields = app.text(&account.key, body).await.fields();
     let expected = [
         ("max_cost", "out_of_range"),
@@ -73,6 +73,7 @@ async fn every_failing_field_is_named_and_nothing_is_held(
         ("provider", "unknown_provider"),
         ("stream", "invalid_type"),
         ("sytem_prompt", "unknown_field"),
+        ("template_variables", "not_allowed"),
     ];
     let found: Vec<(&str, &str)> = fields
         .iter()

@@ -383,6 +383,10 @@ async fn what_a_dead_server_left_is_ended_and_released(
         .execute(&app.pool)
         .await
         .unwrap();
+    // Nobody judges before having been heard for a whole lease: after an outage of the
+    // database everybody looks silent.
+    assert_eq!(other.app.runner.sweep_step().await.unwrap(), 0);
+    app.advance(TimeDelta::seconds(31));
     assert_eq!(other.app.runner.sweep_step().await.unwrap(), 5);
     app.assert_settled().await;
     // It was only paused: its answers come too late, and change nothing.
@@ -480,6 +484,7 @@ async fn a_cancel_releases_the_hold_and_tells_the_waiting_caller(
         .await
         .expect(200);
     assert_eq!(record["error"]["code"], "cancelled");
+    assert_eq!(record["metadata"]["attempts"], 1);
     let answer = running.await.unwrap();
     answer.error(409, "cancelled");
     assert_eq!(answer.json()["generation"], record);
