@@ -46,6 +46,8 @@ create unlogged table rate_limits (
     id bigint not null,
     -- Theoretical arrival time: when the whole burst is there again.
     tat bigint not null,
+    -- Whether the last request was let through: what the statement that counted it answers.
+    admitted boolean not null,
     constraint rate_limits_pkey primary key (kind, id)
 )
 with (fillfactor = 50);

@@ -95,9 +95,9 @@ impl From<ApiKeyRecord> for KeyBody {
 pub async fn create(
     State(state): State<ApiState>,
     auth: Authorized<Manage>,
-    JsonBody(body): JsonBody,
+    body: JsonBody,
 ) -> Result<(StatusCode, Json<NewKeyBody>), ApiError> {
-    let request = KeyRequest::read(&body, state.service.now())?;
+    let request = body.read(|members| KeyRequest::read(members, state.service.now()))?;
     let caller = &auth.caller;
     let made = state
         .service

@@ -107,9 +107,9 @@ fn user((id, email, name): (UserId, String, Option<String>)) -> UserBody {
 pub async fn login(
     State(state): State<ApiState>,
     ClientAddress(address): ClientAddress,
-    JsonBody(body): JsonBody,
+    body: JsonBody,
 ) -> Result<Json<LoginBody>, ApiError> {
-    let login = Login::read(&body)?;
+    let login = body.read(Login::read)?;
     let session = state.service.login(login, address.to_string()).await?;
     let (id, name) = session.account;
     Ok(Json(LoginBody {

@@ -132,9 +132,7 @@ fn add_errors(path: &str, method: &str, operation: &mut Value) {
     if path.contains('{') || generates {
         add("404", "not_found");
     }
-    if !matches!(path, "/health/live") {
-        add("422", "validation_failed: every failing field is named");
-    }
+    add("422", "validation_failed: every failing field is named");
     if secured || login {
         add(
             "429",

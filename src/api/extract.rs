@@ -124,6 +124,20 @@ impl Query {
 
     /// Reads the parameters; every failing one is reported.
     pub fn read<T>(&self, read: impl FnOnce(&Fields<'_>) -> T) -> Result<T, ApiError> {
+        let (value, errors) = self.check(read);
+        if errors.is_empty() {
+            Ok(value)
+        } else {
+            Err(ApiError::invalid(errors))
+        }
+    }
+
+    /// What is wrong where no parameter is taken.
+    fn errors(&self) -> Vec<FieldError> {
+        self.check(|_| ()).1
+    }
+
+    fn check<T>(&self, read: impl FnOnce(&Fields<'_>) -> T) -> (T, Vec<FieldError>) {
         let errors = Errors::default();
         let fields = Fields::query(&self.members, &errors);
         for name in &self.repeated {
@@ -134,12 +148,7 @@ impl Query {
         }
         let value = read(&fields);
         fields.finish();
-        let errors = errors.take();
-        if errors.is_empty() {
-            Ok(value)
-        } else {
-            Err(ApiError::invalid(errors))
-        }
+        (value, errors.take())
     }
 
     /// Refuses every parameter.
@@ -170,7 +179,36 @@ impl FromRequestParts<ApiState> for NoQuery {
 
 /// A JSON body: an object without duplicates, in time and within the size limit.
 #[derive(Debug)]
-pub struct JsonBody(pub Map<String, Value>);
+pub struct JsonBody {
+    members: Map<String, Value>,
+    /// What is wrong with it, or with the query, before any field is looked at.
+    errors: Vec<FieldError>,
+}
+
+impl JsonBody {
+    /// Reads the members. What `read` refuses and what was wrong before are one answer.
+    pub fn read<T>(
+        &self,
+        read: impl FnOnce(&Map<String, Value>) -> Result<T, ServiceError>,
+    ) -> Result<T, ApiError> {
+        let mut errors = self.errors.clone();
+        match read(&self.members) {
+            Ok(value) if errors.is_empty() => Ok(value),
+            Ok(_) => Err(ApiError::invalid(errors)),
+            Err(ServiceError::Invalid(more)) => {
+                let known: Vec<String> = errors.iter().map(|e| e.param.clone()).collect();
+                errors.extend(more.into_iter().filter(|e| !known.contains(&e.param)));
+                Err(ApiError::invalid(errors))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The members as they are.
+    pub fn members(&self) -> &Map<String, Value> {
+        &self.members
+    }
+}
 
 impl FromRequest<ApiState> for JsonBody {
     type Rejection = ApiError;
@@ -180,18 +218,14 @@ impl FromRequest<ApiState> for JsonBody {
         check_media_type(&parts.headers)?;
         let bytes = read_body(&parts.headers, body, state).await?;
         let value = parse(&bytes)?;
-        let nuls = json::nul_paths(&value);
+        let nul = |path| FieldError::new(path, FieldCode::InvalidFormat, "must not contain U+0000");
+        let mut errors: Vec<FieldError> = json::nul_paths(&value).into_iter().map(nul).collect();
+        // No route takes both a body and a query; a parameter there is a mistake.
+        errors.extend(Query::of(&parts).errors());
         let Value::Object(members) = value else {
             return Err(ApiError::malformed_json("the body must be a JSON object"));
         };
-        if !nuls.is_empty() {
-            let error =
-                |path| FieldError::new(path, FieldCode::InvalidFormat, "must not contain U+0000");
-            return Err(ApiError::invalid(nuls.into_iter().map(error).collect()));
-        }
-        // No route takes both a body and a query; a parameter there is a mistake.
-        Query::of(&parts).none()?;
-        Ok(Self(members))
+        Ok(Self { members, errors })
     }
 }
 

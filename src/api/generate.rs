@@ -57,11 +57,11 @@ pub async fn text(
     State(state): State<ApiState>,
     auth: Authorized<GenerateText>,
     headers: HeaderMap,
-    JsonBody(body): JsonBody,
+    body: JsonBody,
 ) -> Result<Response, ApiError> {
     let caller = auth.caller;
-    let keyed = idempotency_key(&headers, &body)?;
-    let request = state.service.read_text(&caller, &body)?;
+    let keyed = idempotency_key(&headers, body.members())?;
+    let request = body.read(|members| state.service.read_text(&caller, members))?;
     let (sink, deltas) = if request.stream {
         let (sink, deltas) = tokio::sync::mpsc::unbounded_channel();
         (Some(sink), Some(deltas))

@@ -21,6 +21,26 @@ pub struct TextParameters {
     pub temperature: Option<f64>,
 }
 
+/// Credits as a caller may give them: a string, or a number that is exact in six digits.
+fn credits_given() -> utoipa::openapi::schema::Schema {
+    use utoipa::openapi::{ObjectBuilder, OneOfBuilder, schema::Type};
+    let text = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .pattern(Some(r"^[+]?[0-9]+(\.[0-9]{1,6}0*)?$"));
+    let number = ObjectBuilder::new()
+        .schema_type(Type::Number)
+        .minimum(Some(0));
+    OneOfBuilder::new()
+        .description(Some(
+            "Credits: the request is refused when the hold would be above them.",
+        ))
+        .item(text)
+        .item(number)
+        .item(ObjectBuilder::new().schema_type(Type::Null))
+        .build()
+        .into()
+}
+
 /// A text generation.
 #[derive(ToSchema)]
 #[schema(example = json!({"prompt": "A haiku about exactness", "parameters": {"max_tokens": 64}}))]
@@ -49,8 +69,7 @@ pub struct TextGenerationRequest {
     /// Whether the answer is an event stream.
     #[schema(nullable)]
     pub stream: Option<bool>,
-    /// Credits (string or number): the request is refused when the hold would be above it.
-    #[schema(nullable, value_type = Option<Credits>)]
+    #[schema(schema_with = credits_given)]
     pub max_cost: Option<Credits>,
 }
 

@@ -98,23 +98,28 @@ impl Abilities {
         Self(vec![Ability::All])
     }
 
-    /// Checks a list of names.
-    pub fn parse<S: AsRef<str>>(names: &[S]) -> Result<Self, AbilitiesError> {
+    /// Checks a list of names; on failure everything that is wrong with it.
+    pub fn parse<S: AsRef<str>>(names: &[S]) -> Result<Self, Vec<AbilitiesError>> {
+        let mut errors = Vec::new();
+        let mut set = Vec::with_capacity(Ability::ALL.len());
         if names.is_empty() {
-            return Err(AbilitiesError::Empty);
+            errors.push(AbilitiesError::Empty);
         }
-        let mut set = Vec::with_capacity(names.len());
         for (at, name) in names.iter().enumerate() {
-            let ability = Ability::parse(name.as_ref()).ok_or(AbilitiesError::Unknown(at))?;
-            if set.contains(&ability) {
-                return Err(AbilitiesError::Duplicate(at));
+            match Ability::parse(name.as_ref()) {
+                None => errors.push(AbilitiesError::Unknown(at)),
+                Some(known) if set.contains(&known) => errors.push(AbilitiesError::Duplicate(at)),
+                Some(known) => set.push(known),
             }
-            set.push(ability);
         }
         if set.len() > 1 && set.contains(&Ability::All) {
-            return Err(AbilitiesError::StarNotAlone);
+            errors.push(AbilitiesError::StarNotAlone);
         }
-        Ok(Self(set))
+        if errors.is_empty() {
+            Ok(Self(set))
+        } else {
+            Err(errors)
+        }
     }
 
     /// Whether they grant `needed`. Only `*` grants [`Ability::All`].
@@ -134,15 +139,21 @@ mod tests {
 
     #[test]
     fn a_set_is_checked() {
-        assert_eq!(Abilities::parse::<&str>(&[]), Err(AbilitiesError::Empty));
-        assert_eq!(Abilities::parse(&["x"]), Err(AbilitiesError::Unknown(0)));
+        assert_eq!(
+            Abilities::parse::<&str>(&[]),
+            Err(vec![AbilitiesError::Empty])
+        );
+        assert_eq!(
+            Abilities::parse(&["x"]),
+            Err(vec![AbilitiesError::Unknown(0)])
+        );
         assert_eq!(
             Abilities::parse(&["read:history", "read:history"]),
-            Err(AbilitiesError::Duplicate(1))
+            Err(vec![AbilitiesError::Duplicate(1)])
         );
         assert_eq!(
             Abilities::parse(&["*", "read:history"]),
-            Err(AbilitiesError::StarNotAlone)
+            Err(vec![AbilitiesError::StarNotAlone])
         );
     }
 

@@ -5,7 +5,6 @@ use std::fmt;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::Value;
-use utoipa::ToSchema;
 
 use super::{
     credits::Credits,
@@ -15,7 +14,7 @@ use super::{
 macro_rules! named_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)+ }) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ToSchema)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         pub enum $name {
             $($(#[$vdoc])* #[serde(rename = $text)] $variant,)+
         }
@@ -32,6 +31,21 @@ macro_rules! named_enum {
             /// The one of that name.
             pub fn parse(name: &str) -> Option<Self> {
                 match name { $($text => Some(Self::$variant),)+ _ => None }
+            }
+        }
+
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+                utoipa::openapi::ObjectBuilder::new()
+                    .schema_type(utoipa::openapi::schema::Type::String)
+                    .enum_values(Some([$($text,)+]))
+                    .into()
+            }
+        }
+
+        impl utoipa::ToSchema for $name {
+            fn name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
             }
         }
 

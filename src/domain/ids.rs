@@ -1,6 +1,9 @@
 //! Identifiers that cannot be mixed up.
 
-use std::{fmt, sync::LazyLock};
+use std::{
+    fmt,
+    sync::{Mutex, PoisonError},
+};
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -48,24 +51,25 @@ numeric_id!(
 #[serde(transparent)]
 pub struct GenerationId(pub Uuid);
 
-/// One context for the process: ids made within a millisecond still ascend.
-static CONTEXT: LazyLock<std::sync::Mutex<ContextV7>> =
-    LazyLock::new(|| std::sync::Mutex::new(ContextV7::new()));
+/// Makes ids that ascend, also within a millisecond and when the clock steps back.
+#[derive(Debug, Default)]
+pub struct GenerationIds(Mutex<ContextV7>);
 
-impl GenerationId {
-    /// A new id whose time part is `now` (milliseconds since the epoch).
-    pub fn new(now: DateTime<Utc>) -> Self {
+impl GenerationIds {
+    /// A new id whose time part is `now` (milliseconds since the epoch), or later where the
+    /// clock has stepped back.
+    pub fn next(&self, now: DateTime<Utc>) -> GenerationId {
         let seconds = u64::try_from(now.timestamp()).unwrap_or(0);
-        let context = CONTEXT
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        Self(Uuid::new_v7(Timestamp::from_unix(
+        let context = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        GenerationId(Uuid::new_v7(Timestamp::from_unix(
             &*context,
             seconds,
             now.timestamp_subsec_nanos(),
         )))
     }
+}
 
+impl GenerationId {
     /// When it was made, as the id tells it, in milliseconds. Where the clock steps back, ids
     /// go on ascending, and this goes with them.
     pub fn created_at(self) -> DateTime<Utc> {

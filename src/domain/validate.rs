@@ -185,8 +185,14 @@ impl<'a> Fields<'a> {
     /// A JSON integer (`1.0` and `1e2` are none) within bounds.
     pub fn integer(&self, name: &'static str, range: RangeInclusive<i64>) -> Option<i64> {
         let number = self.typed(name, "an integer", |v| {
-            // A u64 above i64 is an integer too, only far out of range.
-            v.as_i64().or_else(|| v.as_u64().map(|_| i64::MAX))
+            // Beyond 64 bits the parser keeps a float; it is far out of range however it was
+            // written.
+            let huge = |v: &Value| {
+                v.as_f64()
+                    .filter(|f| f.abs() >= 9_223_372_036_854_775_808.0)
+            };
+            let far = |f: f64| if f < 0.0 { i64::MIN } else { i64::MAX };
+            v.as_i64().or_else(|| huge(v).map(far))
         })?;
         self.within(name, number, &range)
     }
@@ -220,6 +226,8 @@ impl<'a> Fields<'a> {
     pub fn credits(&self, name: &'static str) -> Option<Credits> {
         let text = self.typed(name, "credits, as a string or a number", |v| match v {
             Value::String(text) => Some(text.clone()),
+            // Rust prints a float in full, without an exponent.
+            Value::Number(number) if number.is_f64() => number.as_f64().map(|f| f.to_string()),
             Value::Number(number) => Some(number.to_string()),
             _ => None,
         })?;
@@ -359,10 +367,11 @@ mod tests {
 
     #[test]
     fn credits_come_as_string_or_number() {
-        let body = json!({"a": "12.5", "b": 0.1, "c": -1, "d": "1e3", "e": true, "f": 0.000_000_1});
+        let body = json!({"a": "12.5", "b": 0.1, "c": -1, "d": "1e3", "e": true, "f": 0.000_000_1, "g": 0.000_009});
         let found = codes(&body, |f| {
             assert_eq!(f.credits("a"), Some(Credits::from_micros(12_500_000)));
             assert_eq!(f.credits("b"), Some(Credits::from_micros(100_000)));
+            assert_eq!(f.credits("g"), Some(Credits::from_micros(9)));
             for name in ["c", "d", "e", "f"] {
                 f.credits(name);
             }

@@ -208,7 +208,7 @@ impl Service {
             .text
             .get(name)
             .ok_or_else(|| ServiceError::Internal(format!("no adapter for {name}")))?;
-        let id = GenerationId::new(self.0.clock.now());
+        let id = self.0.ids.next(self.0.clock.now());
         let now = id.created_at();
         let mut parameters = json!({"max_tokens": resolved.max_tokens});
         if let Some(temperature) = request.temperature {

@@ -44,7 +44,7 @@ impl KeyRequest {
         let name = fields.required_text("name", NAME_CHARS);
         let abilities = fields.strings("abilities").and_then(|names| {
             let abilities = Abilities::parse(&names);
-            if let Err(error) = &abilities {
+            for error in abilities.as_ref().err().into_iter().flatten() {
                 let param = match error {
                     AbilitiesError::Unknown(at) | AbilitiesError::Duplicate(at) => {
                         format!("abilities[{at}]")
@@ -97,7 +97,7 @@ pub fn parse_time(text: &str) -> Option<DateTime<Utc>> {
         .ok()?
         .to_utc()
         .trunc_subsecs(6);
-    (1970..=9999).contains(&time.year()).then_some(time)
+    (1..=9999).contains(&time.year()).then_some(time)
 }
 
 impl Service {

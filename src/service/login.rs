@@ -70,7 +70,8 @@ impl Service {
     async fn attempt(&self, login: Login, address: &str) -> Result<LoggedIn, ServiceError> {
         let (store, now) = (&self.0.store, self.0.clock.now());
         if let Err(wait) = store.begin_login(&login.email, address, now).await? {
-            let seconds = u64::try_from(wait.num_seconds()).unwrap_or(0) + 1;
+            let millis = u64::try_from(wait.num_milliseconds()).unwrap_or(0);
+            let seconds = millis.div_ceil(1000).max(1);
             return Err(ServiceError::TooManyLogins(seconds));
         }
         let user = store.user_by_email(&login.email).await?;

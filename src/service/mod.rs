@@ -20,7 +20,7 @@ use chrono::TimeDelta;
 use crate::{
     domain::{
         ability::Ability, catalogue::Catalogue, clock::SharedClock, credits::Credits,
-        rate::RateState, validate::FieldError,
+        ids::GenerationIds, rate::RateState, validate::FieldError,
     },
     jobs::Runner,
     providers::Registry,
@@ -52,6 +52,7 @@ struct Inner {
     runner: Runner,
     settings: ServiceSettings,
     passwords: password::Hasher,
+    ids: GenerationIds,
 }
 
 impl Service {
@@ -72,6 +73,7 @@ impl Service {
             runner,
             settings,
             passwords: password::Hasher::default(),
+            ids: GenerationIds::default(),
         }))
     }
 

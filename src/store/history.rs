@@ -131,12 +131,12 @@ impl FromRow<'_, PgRow> for GenerationRow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::ids::GenerationId;
+    use crate::domain::ids::GenerationIds;
 
     #[test]
     fn ids_of_a_millisecond_lie_between_the_lowest_of_it_and_of_the_next() {
         let time = DateTime::from_timestamp_millis(1_790_000_000_123).unwrap();
-        let id = GenerationId::new(time).0;
+        let id = GenerationIds::default().next(time).0;
         assert!(lowest_id(time) <= id);
         assert!(id < lowest_id(time + TimeDelta::milliseconds(1)));
     }

@@ -236,17 +236,22 @@ impl Store {
                 select * from key
                 where revoked_at is null and (expires_at is null or expires_at > $2)
             ), counted as (
-                insert into rate_limits as r (kind, id, tat)
-                select 'k', id, now + emission from live
+                insert into rate_limits as r (kind, id, tat, admitted)
+                select 'k', id, now + emission, true from live
                 on conflict (kind, id) do update
                     -- A state that lies more than a burst and a minute ahead is from before
-                    -- the clock was set back, and counts as none.
-                    set tat = case when r.tat - (select now from live) > 120000000000 then excluded.tat
-                                   else greatest(r.tat, (select now from live)) + (select emission from live) end
-                    where r.tat - (select now from live) > 120000000000
-                       or greatest(r.tat, (select now from live)) + (select emission from live)
-                          - (select now from live) <= (select emission * rate_limit_per_minute from live)
-                returning tat
+                    -- the clock was set back, and counts as none. A refusal writes the row
+                    -- too, so that it answers with the state that it was refused by.
+                    set (tat, admitted) = (
+                        select case when r.tat - now > 120000000000 then excluded.tat
+                                    when fits then greatest(r.tat, now) + emission
+                                    else r.tat end,
+                               fits or r.tat - now > 120000000000
+                        from live, lateral (
+                            select greatest(r.tat, now) + emission - now
+                                   <= emission * rate_limit_per_minute as fits
+                        ) f)
+                returning tat, admitted
             ), used as (
                 -- Once a minute, so that a busy key does not wait for a flush each time.
                 update api_keys set last_used_at = $2
@@ -256,9 +261,8 @@ impl Store {
             select key.now as "now!", key.defaults as "defaults!", key.id, key.account_id, key.abilities, key.rate_limit_per_minute,
                    key.expires_at, key.revoked_at is not null as "revoked!",
                    key.suspended_at is not null as "suspended!",
-                   (select tat from counted) as counted,
-                   (select r.tat from rate_limits r where r.kind = 'k' and r.id = key.id) as before
-            from key
+                   counted.tat as "tat?", counted.admitted as "admitted?"
+            from key left join counted on true
             "#,
             &digest.0[..],
             now,
@@ -269,17 +273,13 @@ impl Store {
         let Some(row) = bounded(reading).await? else {
             return Ok(None);
         };
-        let now_nanos = row.now;
         let expired = row.expires_at.is_some_and(|at| at <= now);
         let gcra = Gcra::per_minute(u32::try_from(row.rate_limit_per_minute).unwrap_or(1));
-        // A refusal leaves the state alone; what this statement's snapshot saw of it may be
-        // older than what it waited for, so a missing value counts as a full burst ago.
-        let tat = row
-            .counted
-            .or(row.before)
-            .unwrap_or(now_nanos + gcra.burst_nanos());
-        let rate =
-            (!row.revoked && !expired).then(|| gcra.state(now_nanos, tat, row.counted.is_some()));
+        // A dead key was not counted.
+        let rate = row
+            .tat
+            .zip(row.admitted)
+            .map(|(tat, admitted)| gcra.state(row.now, tat, admitted));
         Ok(Some(PresentedKey {
             id: ApiKeyId(row.id),
             account_id: AccountId(row.account_id),
@@ -295,7 +295,7 @@ impl Store {
 }
 
 fn abilities(names: &[String]) -> Result<Abilities, StoreError> {
-    Abilities::parse(names).map_err(|e| StoreError::Corrupt(format!("abilities: {e}")))
+    Abilities::parse(names).map_err(|e| StoreError::Corrupt(format!("abilities: {e:?}")))
 }
 
 impl TryFrom<KeyRow> for ApiKeyRecord {

@@ -77,20 +77,23 @@ impl Store {
                 from sessions s join accounts a on a.id = s.account_id, moment m
                 where s.digest = $1 and s.revoked_at is null and s.expires_at > $2
             ), counted as (
-                insert into rate_limits as r (kind, id, tat)
-                select 's', id, now + $4::bigint from live
+                insert into rate_limits as r (kind, id, tat, admitted)
+                select 's', id, now + $4::bigint, true from live
                 on conflict (kind, id) do update
-                    set tat = case when r.tat - (select now from live) > 120000000000 then excluded.tat
-                                   else greatest(r.tat, (select now from live)) + $4::bigint end
-                    where r.tat - (select now from live) > 120000000000
-                       or greatest(r.tat, (select now from live)) + $4::bigint - (select now from live) <= $5
-                returning tat
+                    set (tat, admitted) = (
+                        select case when r.tat - now > 120000000000 then excluded.tat
+                                    when fits then greatest(r.tat, now) + $4::bigint
+                                    else r.tat end,
+                               fits or r.tat - now > 120000000000
+                        from live, lateral (
+                            select greatest(r.tat, now) + $4::bigint - now <= $5 as fits
+                        ) f)
+                returning tat, admitted
             )
             select live.now as "now!", live.defaults, live.id, live.user_id, live.account_id, live.expires_at,
                    live.suspended_at is not null as "suspended!",
-                   (select tat from counted) as counted,
-                   (select r.tat from rate_limits r where r.kind = 's' and r.id = live.id) as before
-            from live
+                   counted.tat, counted.admitted
+            from live, counted
             "#,
             &digest.0[..],
             now,
@@ -99,21 +102,14 @@ impl Store {
             gcra.burst_nanos(),
         )
         .fetch_optional(&self.pool);
-        Ok(bounded(reading).await?.map(|row| {
-            let now_nanos = row.now;
-            let tat = row
-                .counted
-                .or(row.before)
-                .unwrap_or(now_nanos + gcra.burst_nanos());
-            PresentedSession {
-                id: SessionId(row.id),
-                user_id: UserId(row.user_id),
-                account_id: AccountId(row.account_id),
-                expires_at: row.expires_at,
-                suspended: row.suspended,
-                defaults: row.defaults,
-                rate: gcra.state(now_nanos, tat, row.counted.is_some()),
-            }
+        Ok(bounded(reading).await?.map(|row| PresentedSession {
+            id: SessionId(row.id),
+            user_id: UserId(row.user_id),
+            account_id: AccountId(row.account_id),
+            expires_at: row.expires_at,
+            suspended: row.suspended,
+            defaults: row.defaults,
+            rate: gcra.state(row.now, row.tat, row.admitted),
         }))
     }
 

@@ -8,7 +8,10 @@
 
 mod architecture;
 mod common;
+mod envelope;
 mod health;
+mod ledger;
 mod openapi;
+mod openapi_walk;
 mod process;
 mod v1;

@@ -169,7 +169,7 @@ impl TestApp {
         let (_, secret) = self
             .app
             .service
-            .create_key(account, &request)
+            .create_key(account, &request, None)
             .await
             .unwrap();
         secret.expose_secret().to_owned()
@@ -320,6 +320,20 @@ impl Answer {
     /// A header's text; empty when it is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |v| v.to_str().unwrap())
+    }
+
+    /// Where `Link` says that the next page is; empty on the last one.
+    #[track_caller]
+    pub fn next_page(&self) -> String {
+        let link = self.header("link");
+        if link.is_empty() {
+            return String::new();
+        }
+        let (target, rest) = link.split_once('>').unwrap();
+        assert_eq!(rest, "; rel=\"next\"");
+        let cursor = self.json()["next_cursor"].as_str().unwrap().to_owned();
+        assert!(target.contains(&format!("cursor={cursor}")), "{link}");
+        target.trim_start_matches('<').to_owned()
     }
 
     /// The events of a stream: name and data.

@@ -1,4 +1,6 @@
 //! /v1/generate
 
+mod history;
+mod lookup;
 mod text;
 mod text_money;

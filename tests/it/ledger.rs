@@ -1,0 +1,201 @@
+//! The ledger: what the audit finds, what the database refuses, and random movements against
+//! a model.
+
+mod mover;
+mod random;
+
+use gensvc::{
+    domain::ids::GenerationId,
+    store::{
+        credits::MoveKind,
+        generations::{Finish, Outcome},
+    },
+};
+use serde_json::json;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use crate::common::TestApp;
+use mover::{Mover, micros};
+
+#[sqlx::test]
+async fn the_audit_finds_every_tampering(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let (account, other) = (app.account("10").await, app.account("10").await);
+    let mover = Mover::new(&app, &account).await;
+    let charged = mover.hold(50).await.unwrap();
+    let failed = mover.hold(60).await.unwrap();
+    let free = mover.hold(70).await.unwrap();
+    let running = mover.hold(80).await.unwrap();
+    assert!(mover.finish(charged, Some(20)).await);
+    assert!(mover.finish(failed, None).await);
+    // Completed for nothing: released.
+    assert!(mover.finish(free, Some(0)).await);
+    mover.adjust(MoveKind::Adjustment, -5).await;
+    app.assert_verified().await;
+
+    let entry = |id: GenerationId, kind: &str| {
+        format!("ledger_entries where generation_id = '{id}' and kind = '{kind}'")
+    };
+    let of = |id: GenerationId| format!("where id = '{id}'");
+    let (mine, theirs) = (account.id, other.id);
+    let tampering = [
+        format!("update accounts set balance = balance + 1 where id = {mine}"),
+        format!("update accounts set balance = balance - 1 where id = {theirs}"),
+        format!("update accounts set held = held + 1 where id = {mine}"),
+        format!("update accounts set held = held - 1 where id = {mine}"),
+        format!("update accounts set unfinished = unfinished + 1 where id = {mine}"),
+        format!("update accounts set unfinished = 0 where id = {mine}"),
+        "update ledger_entries set amount = amount + 1 where kind = 'grant'".to_owned(),
+        "update ledger_entries set amount = -4 where kind = 'adjustment'".to_owned(),
+        "update ledger_entries set balance = balance + 1 where kind = 'hold'".to_owned(),
+        "update ledger_entries set held = held + 1 where kind = 'release'".to_owned(),
+        "delete from ledger_entries where kind = 'grant'".to_owned(),
+        "delete from ledger_entries where kind = 'adjustment'".to_owned(),
+        format!("delete from {}", entry(charged, "hold")),
+        format!("delete from {}", entry(charged, "charge")),
+        format!("delete from {}", entry(failed, "release")),
+        format!("delete from {}", entry(running, "hold")),
+        format!("delete from ledger_entries where generation_id = '{failed}'"),
+        format!("delete from ledger_entries where account_id = {theirs}"),
+        format!("update ledger_entries set account_id = {theirs} where generation_id = '{failed}'"),
+        format!(
+            "update ledger_entries set generation_id = '{failed}' where generation_id = '{running}'"
+        ),
+        format!(
+            "update ledger_entries set kind = 'release', amount = 50 where generation_id = '{charged}' and kind = 'charge'"
+        ),
+        format!(
+            "update ledger_entries set kind = 'charge' where generation_id = '{failed}' and kind = 'release'"
+        ),
+        format!(
+            "update generations set charged = charged + 1 {}",
+            of(charged)
+        ),
+        format!("update generations set charged = 0 {}", of(charged)),
+        format!("update generations set charged = 1 {}", of(free)),
+        format!(
+            "update generations set estimated = estimated + 1 {}",
+            of(failed)
+        ),
+        format!(
+            "update generations set account_id = {theirs} {}",
+            of(failed)
+        ),
+        format!(
+            "update generations set status = 'failed', charged = 0, error_code = 'cancelled', completed_at = now() {}",
+            of(running)
+        ),
+        format!(
+            "update generations set status = 'processing', charged = null, completed_at = null {}",
+            of(failed)
+        ),
+        format!(
+            "insert into ledger_entries (account_id, kind, amount, balance, held, created_at)
+             values ({mine}, 'grant', 1, 0, 0, now())"
+        ),
+    ];
+    run(&app, &SAVE).await;
+    for statement in tampering {
+        run(&app, &[&statement]).await;
+        let found = app.store.verify_ledger().await.unwrap().differences;
+        assert_ne!(found, Vec::<String>::new(), "not found: {statement}");
+        run(&app, &RESTORE).await;
+        app.assert_verified().await;
+    }
+    assert!(mover.finish(running, Some(80)).await);
+    app.assert_settled().await;
+}
+
+/// Takes the locks off and keeps a copy.
+const SAVE: [&str; 5] = [
+    "alter table ledger_entries disable trigger all",
+    "drop index ledger_entries_one_hold_one_resolution",
+    "create table saved_accounts as table accounts",
+    "create table saved_generations as table generations",
+    "create table saved_entries as table ledger_entries",
+];
+const RESTORE: [&str; 4] = [
+    "delete from ledger_entries",
+    "insert into ledger_entries overriding system value select * from saved_entries",
+    "update accounts a set balance = s.balance, held = s.held, unfinished = s.unfinished
+     from saved_accounts s where s.id = a.id",
+    "update generations g set account_id = s.account_id, status = s.status, charged = s.charged,
+         estimated = s.estimated, error_code = s.error_code, completed_at = s.completed_at
+     from saved_generations s where s.id = g.id",
+];
+
+async fn run(app: &TestApp, statements: &[&str]) {
+    for statement in statements {
+        let done = sqlx::query(sqlx::AssertSqlSafe(*statement))
+            .execute(&app.pool)
+            .await;
+        done.unwrap_or_else(|e| panic!("{statement}: {e}"));
+    }
+}
+
+#[sqlx::test]
+async fn the_database_itself_refuses_what_must_not_be(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("0.0001").await;
+    let mover = Mover::new(&app, &account).await;
+    let held = mover.hold(60).await.unwrap();
+    assert_eq!(mover.hold(41).await, None);
+    let id = account.id;
+    for statement in [
+        "update ledger_entries set amount = 1".to_owned(),
+        "update ledger_entries set reference = 'x' where false".to_owned(),
+        "delete from ledger_entries where false".to_owned(),
+        "truncate ledger_entries".to_owned(),
+        format!("update accounts set held = -1 where id = {id}"),
+        format!("update accounts set held = balance + 1 where id = {id}"),
+        format!("update accounts set balance = held - 1 where id = {id}"),
+        format!("update generations set charged = 1 where id = '{held}'"),
+        format!("update generations set status = 'done' where id = '{held}'"),
+        format!("delete from generations where id = '{held}'"),
+        format!("delete from accounts where id = {id}"),
+        format!(
+            "insert into ledger_entries (account_id, kind, amount, balance, held, generation_id, created_at)
+             values ({id}, 'hold', 1, 100, 61, '{held}', now())"
+        ),
+        format!(
+            "insert into ledger_entries (account_id, kind, amount, balance, held, created_at)
+             values ({id}, 'grant', 0, 100, 60, now())"
+        ),
+        format!(
+            "insert into ledger_entries (account_id, kind, amount, balance, held, created_at)
+             values ({id}, 'charge', 1, 99, 60, now())"
+        ),
+    ] {
+        let done = sqlx::query(sqlx::AssertSqlSafe(statement.as_str()))
+            .execute(&app.pool)
+            .await;
+        assert!(done.is_err(), "{statement}");
+    }
+    // More than was held cannot be charged; then nothing moves at all.
+    let outcome = Outcome::Completed {
+        result: "x".to_owned(),
+        usage: json!({}),
+        charged: micros(61),
+    };
+    let finish = Finish {
+        id: held,
+        instance: None,
+        outcome,
+        attempts: None,
+        provider_request_id: None,
+        now: app.now(),
+    };
+    assert!(app.store.finish(&finish).await.is_err());
+    assert!(!mover.adjust(MoveKind::Adjustment, -41).await);
+    assert_eq!(mover.standing().await, (100, 60));
+    assert!(mover.adjust(MoveKind::Adjustment, -40).await);
+    assert_eq!(mover.standing().await, (60, 60));
+    assert!(mover.finish(held, Some(60)).await);
+    assert!(!mover.finish(held, Some(60)).await);
+    assert!(!mover.finish(held, None).await);
+    assert_eq!(mover.standing().await, (0, 0));
+    // A hold of nothing leaves no entry.
+    let free = mover.hold(0).await.unwrap();
+    assert!(mover.finish(free, Some(0)).await);
+    app.assert_settled().await;
+}

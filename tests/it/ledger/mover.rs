@@ -1,0 +1,119 @@
+//! Moves an account's credits below the API.
+
+use gensvc::{
+    domain::{
+        credits::Credits,
+        generation::{Failure, FailureCode, Modality},
+        ids::{AccountId, ApiKeyId, GenerationId, GenerationIds, InstanceId},
+    },
+    store::{
+        Store,
+        credits::{MoveKind, Moved},
+        generations::{Credential, Finish, NewGeneration, Opened, Outcome},
+    },
+};
+use serde_json::json;
+
+use crate::common::{Account, TestApp};
+
+pub fn micros(amount: i64) -> Credits {
+    Credits::from_micros(amount)
+}
+
+/// What a test needs to move an account's credits below the API.
+#[derive(Clone)]
+pub struct Mover {
+    pub store: Store,
+    account: AccountId,
+    credential: Credential,
+    instance: InstanceId,
+    now: chrono::DateTime<chrono::Utc>,
+}
+
+impl Mover {
+    pub async fn new(app: &TestApp, account: &Account) -> Self {
+        let key: i64 = sqlx::query_scalar("select id from api_keys where account_id = $1")
+            .bind(account.id.0)
+            .fetch_one(&app.pool)
+            .await
+            .unwrap();
+        Self {
+            store: app.store.clone(),
+            account: account.id,
+            credential: Credential::ApiKey(ApiKeyId(key)),
+            instance: app.app.runner.instance(),
+            now: app.now(),
+        }
+    }
+
+    fn generation(&self, hold: i64) -> NewGeneration {
+        NewGeneration {
+            id: GenerationIds::default().next(self.now),
+            account_id: self.account,
+            credential: self.credential,
+            modality: Modality::Text,
+            provider: "sandbox".to_owned(),
+            model: "m".to_owned(),
+            prompt: "x".to_owned(),
+            system_prompt: None,
+            parameters: json!({}),
+            pricing: json!({}),
+            hold: micros(hold),
+            instance: self.instance,
+            max_unfinished: i32::MAX,
+            idempotency: None,
+            now: self.now,
+        }
+    }
+
+    /// Holds; `None` when too little is available.
+    pub async fn hold(&self, amount: i64) -> Option<GenerationId> {
+        let new = self.generation(amount);
+        match self.store.open(&new).await.unwrap() {
+            Opened::Held => Some(new.id),
+            Opened::Short(balance) => {
+                assert!(balance.available() < micros(amount), "{balance:?} {amount}");
+                None
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Charges, or releases where `charge` is `None`. Whether this call ended it.
+    pub async fn finish(&self, id: GenerationId, charge: Option<i64>) -> bool {
+        let outcome = match charge {
+            Some(amount) => Outcome::Completed {
+                result: "x".to_owned(),
+                usage: json!({}),
+                charged: micros(amount),
+            },
+            None => Outcome::Failed(Failure::new(FailureCode::Cancelled, "x")),
+        };
+        let finish = Finish {
+            id,
+            // A cancel comes from anywhere.
+            instance: charge.map(|_| self.instance),
+            outcome,
+            attempts: Some(1),
+            provider_request_id: None,
+            now: self.now,
+        };
+        self.store.finish(&finish).await.unwrap()
+    }
+
+    /// Grants or adjusts. Whether it was done.
+    pub async fn adjust(&self, kind: MoveKind, amount: i64) -> bool {
+        let moved = self
+            .store
+            .move_credits(self.account, kind, micros(amount), None, self.now)
+            .await
+            .unwrap();
+        matches!(moved, Moved::Done(_))
+    }
+
+    /// Balance and held, in micro-credits.
+    pub async fn standing(&self) -> (i64, i64) {
+        let balance = self.store.balance(self.account).await.unwrap();
+        (balance.balance.micros(), balance.held.micros())
+    }
+}

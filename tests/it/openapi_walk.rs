@@ -1,0 +1,275 @@
+//! Every operation of GET /openapi.json, called as it is documented.
+
+mod bodies;
+mod schema;
+
+use http::Method;
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use crate::common::{Account, Answer, TestApp};
+
+/// The abilities that a key can have one by one.
+const ABILITIES: [&str; 7] = [
+    "generate:text",
+    "generate:image",
+    "generate:video",
+    "generate:audio",
+    "read:history",
+    "read:credits",
+    "*",
+];
+
+/// One operation of the document.
+pub struct Operation {
+    pub method: Method,
+    /// With its parameters in braces.
+    pub path: String,
+    pub spec: Value,
+}
+
+/// Objects that paths can name.
+pub struct Objects {
+    pub uuid: String,
+    pub key_id: i64,
+}
+
+/// The document that the server serves.
+pub fn document() -> Value {
+    gensvc::api::openapi().unwrap()
+}
+
+/// All operations of the document.
+pub fn operations() -> Vec<Operation> {
+    let document = document();
+    let paths = document["paths"].as_object().unwrap();
+    let all: Vec<Operation> = paths
+        .iter()
+        .flat_map(|(path, operations)| {
+            operations
+                .as_object()
+                .unwrap()
+                .iter()
+                .map(|(method, spec)| Operation {
+                    method: method.to_uppercase().parse().unwrap(),
+                    path: path.clone(),
+                    spec: spec.clone(),
+                })
+        })
+        .collect();
+    assert!(all.len() >= 19, "only {} operations", all.len());
+    all
+}
+
+impl Operation {
+    pub fn secured(&self) -> bool {
+        self.spec["security"] == json!([{"bearer": []}])
+    }
+
+    pub fn ability(&self) -> &str {
+        self.spec["x-required-ability"].as_str().unwrap_or_default()
+    }
+
+    /// Whether a path parameter names an object of an account.
+    pub fn owned(&self) -> bool {
+        ["{uuid}", "{id}"].iter().any(|id| self.path.contains(id))
+    }
+
+    pub fn url(&self, objects: &Objects) -> String {
+        let url = self
+            .path
+            .replace("{uuid}", &objects.uuid)
+            .replace("{id}", &objects.key_id.to_string())
+            .replace("{provider}", "sandbox")
+            .replace("{model}", "sandbox-text-1");
+        assert!(!url.contains('{'), "a parameter that is new here: {url}");
+        url
+    }
+
+    /// The documented example of the body.
+    pub fn body(&self) -> Option<Value> {
+        let name = self.body_schema()?;
+        let example = document()["components"]["schemas"][&name]["example"].clone();
+        assert!(example.is_object(), "{name} has no example");
+        Some(example)
+    }
+
+    /// The name of the body's schema.
+    pub fn body_schema(&self) -> Option<String> {
+        let content = self.spec.get("requestBody")?;
+        let reference = content["content"]["application/json"]["schema"]["$ref"].as_str()?;
+        reference.rsplit('/').next().map(str::to_owned)
+    }
+
+    pub async fn call(&self, app: &TestApp, token: &str, objects: &Objects) -> Answer {
+        self.call_at(app, token, &self.url(objects)).await
+    }
+
+    pub async fn call_at(&self, app: &TestApp, token: &str, url: &str) -> Answer {
+        let body = self.body().map(|body| body.to_string());
+        let json = [("content-type", "application/json")];
+        let headers: &[(&str, &str)] = if body.is_some() { &json } else { &[] };
+        app.call(self.method.clone(), token, url, headers, body)
+            .await
+    }
+
+    /// The answer has a documented status, and its documented shape.
+    pub fn check(&self, answer: &Answer, context: &str) {
+        let at = format!("{} {} {context}", self.method, self.path);
+        let status = answer.status.as_u16().to_string();
+        let documented = &self.spec["responses"][&status];
+        assert!(!documented.is_null(), "{at}: {status} is not documented");
+        assert_ne!(answer.header("x-request-id"), "", "{at}");
+        let schema = &documented["content"]["application/json"]["schema"];
+        if schema.is_null() {
+            assert_eq!(answer.text, "", "{at}: a body that is not documented");
+            return;
+        }
+        assert_eq!(answer.header("content-type"), "application/json", "{at}");
+        let errors = schema::errors(schema, &answer.json());
+        assert!(errors.is_empty(), "{at}: {errors:?} in {}", answer.text);
+        if !answer.status.is_success() && self.path != "/health" {
+            let code = answer.json()["error"]["code"].clone();
+            answer.error(answer.status.as_u16(), code.as_str().unwrap());
+        }
+    }
+}
+
+/// A finished generation and a key of an account.
+pub async fn objects(app: &TestApp, account: &Account) -> Objects {
+    let body = json!({"prompt": "x", "parameters": {"max_tokens": 8}});
+    let record = app.text(&account.key, body).await.expect(200);
+    let made = app
+        .post(&account.key, "/v1/api-keys", &json!({"name": "walk"}))
+        .await
+        .expect(201);
+    Objects {
+        uuid: record["uuid"].as_str().unwrap().to_owned(),
+        key_id: made["id"].as_i64().unwrap(),
+    }
+}
+
+#[sqlx::test]
+async fn it_is_served_as_it_is_committed(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let answer = app.get("wrong", "/openapi.json").await;
+    assert_eq!(answer.expect(200), document());
+    assert_eq!(answer.header("content-type"), "application/json");
+    assert!(
+        document()["openapi"]
+            .as_str()
+            .is_some_and(|v| v.starts_with("3.1"))
+    );
+}
+
+#[sqlx::test]
+async fn without_a_token_only_what_is_public_answers(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1").await;
+    let objects = objects(&app, &account).await;
+    for operation in operations() {
+        for token in ["", "wrong"] {
+            let answer = operation.call(&app, token, &objects).await;
+            operation.check(&answer, token);
+            let code = match token {
+                "" => "missing_token",
+                _ => "invalid_token",
+            };
+            if operation.secured() {
+                answer.error(401, code);
+                assert_eq!(answer.header("www-authenticate"), "Bearer");
+                assert_eq!(answer.header("x-ratelimit-limit"), "");
+                assert_ne!(operation.ability(), "", "{}", operation.path);
+            } else if operation.path == "/v1/auth/login" {
+                answer.error(401, "invalid_credentials");
+            } else {
+                answer.expect(200);
+            }
+        }
+    }
+}
+
+#[sqlx::test]
+async fn a_key_of_one_ability_gets_what_needs_it(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("10").await;
+    let mut shared = objects(&app, &account).await;
+    for ability in ABILITIES {
+        let request = json!({"name": ability, "abilities": [ability]});
+        let token = app.key(account.id, request).await;
+        for operation in operations().iter().filter(|o| o.secured()) {
+            let answer = operation.call(&app, &token, &shared).await;
+            operation.check(&answer, ability);
+            let needed = match operation.ability() {
+                "of the type" => "generate:text",
+                other => other,
+            };
+            let at = format!("{} {} with {ability}", operation.method, operation.path);
+            if needed == "session" {
+                answer.error(403, "session_required");
+            } else if needed == "any" || [needed, "*"].contains(&ability) {
+                assert_ne!(answer.status, 403, "{at}");
+                assert_ne!(answer.status, 401, "{at}");
+            } else {
+                let error = answer.error(403, "missing_ability");
+                assert_eq!(error["required_ability"], needed, "{at}");
+            }
+            assert_eq!(answer.header("x-ratelimit-limit"), "600", "{at}");
+            if operation.method == Method::DELETE {
+                shared = objects(&app, &account).await;
+            }
+        }
+    }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn a_session_gets_everything(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("10").await;
+    for operation in operations() {
+        let objects = objects(&app, &account).await;
+        let token = app.login(&account).await;
+        let answer = operation.call(&app, &token, &objects).await;
+        operation.check(&answer, "with a session");
+        match operation.path.as_str() {
+            "/v1/generate/{uuid}/cancel" => _ = answer.error(409, "already_finished"),
+            "/v1/auth/login" => _ = answer.error(401, "invalid_credentials"),
+            _ => assert!(answer.status.is_success(), "{}", answer.text),
+        }
+    }
+}
+
+#[sqlx::test]
+async fn what_another_account_owns_is_not_found(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let (mine, other) = (app.account("10").await, app.account("10").await);
+    let theirs = objects(&app, &other).await;
+    let session = app.login(&mine).await;
+    let none = Objects {
+        uuid: "0197c0de-0000-7000-8000-000000000000".to_owned(),
+        key_id: i64::MAX,
+    };
+    for operation in operations().iter().filter(|o| o.owned()) {
+        for token in [&mine.key, &session] {
+            let found = operation.call(&app, token, &theirs).await;
+            operation.check(&found, "of another account");
+            let missing = operation.call(&app, token, &none).await;
+            let (mut found, mut missing) = (
+                found.error(404, "not_found"),
+                missing.error(404, "not_found"),
+            );
+            found["request_id"] = json!("");
+            missing["request_id"] = json!("");
+            assert_eq!(found, missing, "existence leaks at {}", operation.path);
+        }
+    }
+    // Nothing of theirs was touched.
+    let key = format!("/v1/api-keys/{}", theirs.key_id);
+    assert_eq!(
+        app.get(&other.key, &key).await.expect(200)["revoked_at"],
+        Value::Null
+    );
+    let generation = format!("/v1/generate/{}", theirs.uuid);
+    app.get(&other.key, &generation).await.expect(200);
+}

@@ -1,0 +1,230 @@
+//! The rate limit of keys and sessions, by a clock that stands still.
+
+use chrono::TimeDelta;
+use futures_util::future::join_all;
+use serde_json::json;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use crate::common::{Account, Answer, TestApp};
+
+const ME: &str = "/v1/auth/me";
+
+async fn key(app: &TestApp, account: &Account, limit: u32) -> String {
+    let body = json!({"name": "k", "rate_limit_per_minute": limit});
+    app.key(account.id, body).await
+}
+
+/// Limit, remaining and reset.
+fn state(answer: &Answer) -> (u64, u64, u64) {
+    let number = |name: &str| answer.header(name).parse().unwrap();
+    (
+        number("x-ratelimit-limit"),
+        number("x-ratelimit-remaining"),
+        number("x-ratelimit-reset"),
+    )
+}
+
+/// Asserts a refusal and answers its `Retry-After`.
+fn refused(answer: &Answer) -> i64 {
+    let error = answer.error(429, "rate_limited");
+    assert_eq!(error["type"], "rate_limited");
+    assert_eq!(error["retryable"], true);
+    answer.header("retry-after").parse().unwrap()
+}
+
+#[sqlx::test]
+async fn a_burst_is_exact_and_refilled_evenly(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1").await;
+    let token = key(&app, &account, 4).await;
+    for (remaining, reset) in [(3, 15), (2, 30), (1, 45), (0, 60)] {
+        let answer = app.get(&token, ME).await;
+        answer.expect(200);
+        assert_eq!(state(&answer), (4, remaining, reset));
+        assert_eq!(answer.header("retry-after"), "");
+    }
+    for _ in 0..3 {
+        let answer = app.get(&token, ME).await;
+        assert_eq!(refused(&answer), 15);
+        // A refusal costs nothing.
+        assert_eq!(state(&answer), (4, 0, 60));
+    }
+    app.advance(TimeDelta::seconds(15) - TimeDelta::microseconds(1));
+    assert_eq!(refused(&app.get(&token, ME).await), 1);
+    app.advance(TimeDelta::microseconds(1));
+    app.get(&token, ME).await.expect(200);
+    assert_eq!(refused(&app.get(&token, ME).await), 15);
+    // Two and a half are refilled.
+    app.advance(TimeDelta::milliseconds(37_500));
+    app.get(&token, ME).await.expect(200);
+    let answer = app.get(&token, ME).await;
+    assert_eq!(state(&answer), (4, 0, 53));
+    assert_eq!(refused(&app.get(&token, ME).await), 8);
+    // Never more than the whole burst.
+    app.advance(TimeDelta::days(3));
+    let mut passed = 0;
+    while app.get(&token, ME).await.status == 200 {
+        passed += 1;
+    }
+    assert_eq!(passed, 4);
+}
+
+#[sqlx::test]
+async fn retry_after_is_honest_for_every_limit(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1").await;
+    for limit in [1, 7, 59, 61] {
+        let token = key(&app, &account, limit).await;
+        for _ in 0..limit {
+            app.get(&token, ME).await.expect(200);
+        }
+        for _ in 0..3 {
+            let wait = refused(&app.get(&token, ME).await);
+            assert!(wait <= 60 / i64::from(limit) + 1, "{limit}: {wait}");
+            app.advance(TimeDelta::seconds(wait));
+            app.get(&token, ME).await.expect(200);
+        }
+        // After the reset the burst is whole again.
+        let reset = state(&app.get(&token, ME).await).2;
+        app.advance(TimeDelta::seconds(reset.cast_signed()));
+        assert_eq!(state(&app.get(&token, ME).await).1, u64::from(limit) - 1);
+    }
+}
+
+#[sqlx::test]
+async fn a_refused_request_creates_nothing(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1").await;
+    let token = key(&app, &account, 1).await;
+    app.get(&token, ME).await.expect(200);
+    refused(&app.text(&token, json!({"prompt": "x"})).await);
+    refused(
+        &app.post(&token, "/v1/api-keys", &json!({"name": "x"}))
+            .await,
+    );
+    let history = app.get(&account.key, "/v1/generate/history").await;
+    assert_eq!(history.expect(200)["data"], json!([]));
+    let keys = app.get(&account.key, "/v1/api-keys").await.expect(200);
+    assert_eq!(keys["data"].as_array().unwrap().len(), 2);
+}
+
+#[sqlx::test]
+async fn each_key_and_each_session_has_its_own(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1").await;
+    let (one, two) = (key(&app, &account, 1).await, key(&app, &account, 1).await);
+    app.get(&one, ME).await.expect(200);
+    refused(&app.get(&one, ME).await);
+    app.get(&two, ME).await.expect(200);
+    let default = app.key(account.id, json!({"name": "default"})).await;
+    assert_eq!(state(&app.get(&default, ME).await), (600, 599, 1));
+    let (first, second) = (app.login(&account).await, app.login(&account).await);
+    assert_eq!(state(&app.get(&first, ME).await), (600, 599, 1));
+    assert_eq!(state(&app.get(&first, ME).await), (600, 598, 1));
+    assert_eq!(state(&app.get(&second, ME).await), (600, 599, 1));
+    // Every authenticated answer tells, whatever its status; the others do not.
+    for (path, status) in [
+        ("/v1/generate/nope", 404),
+        ("/v1/auth/me?zzz=1", 422),
+        ("/v1/auth/me", 200),
+    ] {
+        let answer = app.get(&first, path).await;
+        assert_eq!(answer.status, status);
+        assert_eq!(state(&answer).0, 600, "{path}");
+    }
+    for (token, path) in [("", ME), ("wrong", ME), (&first, "/v1/models")] {
+        let answer = app.get(token, path).await;
+        assert_eq!(answer.header("x-ratelimit-limit"), "", "{path}");
+    }
+}
+
+#[sqlx::test]
+async fn of_100_parallel_requests_on_two_replicas_the_limit_passes(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    let replica = app.replica().await;
+    let account = app.account("1").await;
+    let token = key(&app, &account, 10).await;
+    let all = (0..100).map(|n| {
+        let server = if n % 2 == 0 { &app } else { &replica };
+        server.get(&token, ME)
+    });
+    let answers = join_all(all).await;
+    let mut remaining: Vec<_> = answers
+        .iter()
+        .filter(|a| a.status == 200)
+        .map(|a| state(a).1)
+        .collect();
+    remaining.sort_unstable();
+    assert_eq!(remaining, (0..10).collect::<Vec<_>>());
+    for answer in answers.iter().filter(|a| a.status != 200) {
+        // The clock stands still: the next one is let through in 6 s and not before.
+        assert_eq!(refused(answer), 6);
+        assert_eq!(state(answer), (10, 0, 60));
+    }
+    // A restart forgets nothing.
+    let restarted = app.replica().await;
+    assert_eq!(refused(&restarted.get(&token, ME).await), 6);
+}
+
+#[sqlx::test]
+async fn of_parallel_requests_of_a_session_the_default_passes(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1").await;
+    let token = app.login(&account).await;
+    for _ in 0..590 {
+        app.get(&token, ME).await.expect(200);
+    }
+    let answers = join_all((0..40).map(|_| app.get(&token, ME))).await;
+    let passed = answers.iter().filter(|a| a.status == 200).count();
+    assert_eq!(passed, 10);
+    for answer in answers.iter().filter(|a| a.status != 200) {
+        assert_eq!(refused(answer), 1);
+        assert_eq!(state(answer), (600, 0, 60));
+    }
+}
+
+/// A request that waits for another one's count is refused by what it then sees, and tells
+/// that, not what it saw before it waited.
+#[sqlx::test]
+async fn a_refusal_after_a_wait_tells_the_present_state(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1").await;
+    let token = key(&app, &account, 2).await;
+    app.get(&token, ME).await.expect(200);
+    let mut other = app.pool.begin().await.unwrap();
+    sqlx::query(
+        "update rate_limits set tat = tat + 30000000000
+         where kind = 'k' and id = (select max(id) from api_keys)",
+    )
+    .execute(&mut *other)
+    .await
+    .unwrap();
+    let waiting = app.get(&token, ME);
+    let unlock = async {
+        let blocked = "select count(*) from pg_locks where not granted
+            and locktype in ('transactionid', 'tuple')
+            and pid in (select pid from pg_stat_activity where datname = current_database())";
+        loop {
+            let count: i64 = sqlx::query_scalar(blocked)
+                .fetch_one(&app.pool)
+                .await
+                .unwrap();
+            if count > 0 {
+                break;
+            }
+        }
+        other.commit().await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(waiting, unlock);
+    assert_eq!(refused(&answer), 30);
+    assert_eq!(state(&answer), (2, 0, 60));
+}
