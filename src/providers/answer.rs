@@ -1,15 +1,30 @@
-//! What every vendor's answer needs: collected text, believed counts, a checked model.
+//! What every vendor's answer needs: collected text, believed counts, a checked model, files
+//! in base64, task ids.
 //!
 //! Not here: where a vendor keeps them; that is its adapter's knowledge.
 
+use base64::{
+    Engine as _, alphabet,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
+use bytes::Bytes;
 use serde_json::Value;
 
-use super::{DeltaSink, ProviderError, http::failed};
+use super::{
+    DeltaSink, ProviderError,
+    http::{classify::clean_id, failed},
+};
 
 /// Longest text, in bytes. 4096 tokens cannot fill it; what does is not an answer.
 const TEXT_CAP: usize = 1 << 20;
 /// Longest model id that is written to the log.
 const MODEL_CAP: usize = 128;
+
+/// Base64 with or without its padding.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 /// Visible text, collected and passed on as it comes.
 #[derive(Debug)]
@@ -90,4 +105,26 @@ pub fn note_model(provider: &str, asked: &str, answered: Option<&Value>) {
             "another model answered than the one asked for"
         );
     }
+}
+
+/// A file in base64, of 1 to `cap` bytes.
+pub fn file(base64: &str, cap: usize) -> Result<Bytes, ProviderError> {
+    // Four characters are three bytes; the padding is forgiven.
+    if base64.len() / 4 > cap / 3 + 1 {
+        return Err(failed("file over the cap"));
+    }
+    let bytes = BASE64
+        .decode(base64)
+        .map_err(|_| failed("file is not base64"))?;
+    match bytes.len() {
+        0 => Err(failed("empty file")),
+        n if n > cap => Err(failed("file over the cap")),
+        _ => Ok(bytes.into()),
+    }
+}
+
+/// The id of a task, if it can be one segment of a path ("." and ".." cannot).
+pub fn task_id(value: Option<&Value>) -> Option<String> {
+    let id = value.and_then(Value::as_str).and_then(clean_id)?;
+    (!id.bytes().all(|b| b == b'.')).then_some(id)
 }

@@ -1,5 +1,7 @@
-//! A fake upstream for the adapters' tests: answers one recorded thing and keeps what it was
+//! A fake upstream for the adapters' tests: answers recorded things and keeps what it was
 //! sent. Raw TCP on purpose, so that an answer can be cut, endless, or no HTTP at all.
+
+pub mod ends;
 
 use std::{
     sync::{Arc, LazyLock, Mutex},
@@ -11,7 +13,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::mpsc::unbounded_channel,
-    task::JoinHandle,
+    task::{JoinHandle, JoinSet},
 };
 
 use super::{ProviderError, TextAnswer, TextCall, TextProvider, http::HttpClient};
@@ -26,6 +28,7 @@ pub struct Seen {
     pub path: String,
     /// Names in lower case.
     pub headers: Vec<(String, String)>,
+    /// Null without a body; a string when it is not JSON.
     pub body: Value,
 }
 
@@ -116,14 +119,22 @@ impl Drop for Upstream {
 
 impl Upstream {
     pub async fn start(reply: Reply) -> Self {
+        Self::each(vec![reply]).await
+    }
+
+    /// One reply a request, in order; the last one is repeated. Connections are served at
+    /// the same time.
+    pub async fn each(replies: Vec<Reply>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let seen = Arc::new(Mutex::new(Vec::new()));
         let keep = Arc::clone(&seen);
+        let replies = Arc::new(replies);
         let server = tokio::spawn(async move {
+            let mut open = JoinSet::new();
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                serve(stream, &reply, &keep).await;
+                open.spawn(serve(stream, Arc::clone(&replies), Arc::clone(&keep)));
             }
         });
         Self { base, seen, server }
@@ -134,12 +145,16 @@ impl Upstream {
     }
 }
 
-async fn serve(mut stream: TcpStream, reply: &Reply, seen: &Mutex<Vec<Seen>>) {
+async fn serve(mut stream: TcpStream, replies: Arc<Vec<Reply>>, seen: Arc<Mutex<Vec<Seen>>>) {
     let Some(request) = read(&mut stream).await else {
         return;
     };
-    seen.lock().unwrap().push(request);
-    match reply {
+    let index = {
+        let mut seen = seen.lock().unwrap();
+        seen.push(request);
+        seen.len().min(replies.len()) - 1
+    };
+    match &replies[index] {
         Reply::Raw(bytes) => {
             // The client may have gone away after the head; that is its right.
             let _gone = stream.write_all(bytes.as_bytes()).await;
@@ -181,11 +196,13 @@ async fn read(stream: &mut TcpStream) -> Option<Seen> {
             headers,
             body: Value::Null,
         };
-        if seen.header("content-length").map(str::parse) == Some(Ok(body.len())) {
-            return Some(Seen {
-                body: serde_json::from_str(body).ok()?,
-                ..seen
-            });
+        let wanted = seen.header("content-length").map_or(Ok(0), str::parse);
+        if wanted == Ok(body.len()) {
+            let body = match body {
+                "" => Value::Null,
+                text => serde_json::from_str(text).unwrap_or_else(|_| text.into()),
+            };
+            return Some(Seen { body, ..seen });
         }
     }
 }

@@ -1,12 +1,15 @@
 //! Google Gemini `generateContent` and `streamGenerateContent`.
 //!
-//! Here: the request, its settings, and the call. In the files below: how an answer or a
-//! stream is read ([`reading`]) and what the errors mean ([`errors`]). Source: google-genai
+//! Here: the text request, its settings, and the call. In the files below: how an answer or
+//! a stream is read ([`reading`]) and what the errors mean ([`errors`]); and the other
+//! modalities, [`speech`] and video ([`omni`]). Source: google-genai
 //! 3.3.0 (`PyPI`) `google/genai/models.py`, `types.py`; checked against requests that the
 //! package really sends.
 
 pub mod errors;
+pub mod omni;
 pub mod reading;
+pub mod speech;
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -1,12 +1,13 @@
 //! The one HTTP client of all adapters: time-outs, caps, secrets, and no redirects.
 //!
-//! Here: sending a JSON body and reading an answer within bounds. In the files below:
-//! where to send it ([`base_url`]), what a bad end means ([`classify`]) and how long to
-//! wait after it ([`retry_after`]). Not here: any vendor's fields, and no repeating, since
+//! Here: sending a request and reading an answer within bounds. In the files below: where
+//! to send it ([`base_url`]), a form as its body ([`form`]), what a bad end means
+//! ([`classify`]) and how long to wait after it ([`retry_after`]). Not here: any vendor's fields, and no repeating, since
 //! only the service knows what a second submission would cost.
 
 pub mod base_url;
 pub mod classify;
+pub mod form;
 pub mod retry_after;
 
 use std::time::Duration;
@@ -14,8 +15,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{Stream, stream};
 use reqwest::{
-    Response,
-    header::{HeaderMap, HeaderValue},
+    Method, RequestBuilder, Response,
+    header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue},
     redirect::Policy,
 };
 use secrecy::{ExposeSecret, SecretString};
@@ -25,12 +26,19 @@ use url::Url;
 use super::{ProviderError, ProviderErrorKind, sse::Events};
 use base_url::BaseUrlError;
 use classify::Head;
+use form::Form;
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A text answer in one piece: 4096 tokens are some 20 KiB; 4 MiB leaves room for
 /// escapes, reasoning and log probabilities nobody asked for.
 pub const TEXT_BODY_CAP: usize = 4 << 20;
+/// Images in JSON: four of them in base64, at some 12 MiB each.
+pub const IMAGES_BODY_CAP: usize = 64 << 20;
+/// One image file.
+pub const IMAGE_CAP: usize = 20 << 20;
+/// All files of one speech.
+pub const SPEECH_CAP: usize = 100 << 20;
 /// A streamed answer, framing included (some 300 bytes a token at OpenAI).
 pub const STREAM_CAP: usize = 16 << 20;
 /// Of an error answer only a code is wanted; what is longer is a gateway's page.
@@ -91,21 +99,59 @@ impl HttpClient {
         Ok(Self { inner })
     }
 
-    /// Sends once and reads the head of the answer, whatever its status.
+    /// Sends once and reads the head of the answer, whatever its status. JSON is accepted,
+    /// unless the headers say otherwise.
     pub async fn post_json(&self, post: JsonPost<'_>) -> Result<Answer, ProviderError> {
-        let response = self
-            .inner
-            .post(post.url)
-            .headers(post.headers)
-            .header("accept", "application/json")
-            .json(post.body)
-            .timeout(post.timeout)
-            .send()
-            .await
-            .map_err(|error| classify::transport(&error))?;
-        let head = Head::read(response.status().as_u16(), response.headers());
-        Ok(Answer { head, response })
+        let request = self.inner.post(post.url).json(post.body);
+        send(request, post.headers, post.timeout).await
     }
+
+    /// As [`Self::post_json`], with a form.
+    pub async fn post_form(
+        &self,
+        url: Url,
+        headers: HeaderMap,
+        form: Form,
+        timeout: Duration,
+    ) -> Result<Answer, ProviderError> {
+        let (kind, body) = form.encoded();
+        let request = self.inner.post(url).header(CONTENT_TYPE, kind).body(body);
+        send(request, headers, timeout).await
+    }
+
+    /// As [`Self::post_json`], without a body: a look (GET), or an end (DELETE, POST).
+    pub async fn bare(
+        &self,
+        method: Method,
+        url: Url,
+        headers: HeaderMap,
+        timeout: Duration,
+    ) -> Result<Answer, ProviderError> {
+        let request = match method {
+            // Google's front end answers 411 to a POST that does not say its length.
+            Method::POST => self.inner.post(url).header(CONTENT_LENGTH, 0),
+            other => self.inner.request(other, url),
+        };
+        send(request, headers, timeout).await
+    }
+}
+
+async fn send(
+    request: RequestBuilder,
+    mut headers: HeaderMap,
+    timeout: Duration,
+) -> Result<Answer, ProviderError> {
+    headers
+        .entry(ACCEPT)
+        .or_insert(HeaderValue::from_static("application/json"));
+    let response = request
+        .headers(headers)
+        .timeout(timeout)
+        .send()
+        .await
+        .map_err(|error| classify::transport(&error))?;
+    let head = Head::read(response.status().as_u16(), response.headers());
+    Ok(Answer { head, response })
 }
 
 /// An answer whose body has not been read yet.
@@ -135,6 +181,20 @@ impl Answer {
             };
             self.head.failed(what)
         })
+    }
+
+    /// The body as a file of at most `cap` bytes. Nothing, JSON or a page in its place is a
+    /// failure; what else it is must be checked by whoever knows the format.
+    pub async fn file(mut self, cap: usize) -> Result<Bytes, ProviderError> {
+        let (body, whole) = self.take_body(cap).await?;
+        if !whole {
+            return Err(self.head.failed("body over the cap"));
+        }
+        match body.trim_ascii_start().first() {
+            None => Err(self.head.failed("empty body")),
+            Some(b'{' | b'[' | b'<') => Err(self.head.failed("body is no file")),
+            Some(_) => Ok(body.into()),
+        }
     }
 
     /// The JSON of an error answer, if it is any. Never fails: the status alone decides
@@ -189,6 +249,18 @@ pub fn secret_header(prefix: &str, key: &SecretString) -> Result<HeaderValue, Se
 /// An answer of the right status that is not what was asked for.
 pub fn failed(detail: &str) -> ProviderError {
     ProviderError::new(ProviderErrorKind::Failed, detail)
+}
+
+/// The constructors try the base URL, so that a call does not see this.
+impl From<BaseUrlError> for ProviderError {
+    fn from(error: BaseUrlError) -> Self {
+        failed(&error.to_string())
+    }
+}
+
+/// A call that is refused before it is sent, as the provider would refuse it.
+pub fn rejected(detail: &str) -> ProviderError {
+    ProviderError::new(ProviderErrorKind::Rejected, detail)
 }
 
 #[cfg(test)]

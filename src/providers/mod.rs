@@ -5,6 +5,7 @@
 
 pub mod answer;
 pub mod anthropic;
+pub mod elevenlabs;
 pub mod error;
 #[cfg(test)]
 mod fake;
@@ -12,9 +13,11 @@ pub mod gemini;
 pub mod http;
 pub mod image;
 pub mod openai;
+pub mod runway;
 pub mod sandbox;
 pub mod speech;
 pub mod sse;
+pub mod stability;
 pub mod video;
 
 use std::{collections::BTreeMap, sync::Arc};

@@ -2,14 +2,18 @@
 //!
 //! One adapter, because the imitations differ in details that are settings per model, not
 //! in shape. Here: the call. In the files below: what is sent ([`request`]), how an answer
-//! or a stream is read ([`reading`]), and what its error codes mean ([`errors`]). Not here:
+//! or a stream is read ([`reading`]), and what its error codes mean ([`errors`]); and the
+//! other modalities, [`images`] and [`speech`]. Not here:
 //! which model takes which parameter; the catalogue knows and refuses before a hold.
 //! Source: openai 3.51.0 (`PyPI`) `openai/types/chat/`, and recorded bodies of the
 //! compatible servers; checked against requests that the package really sends.
 
 pub mod errors;
+pub mod images;
 pub mod reading;
 pub mod request;
+pub mod speech;
+pub mod split;
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -152,7 +152,7 @@ impl<'a> Reading<'a> {
 
 /// The finish reasons that mean a refusal of content. `ESCALATION` is "filtered by an
 /// escalation rule"; `IMAGE_OTHER` and `NO_IMAGE` are no refusals.
-fn is_policy(reason: &str) -> bool {
+pub fn is_policy(reason: &str) -> bool {
     matches!(
         reason,
         "SAFETY"

@@ -1,0 +1,53 @@
+//! What ElevenLabs's errors mean: `{"detail": {"status", "message"}}`; with 422 `detail` is a
+//! list of fields, at times it is a bare string.
+//!
+//! Source: elevenlabs/elevenlabs-docs `developer-guides/error-messages.mdx`. Newer bodies may
+//! have `code` and `type` beside `status`.
+
+use serde_json::Value;
+
+use super::super::{
+    ProviderErrorKind,
+    http::classify::{Finding, machine_code},
+};
+
+/// The code of an error body and what it means.
+pub fn finding(root: Option<&Value>) -> Finding {
+    let Some(detail) = root.and_then(|root| root.get("detail")) else {
+        return Finding::default();
+    };
+    let text = |value: Option<&Value>| {
+        // `only_for_creator+`
+        value
+            .and_then(Value::as_str)
+            .and_then(|text| machine_code(text.trim_end_matches('+')))
+            .map(str::to_owned)
+    };
+    let codes: Vec<String> = ["status", "code", "type"]
+        .into_iter()
+        .filter_map(|name| text(detail.get(name)))
+        .chain(text(Some(detail)))
+        .collect();
+    Finding {
+        kind: codes.iter().find_map(|code| kind(code)),
+        code: codes.into_iter().next(),
+        ..Finding::default()
+    }
+}
+
+/// Money, which holds under any status, and policy.
+fn kind(code: &str) -> Option<ProviderErrorKind> {
+    let has = |words: &[&str]| words.iter().any(|word| code.contains(word));
+    if has(&["quota", "payment", "billing", "insufficient_credits"]) {
+        Some(ProviderErrorKind::Account)
+    } else if has(&[
+        "against_policy",
+        "content_policy",
+        "moderation",
+        "prohibited",
+    ]) {
+        Some(ProviderErrorKind::ContentPolicy)
+    } else {
+        None
+    }
+}

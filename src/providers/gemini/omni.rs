@@ -1,0 +1,194 @@
+//! Gemini Omni: video by the Interactions API, in the background.
+//!
+//! Here: the calls and their settings. In the files below: what an interaction says
+//! ([`reading`]) and what its errors mean ([`errors`]). Sources: google-genai 3.4.0 (`PyPI`)
+//! `google/genai/_gaos/types/interactions/`; checked against requests that the package really
+//! sends. Some rules come from live bodies that a public adapter has pinned; they are marked.
+
+pub mod errors;
+pub mod reading;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use async_trait::async_trait;
+use http::{HeaderName, HeaderValue};
+use reqwest::{Method, header::HeaderMap};
+use secrecy::SecretString;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use url::Url;
+
+use super::super::{
+    ProviderError, VideoCall, VideoOutput, VideoProvider, VideoStatus,
+    answer::task_id,
+    http::{
+        Answer, HttpClient, JsonPost, SetupError, TEXT_BODY_CAP,
+        base_url::{BaseUrlError, VersionPath, endpoint},
+        classify, secret_header,
+    },
+};
+
+/// The header of the key.
+const KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
+
+/// How to ask one model.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OmniModel {
+    /// `resolution`: `360p`, `720p`, `1080p`, `4k`; the price goes with it.
+    pub resolution: String,
+}
+
+impl Default for OmniModel {
+    fn default() -> Self {
+        Self {
+            resolution: "720p".to_owned(),
+        }
+    }
+}
+
+/// Without `background` the call would last as long as the generation (live).
+fn body(call: &VideoCall, settings: &OmniModel) -> Value {
+    let (width, height) = call.ratio;
+    json!({
+        "model": call.model,
+        "input": call.prompt,
+        "background": true,
+        "response_format": {
+            "type": "video",
+            "delivery": "uri",
+            "aspect_ratio": format!("{width}:{height}"),
+            "resolution": settings.resolution,
+            // A bare number is refused (live).
+            "duration": format!("{}s", call.duration),
+        },
+    })
+}
+
+/// The video adapter of Gemini.
+#[derive(Debug)]
+pub struct GeminiOmni {
+    name: String,
+    http: HttpClient,
+    base_url: String,
+    key: HeaderValue,
+    timeout: Duration,
+    models: BTreeMap<String, OmniModel>,
+}
+
+impl GeminiOmni {
+    /// As [`Gemini::new`](super::Gemini::new). `timeout` bounds one call (a submission, a
+    /// look), not the generation. A model that is not in `models` gets the default settings.
+    pub fn new(
+        name: impl Into<String>,
+        http: HttpClient,
+        base_url: &str,
+        api_key: &SecretString,
+        timeout: Duration,
+        models: BTreeMap<String, OmniModel>,
+    ) -> Result<Self, SetupError> {
+        let omni = Self {
+            name: name.into(),
+            http,
+            base_url: base_url.to_owned(),
+            key: secret_header("", api_key)?,
+            timeout,
+            models,
+        };
+        omni.url(&[])?;
+        Ok(omni)
+    }
+
+    fn url(&self, path: &[&str]) -> Result<Url, BaseUrlError> {
+        let path = [&["interactions"], path].concat();
+        endpoint(&self.base_url, VersionPath::Last("v1beta"), &path)
+    }
+
+    fn headers(&self) -> HeaderMap {
+        HeaderMap::from_iter([(KEY, self.key.clone())])
+    }
+
+    /// A call about a task.
+    async fn bare(&self, method: Method, path: &[&str]) -> Result<Answer, ProviderError> {
+        let url = self.url(path)?;
+        let headers = self.headers();
+        self.http.bare(method, url, headers, self.timeout).await
+    }
+
+    /// The file lies on the API itself, and is given out for the key only.
+    fn output(&self, mut url: Url) -> Result<VideoOutput, BaseUrlError> {
+        let own = url.origin() == self.url(&[])?.origin();
+        if own && !url.query_pairs().any(|(name, _)| name == "alt") {
+            url.query_pairs_mut().append_pair("alt", "media");
+        }
+        Ok(VideoOutput::Url {
+            url,
+            header: own.then(|| (KEY, self.key.clone())),
+        })
+    }
+}
+
+#[async_trait]
+impl VideoProvider for GeminiOmni {
+    async fn submit(&self, call: &VideoCall) -> Result<String, ProviderError> {
+        let settings = self.models.get(&call.model).cloned().unwrap_or_default();
+        let body = body(call, &settings);
+        let post = JsonPost {
+            url: self.url(&[])?,
+            headers: self.headers(),
+            body: &body,
+            timeout: self.timeout,
+        };
+        let answer = self.http.post_json(post).await?;
+        if !answer.head().is_success() {
+            let (head, body) = answer.error_json().await;
+            let finding = errors::finding(body.as_ref());
+            return Err(classify::answered(&self.name, &head, &finding));
+        }
+        let head = answer.head().clone();
+        let root = answer.json(TEXT_BODY_CAP).await?;
+        if errors::is_error(&root) {
+            let finding = errors::finding(Some(&root));
+            return Err(classify::inside(&self.name, &head, &finding));
+        }
+        task_id(root.get("id")).ok_or_else(|| head.failed("answer without a task id"))
+    }
+
+    /// [`VideoStatus::Gone`] is said as soon as the provider says so; whether that can be lag
+    /// right after the submission is for the caller to judge.
+    async fn poll(&self, task: &str, _call: &VideoCall) -> Result<VideoStatus, ProviderError> {
+        let answer = self.bare(Method::GET, &[task]).await?;
+        if !answer.head().is_success() {
+            let (head, body) = answer.error_json().await;
+            if errors::is_unknown_task(head.status, body.as_ref()) {
+                return Ok(VideoStatus::Gone);
+            }
+            let finding = errors::finding(body.as_ref());
+            return Err(classify::answered(&self.name, &head, &finding));
+        }
+        let head = answer.head().clone();
+        let root = answer.json(TEXT_BODY_CAP).await?;
+        match reading::state(&self.name, &head, &root)? {
+            reading::State::Running => Ok(VideoStatus::Running { progress: None }),
+            reading::State::Failed(error) => Ok(VideoStatus::Failed(error)),
+            reading::State::Done(url) => Ok(VideoStatus::Done(self.output(url)?)),
+        }
+    }
+
+    /// A task that is unknown, or over, is not running: that is what was wanted.
+    async fn cancel(&self, task: &str) -> Result<(), ProviderError> {
+        let answer = self.bare(Method::POST, &[task, "cancel"]).await?;
+        if answer.head().is_success() {
+            return Ok(());
+        }
+        let (head, body) = answer.error_json().await;
+        if errors::is_unknown_task(head.status, body.as_ref()) {
+            return Ok(());
+        }
+        let finding = errors::finding(body.as_ref());
+        Err(classify::answered(&self.name, &head, &finding))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! Reads an interaction: where it stands, and where its video is.
+//!
+//! Source: google-genai 3.4.0 (`PyPI`) `_gaos/types/interactions/interaction.py`,
+//! `modeloutputstep.py`, `videocontent.py`, `usage.py`.
+
+use serde_json::Value;
+use url::Url;
+
+use super::{
+    super::super::{
+        ProviderError, ProviderErrorKind,
+        http::classify::{self, Finding, Head, machine_code},
+    },
+    errors,
+};
+
+/// Where an interaction stands.
+#[derive(Debug)]
+pub enum State {
+    /// Waiting, working, or a word that is not known.
+    Running,
+    /// Here is the video.
+    Done(Url),
+    /// Over, without one.
+    Failed(ProviderError),
+}
+
+/// What the interaction says. Fails when it is none.
+pub fn state(provider: &str, head: &Head, root: &Value) -> Result<State, ProviderError> {
+    if errors::is_error(root) && root.get("status").is_none() {
+        let finding = errors::finding(Some(root));
+        return Err(classify::inside(provider, head, &finding));
+    }
+    let Some(status) = root.get("status").and_then(Value::as_str) else {
+        return Err(head.failed("answer without a status"));
+    };
+    Ok(match status {
+        "completed" => completed(head, root),
+        "failed"
+        | "cancelled"
+        | "incomplete"
+        | "budget_exceeded"
+        | "requires_action"
+        | "requires_continuation" => State::Failed(failure(provider, head, root, status)),
+        _ => State::Running,
+    })
+}
+
+fn completed(head: &Head, root: &Value) -> State {
+    let own = root.get("output_video");
+    let video = contents(root)
+        .filter(|content| content.get("type").and_then(Value::as_str) == Some("video"))
+        .chain(own)
+        .next();
+    if let Some(video) = video {
+        let url = video.get("uri").and_then(Value::as_str);
+        return match url.and_then(|url| Url::parse(url).ok()) {
+            Some(url) => State::Done(url),
+            None => State::Failed(head.failed("video without an address")),
+        };
+    }
+    let spoke = contents(root)
+        .filter_map(|content| content.get("text"))
+        .chain(root.get("output_text"))
+        .filter_map(Value::as_str)
+        .any(|text| !text.trim().is_empty());
+    // Words in place of a video are how a refusal looks (live).
+    State::Failed(if spoke && !has_video_tokens(root) {
+        head.refused(None)
+    } else {
+        head.failed("completed without a video")
+    })
+}
+
+/// What the model said, as opposed to what it was given.
+fn contents(root: &Value) -> impl Iterator<Item = &Value> {
+    steps(root)
+        .filter(|step| step.get("type").and_then(Value::as_str) == Some("model_output"))
+        .filter_map(|step| step.get("content")?.as_array())
+        .flatten()
+}
+
+fn steps(root: &Value) -> impl Iterator<Item = &Value> {
+    let steps = root.get("steps").and_then(Value::as_array);
+    steps.into_iter().flatten()
+}
+
+fn has_video_tokens(root: &Value) -> bool {
+    root.pointer("/usage/output_tokens_by_modality")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .any(|count| {
+            let modality = count.get("modality").and_then(Value::as_str);
+            modality.is_some_and(|word| word.eq_ignore_ascii_case("video"))
+                && count.get("tokens").and_then(Value::as_u64) > Some(0)
+        })
+}
+
+fn failure(provider: &str, head: &Head, root: &Value, status: &str) -> ProviderError {
+    let listed = root.get("errors").and_then(Value::as_array);
+    let errors: Vec<&Value> = listed
+        .into_iter()
+        .flatten()
+        .chain(steps(root).filter_map(|step| step.get("error")))
+        .chain(root.get("error"))
+        .collect();
+    let refusal = errors.iter().any(|error| errors::is_refusal(error));
+    let code = errors
+        .iter()
+        .filter_map(|error| error.get("code")?.as_str())
+        .find_map(machine_code);
+    let finding = Finding {
+        code: Some(code.unwrap_or(status).to_owned()),
+        kind: refusal.then_some(ProviderErrorKind::ContentPolicy),
+        ..Finding::default()
+    };
+    classify::inside(provider, head, &finding)
+}

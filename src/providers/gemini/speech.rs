@@ -1,0 +1,212 @@
+//! Gemini text to speech, by `generateContent` with audio out.
+//!
+//! Here: the request and the reading of its answer. WAV only: mp3 is not to be had here.
+//! Sources: google-genai 3.4.0 (`PyPI`) `google/genai/types.py` (`SpeechConfig`); checked
+//! against a request that the package really sends. RFC 2586 for `audio/L16`.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::{BufMut as _, Bytes, BytesMut};
+use reqwest::header::HeaderMap;
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use url::Url;
+
+use super::{
+    super::{
+        ProviderError, ProviderErrorKind, SpeechAnswer, SpeechCall, SpeechFormat, SpeechProvider,
+        answer::{self, note_model},
+        http::{
+            HttpClient, JsonPost, SPEECH_CAP, SetupError,
+            base_url::{BaseUrlError, VersionPath, endpoint},
+            classify::{self, Finding, Head, clean_id},
+            failed, rejected, secret_header,
+        },
+    },
+    errors, reading,
+};
+
+/// Speech in base64: 16,384 tokens, the most that a model gives, are some 42 MB at 25 a second.
+const BODY_CAP: usize = 64 << 20;
+/// The rate of PCM that does not state its own.
+const RATE: u32 = 24_000;
+
+/// The speech adapter of Gemini.
+#[derive(Debug)]
+pub struct GeminiSpeech {
+    name: String,
+    http: HttpClient,
+    base_url: String,
+    headers: HeaderMap,
+    timeout: Duration,
+}
+
+impl GeminiSpeech {
+    /// As [`Gemini::new`](super::Gemini::new); there is nothing to set per model.
+    pub fn new(
+        name: impl Into<String>,
+        http: HttpClient,
+        base_url: &str,
+        api_key: &SecretString,
+        timeout: Duration,
+    ) -> Result<Self, SetupError> {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-goog-api-key", secret_header("", api_key)?);
+        let speech = Self {
+            name: name.into(),
+            http,
+            base_url: base_url.to_owned(),
+            headers,
+            timeout,
+        };
+        speech.url("any")?;
+        Ok(speech)
+    }
+
+    fn url(&self, model: &str) -> Result<Url, BaseUrlError> {
+        let model = model.strip_prefix("models/").unwrap_or(model);
+        let path = ["models", &format!("{model}:generateContent")];
+        endpoint(&self.base_url, VersionPath::Last("v1beta"), &path)
+    }
+
+    fn read(
+        &self,
+        call: &SpeechCall,
+        head: &Head,
+        root: &Value,
+    ) -> Result<SpeechAnswer, ProviderError> {
+        if errors::error_of(root).is_some() {
+            let finding = errors::finding(Some(root));
+            return Err(classify::inside(&self.name, head, &finding));
+        }
+        let asked = call.model.strip_prefix("models/").unwrap_or(&call.model);
+        note_model(&self.name, asked, root.get("modelVersion"));
+        let text = |path: &str| root.pointer(path).and_then(Value::as_str);
+        let blocked = text("/promptFeedback/blockReason");
+        if let Some(reason) = blocked.filter(|r| *r != "BLOCKED_REASON_UNSPECIFIED") {
+            return Err(head.refused(Some(reason)));
+        }
+        match text("/candidates/0/finishReason") {
+            None | Some("STOP" | "FINISH_REASON_UNSPECIFIED") => {}
+            Some(reason) if reading::is_policy(reason) => return Err(head.refused(Some(reason))),
+            // MAX_TOKENS too: half a speech is not what was asked for.
+            Some(reason) => {
+                let finding = Finding {
+                    code: Some(reason.to_owned()),
+                    kind: (reason == "PUP_LIMITED_DISABLED").then_some(ProviderErrorKind::Account),
+                    ..Finding::default()
+                };
+                return Err(classify::inside(&self.name, head, &finding));
+            }
+        }
+        let parts = root
+            .pointer("/candidates/0/content/parts")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(|part| part.get("inlineData"))
+            .map(|data| part(data).map_err(|error| head.stamp(error)))
+            .collect::<Result<Vec<_>, _>>()?;
+        if parts.is_empty() {
+            return Err(head.failed("answer without audio"));
+        }
+        if parts.iter().map(Bytes::len).sum::<usize>() > SPEECH_CAP {
+            return Err(head.failed("speech over the cap"));
+        }
+        let id = root.get("responseId").and_then(Value::as_str);
+        Ok(SpeechAnswer {
+            parts,
+            request_id: head.request_id.clone().or_else(|| id.and_then(clean_id)),
+        })
+    }
+}
+
+fn body(call: &SpeechCall) -> Value {
+    json!({
+        "contents": [{"role": "user", "parts": [{"text": call.text}]}],
+        "generationConfig": {
+            "responseModalities": ["AUDIO"],
+            "speechConfig": {"voiceConfig": {"prebuiltVoiceConfig": {"voiceName": call.voice}}},
+        },
+    })
+}
+
+/// A WAV file: as it came, or raw PCM with a header put before it.
+fn part(data: &Value) -> Result<Bytes, ProviderError> {
+    let text = |name: &str| data.get(name).and_then(Value::as_str);
+    let bytes = answer::file(text("data").unwrap_or_default(), SPEECH_CAP)?;
+    if bytes.starts_with(b"RIFF") {
+        return Ok(bytes);
+    }
+    let kind = text("mimeType").unwrap_or_default().to_ascii_lowercase();
+    let mut words = kind.split(';').map(str::trim);
+    if !matches!(words.next(), Some("audio/l16" | "audio/pcm" | "audio/raw")) {
+        return Err(failed("audio of another type"));
+    }
+    let (mut rate, mut channels) = (RATE, 1);
+    for word in words {
+        match word.split_once('=') {
+            Some(("rate", value)) => rate = value.parse().map_err(|_| failed("no sample rate"))?,
+            Some(("channels", value)) => {
+                channels = value.parse().map_err(|_| failed("no channels"))?;
+            }
+            _ => {}
+        }
+    }
+    wav(&bytes, rate, channels).ok_or_else(|| failed("impossible audio"))
+}
+
+/// 16-bit PCM with its header. L16 is big-endian by its RFC, but what Gemini sends by that
+/// name is little-endian, as WAV is.
+fn wav(pcm: &[u8], rate: u32, channels: u16) -> Option<Bytes> {
+    let frame = channels.checked_mul(2).filter(|frame| *frame > 0)?;
+    let size = u32::try_from(pcm.len()).ok()?;
+    let mut wav = BytesMut::with_capacity(44 + pcm.len());
+    wav.put_slice(b"RIFF");
+    wav.put_u32_le(size.checked_add(36)?);
+    wav.put_slice(b"WAVEfmt ");
+    wav.put_u32_le(16);
+    wav.put_u16_le(1);
+    wav.put_u16_le(channels);
+    wav.put_u32_le(rate);
+    wav.put_u32_le(rate.checked_mul(u32::from(frame))?);
+    wav.put_u16_le(frame);
+    wav.put_u16_le(16);
+    wav.put_slice(b"data");
+    wav.put_u32_le(size);
+    wav.put_slice(pcm);
+    Some(wav.freeze())
+}
+
+#[async_trait]
+impl SpeechProvider for GeminiSpeech {
+    async fn generate(&self, call: &SpeechCall) -> Result<SpeechAnswer, ProviderError> {
+        if call.format != SpeechFormat::Wav {
+            return Err(rejected("no such format"));
+        }
+        if call.speed.total_cmp(&1.0).is_ne() {
+            return Err(rejected("no such field as speed"));
+        }
+        let body = body(call);
+        let url = self.url(&call.model)?;
+        let post = JsonPost {
+            url,
+            headers: self.headers.clone(),
+            body: &body,
+            timeout: self.timeout,
+        };
+        let answer = self.http.post_json(post).await?;
+        if !answer.head().is_success() {
+            let (head, body) = answer.error_json().await;
+            let finding = errors::finding(body.as_ref());
+            return Err(classify::answered(&self.name, &head, &finding));
+        }
+        let head = answer.head().clone();
+        let root = answer.json(BODY_CAP).await?;
+        self.read(call, &head, &root)
+    }
+}
+
+#[cfg(test)]
+mod tests;

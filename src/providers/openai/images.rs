@@ -1,0 +1,191 @@
+//! `OpenAI` images: the GPT image family, by `images/generations`.
+//!
+//! Here: the request, its settings, and the reading of the answer. Not here: which sizes a
+//! model makes, and style or negative prompt, for which there is no field; they are folded
+//! into the prompt before. Source: openai 3.52.0 (`PyPI`)
+//! `openai/types/image_generate_params.py`, `images_response.py`; checked against a request
+//! that the package really sends.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use reqwest::header::{AUTHORIZATION, HeaderMap};
+use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use url::Url;
+
+use super::{
+    super::{
+        ImageAnswer, ImageCall, ImageProvider, ImageQuality, ProviderError, answer,
+        http::{
+            HttpClient, IMAGE_CAP, IMAGES_BODY_CAP, JsonPost, SetupError,
+            base_url::{VersionPath, endpoint},
+            classify::{self, Head},
+            failed, secret_header,
+        },
+    },
+    errors,
+};
+
+/// How to ask one model. The default suits the GPT image family.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OpenAiImageModel {
+    /// `quality` of our standard tier (`low`, `medium`, `high`, `xhigh`, `max`).
+    pub standard: String,
+    /// `quality` of our hd tier.
+    pub hd: String,
+    /// `output_format` (`png`, `jpeg`, `webp`). `None` sends nothing.
+    pub output_format: Option<String>,
+    /// `moderation` (`auto`, `low`). `None` sends nothing.
+    pub moderation: Option<String>,
+}
+
+impl Default for OpenAiImageModel {
+    fn default() -> Self {
+        Self {
+            standard: "medium".to_owned(),
+            hd: "high".to_owned(),
+            output_format: Some("png".to_owned()),
+            moderation: Some("auto".to_owned()),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    prompt: &'a str,
+    n: u32,
+    size: String,
+    quality: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_format: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    moderation: Option<&'a str>,
+}
+
+fn body(call: &ImageCall, settings: &OpenAiImageModel) -> Value {
+    let body = Body {
+        model: &call.model,
+        prompt: &call.prompt,
+        n: call.n,
+        size: format!("{}x{}", call.size.0, call.size.1),
+        quality: match call.quality {
+            ImageQuality::Standard => &settings.standard,
+            ImageQuality::Hd => &settings.hd,
+        },
+        output_format: settings.output_format.as_deref(),
+        moderation: settings.moderation.as_deref(),
+    };
+    // Strings and numbers only: this cannot fail, and null would be refused upstream.
+    serde_json::to_value(body).unwrap_or_default()
+}
+
+/// The image adapter of `OpenAI`.
+#[derive(Debug)]
+pub struct OpenAiImages {
+    name: String,
+    http: HttpClient,
+    url: Url,
+    headers: HeaderMap,
+    timeout: Duration,
+    models: BTreeMap<String, OpenAiImageModel>,
+}
+
+impl OpenAiImages {
+    /// As [`OpenAi::new`](super::OpenAi::new). The best quality takes minutes: a `timeout`
+    /// of 180 s is the least that is sensible.
+    pub fn new(
+        name: impl Into<String>,
+        http: HttpClient,
+        base_url: &str,
+        api_key: Option<&SecretString>,
+        timeout: Duration,
+        models: BTreeMap<String, OpenAiImageModel>,
+    ) -> Result<Self, SetupError> {
+        let mut headers = HeaderMap::new();
+        if let Some(key) = api_key {
+            headers.insert(AUTHORIZATION, secret_header("Bearer ", key)?);
+        }
+        let version = VersionPath::Anywhere("v1");
+        Ok(Self {
+            name: name.into(),
+            http,
+            url: endpoint(base_url, version, &["images", "generations"])?,
+            headers,
+            timeout,
+            models,
+        })
+    }
+
+    /// Fewer images than asked for, or some that cannot be read, are an answer; none is not.
+    fn read(
+        &self,
+        call: &ImageCall,
+        head: &Head,
+        mut root: Value,
+    ) -> Result<ImageAnswer, ProviderError> {
+        if errors::is_error(&root) {
+            let finding = errors::finding(Some(&root));
+            return Err(classify::inside(&self.name, head, &finding));
+        }
+        let Some(Value::Array(items)) = root.get_mut("data").map(Value::take) else {
+            return Err(head.failed("data is no array"));
+        };
+        let mut images = Vec::new();
+        let mut first = None;
+        for item in items.iter().take(call.n as usize) {
+            match image(item) {
+                Ok(bytes) => images.push(bytes),
+                Err(error) => {
+                    tracing::warn!(provider = self.name, %error, "one of several images is unusable");
+                    first.get_or_insert(error);
+                }
+            }
+        }
+        if images.is_empty() {
+            return Err(head.stamp(first.unwrap_or_else(|| failed("no image"))));
+        }
+        Ok(ImageAnswer {
+            images,
+            request_id: head.request_id.clone(),
+        })
+    }
+}
+
+/// A `url` in place of the bytes is a form of the retired models.
+fn image(item: &Value) -> Result<Bytes, ProviderError> {
+    match item.get("b64_json").and_then(Value::as_str) {
+        Some(base64) => answer::file(base64, IMAGE_CAP),
+        None => Err(failed("item without an image")),
+    }
+}
+
+#[async_trait]
+impl ImageProvider for OpenAiImages {
+    async fn generate(&self, call: &ImageCall) -> Result<ImageAnswer, ProviderError> {
+        let settings = self.models.get(&call.model).cloned().unwrap_or_default();
+        let body = body(call, &settings);
+        let post = JsonPost {
+            url: self.url.clone(),
+            headers: self.headers.clone(),
+            body: &body,
+            timeout: self.timeout,
+        };
+        let answer = self.http.post_json(post).await?;
+        if !answer.head().is_success() {
+            let (head, body) = answer.error_json().await;
+            let finding = errors::finding(body.as_ref());
+            return Err(classify::answered(&self.name, &head, &finding));
+        }
+        let head = answer.head().clone();
+        let root = answer.json(IMAGES_BODY_CAP).await?;
+        self.read(call, &head, root)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! Speech by `audio/speech`: `OpenAI`, and the servers that imitate it.
+//!
+//! Here: the requests and their settings. In [`split`](super::split): the cutting of a long
+//! text. Not here: the joining of the parts. Source: openai 3.52.0 (`PyPI`)
+//! `openai/types/audio/speech_create_params.py`; checked against a request that the package
+//! really sends.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
+use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use url::Url;
+
+use super::{
+    super::{
+        ProviderError, SpeechAnswer, SpeechCall, SpeechFormat, SpeechProvider,
+        http::{
+            HttpClient, JsonPost, SPEECH_CAP, SetupError,
+            base_url::{VersionPath, endpoint},
+            classify, rejected, secret_header,
+        },
+    },
+    errors,
+    split::split,
+};
+
+/// How to ask one model.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OpenAiSpeechModel {
+    /// Characters of one call; a longer text is split.
+    pub max_chars: usize,
+    /// `instructions` for the way of speaking; not for `tts-1`. `None` sends nothing.
+    pub instructions: Option<String>,
+}
+
+impl Default for OpenAiSpeechModel {
+    fn default() -> Self {
+        Self {
+            max_chars: 4096,
+            instructions: None,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    input: &'a str,
+    voice: &'a str,
+    response_format: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    speed: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instructions: Option<&'a str>,
+}
+
+fn body(call: &SpeechCall, input: &str, settings: &OpenAiSpeechModel) -> Value {
+    let body = Body {
+        model: &call.model,
+        input,
+        voice: &call.voice,
+        response_format: match call.format {
+            SpeechFormat::Mp3 => "mp3",
+            SpeechFormat::Wav => "wav",
+        },
+        speed: call.speed.total_cmp(&1.0).is_ne().then_some(call.speed),
+        instructions: settings.instructions.as_deref(),
+    };
+    // Strings and numbers only: this cannot fail, and null would be refused upstream.
+    serde_json::to_value(body).unwrap_or_default()
+}
+
+/// The speech adapter of `OpenAI` and of compatible servers.
+#[derive(Debug)]
+pub struct OpenAiSpeech {
+    name: String,
+    http: HttpClient,
+    url: Url,
+    headers: HeaderMap,
+    timeout: Duration,
+    models: BTreeMap<String, OpenAiSpeechModel>,
+}
+
+impl OpenAiSpeech {
+    /// As [`OpenAi::new`](super::OpenAi::new). `timeout` bounds each call of a split text.
+    pub fn new(
+        name: impl Into<String>,
+        http: HttpClient,
+        base_url: &str,
+        api_key: Option<&SecretString>,
+        timeout: Duration,
+        models: BTreeMap<String, OpenAiSpeechModel>,
+    ) -> Result<Self, SetupError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static("application/octet-stream"));
+        if let Some(key) = api_key {
+            headers.insert(AUTHORIZATION, secret_header("Bearer ", key)?);
+        }
+        let version = VersionPath::Anywhere("v1");
+        Ok(Self {
+            name: name.into(),
+            http,
+            url: endpoint(base_url, version, &["audio", "speech"])?,
+            headers,
+            timeout,
+            models,
+        })
+    }
+
+    /// One call: the file and the request's id.
+    async fn part(
+        &self,
+        body: &Value,
+        cap: usize,
+    ) -> Result<(Bytes, Option<String>), ProviderError> {
+        let post = JsonPost {
+            url: self.url.clone(),
+            headers: self.headers.clone(),
+            body,
+            timeout: self.timeout,
+        };
+        let answer = self.http.post_json(post).await?;
+        if !answer.head().is_success() {
+            let (head, body) = answer.error_json().await;
+            let finding = errors::finding(body.as_ref());
+            return Err(classify::answered(&self.name, &head, &finding));
+        }
+        let request_id = answer.head().request_id.clone();
+        Ok((answer.file(cap).await?, request_id))
+    }
+}
+
+#[async_trait]
+impl SpeechProvider for OpenAiSpeech {
+    async fn generate(&self, call: &SpeechCall) -> Result<SpeechAnswer, ProviderError> {
+        let settings = self.models.get(&call.model).cloned().unwrap_or_default();
+        let mut parts = Vec::new();
+        let mut request_id = None;
+        let mut left = SPEECH_CAP;
+        for input in split(&call.text, settings.max_chars) {
+            let body = body(call, input, &settings);
+            let (part, id) = self.part(&body, left).await.map_err(|mut error| {
+                // What came before was made, and is paid.
+                error.not_started &= parts.is_empty();
+                error
+            })?;
+            left -= part.len();
+            parts.push(part);
+            request_id = id.or(request_id);
+        }
+        if parts.is_empty() {
+            return Err(rejected("nothing to speak"));
+        }
+        Ok(SpeechAnswer { parts, request_id })
+    }
+}
+
+#[cfg(test)]
+mod tests;

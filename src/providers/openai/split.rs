@@ -1,0 +1,112 @@
+//! Cuts a long text into pieces that are spoken one by one.
+//!
+//! At the end of a sentence where there is one, else at a blank, else between two
+//! characters. Nothing is lost: the pieces are the text.
+
+/// Pieces of at most `max` characters (Unicode scalar values) in order; those of nothing but
+/// white space, which no provider speaks, are left out.
+pub fn split(text: &str, max: usize) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while let Some((over, _)) = rest.char_indices().nth(max.max(1)) {
+        let (piece, next) = rest.split_at(cut(&rest[..over], &rest[over..]));
+        pieces.push(piece);
+        rest = next;
+    }
+    pieces.push(rest);
+    pieces.retain(|piece| !piece.trim().is_empty());
+    pieces
+}
+
+/// Where to cut `window`, as long as a piece may be, which is followed by `next`.
+fn cut(window: &str, next: &str) -> usize {
+    let mut sentence = None;
+    let mut blank = None;
+    let mut ending = Ending::None;
+    for (at, c) in window.char_indices() {
+        let after = at + c.len_utf8();
+        ending = match c {
+            '.' | '!' | '?' | '…' | '؟' | '।' => Ending::Plain,
+            '。' | '！' | '？' | '｡' => Ending::Wide,
+            '"' | '\'' | ')' | ']' | '»' | '”' | '’' | '」' | '』' if ending != Ending::Over => {
+                ending
+            }
+            '\n' => Ending::Over,
+            c if c.is_whitespace() && ending == Ending::None => ending,
+            c if c.is_whitespace() => Ending::Over,
+            _ => Ending::None,
+        };
+        if c.is_whitespace() {
+            blank = Some(after);
+        }
+        if matches!(ending, Ending::Wide | Ending::Over) {
+            sentence = Some(after);
+        }
+    }
+    // A sentence, or a word, may end just where the window does.
+    let clean = next.starts_with(char::is_whitespace);
+    if clean && ending == Ending::Plain {
+        return window.len();
+    }
+    sentence
+        .or(clean.then_some(window.len()))
+        .or(blank)
+        .unwrap_or(window.len())
+}
+
+/// How the text so far ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// Inside a sentence.
+    None,
+    /// With a mark that ends a sentence only if a blank follows ("3.14" goes on).
+    Plain,
+    /// With a mark that ends one by itself.
+    Wide,
+    /// With the blank after it: a quote that follows opens the next one.
+    Over,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn where_it_is_cut() {
+        for (text, max, want) in [
+            ("", 5, &[][..]),
+            ("  ", 1, &[]),
+            ("Hi.", 5, &["Hi."]),
+            ("Hi. You", 4, &["Hi. ", "You"]),
+            ("Hi. You", 3, &["Hi.", "You"]),
+            ("One two. Three four.", 12, &["One two. ", "Three four."]),
+            ("No. \"Oh my\" he", 9, &["No. ", "\"Oh my\" ", "he"]),
+            ("He said \"No.\" Then", 15, &["He said \"No.\" ", "Then"]),
+            ("It is 3.14 or so", 12, &["It is 3.14 ", "or so"]),
+            ("Really?! Yes", 10, &["Really?! ", "Yes"]),
+            ("one\ntwo three", 9, &["one\n", "two three"]),
+            ("abcdefgh", 3, &["abc", "def", "gh"]),
+            ("ab cd ef", 5, &["ab cd", " ef"]),
+            ("你好。再见吧", 4, &["你好。", "再见吧"]),
+            ("「你好。」再见", 6, &["「你好。」", "再见"]),
+            ("😀😀😀", 2, &["😀😀", "😀"]),
+            ("abc", 0, &["a", "b", "c"]),
+        ] {
+            assert_eq!(split(text, max), want, "{text:?} at {max}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost(text in "[a-c.!? \n。😀é]{0,200}", max in 1_usize..20) {
+            let pieces = split(&text, max);
+            let bare = |text: &str| text.split_whitespace().collect::<String>();
+            prop_assert_eq!(bare(&pieces.concat()), bare(&text));
+            for piece in pieces {
+                prop_assert!(piece.chars().count() <= max);
+            }
+        }
+    }
+}

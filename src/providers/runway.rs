@@ -1,0 +1,188 @@
+//! Runway: video from text, as a task that is polled.
+//!
+//! Here: the calls and their settings; in [`reading`]: what a task and its failure codes
+//! mean. Sources: runwayml 5.24.0 (`PyPI`) `runwayml/types/text_to_video_create_params.py`,
+//! `task_retrieve_response.py`, `resources/tasks.py`; docs.dev.runwayml.com
+//! errors/task-failures; checked against requests that the package really sends.
+
+pub mod reading;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use async_trait::async_trait;
+use reqwest::{
+    Method,
+    header::{AUTHORIZATION, HeaderMap, HeaderValue},
+};
+use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use url::Url;
+
+use super::{
+    ProviderError, VideoCall, VideoProvider, VideoStatus,
+    answer::task_id,
+    http::{
+        Answer, HttpClient, JsonPost, SetupError, TEXT_BODY_CAP,
+        base_url::{BaseUrlError, VersionPath, endpoint},
+        classify, rejected, secret_header,
+    },
+};
+
+/// The version of the API that this file speaks; the header is required.
+const VERSION: HeaderValue = HeaderValue::from_static("2024-11-06");
+
+/// How to ask one model. The default suits `gen4.5`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RunwayModel {
+    /// From our ratio to the model's word for it, mostly pixels: `"16:9" = "1280:720"`. A
+    /// ratio that is not in it is rejected.
+    pub ratios: BTreeMap<String, String>,
+    /// `resolution` of the models that take a ratio by its name (`768p`). `None` sends nothing.
+    pub resolution: Option<String>,
+    /// `audio` of the models that can do without; changes the price. `None` sends nothing.
+    pub audio: Option<bool>,
+}
+
+impl Default for RunwayModel {
+    fn default() -> Self {
+        let ratio = |ours: &str, theirs: &str| (ours.to_owned(), theirs.to_owned());
+        Self {
+            ratios: BTreeMap::from([ratio("16:9", "1280:720"), ratio("9:16", "720:1280")]),
+            resolution: None,
+            audio: None,
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Body<'a> {
+    model: &'a str,
+    prompt_text: &'a str,
+    ratio: &'a str,
+    duration: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resolution: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    audio: Option<bool>,
+}
+
+fn body(call: &VideoCall, settings: &RunwayModel) -> Option<Value> {
+    let (width, height) = call.ratio;
+    let body = Body {
+        model: &call.model,
+        prompt_text: &call.prompt,
+        ratio: settings.ratios.get(&format!("{width}:{height}"))?,
+        duration: call.duration,
+        resolution: settings.resolution.as_deref(),
+        audio: settings.audio,
+    };
+    serde_json::to_value(body).ok()
+}
+
+/// The video adapter of Runway.
+#[derive(Debug)]
+pub struct Runway {
+    name: String,
+    http: HttpClient,
+    base_url: String,
+    headers: HeaderMap,
+    timeout: Duration,
+    models: BTreeMap<String, RunwayModel>,
+}
+
+impl Runway {
+    /// `name` is the provider's in our API and in the log. `base_url` may hold the version
+    /// path or not. `timeout` bounds one call (a submission, a look), not the generation. A
+    /// model that is not in `models` gets the default settings.
+    pub fn new(
+        name: impl Into<String>,
+        http: HttpClient,
+        base_url: &str,
+        api_key: &SecretString,
+        timeout: Duration,
+        models: BTreeMap<String, RunwayModel>,
+    ) -> Result<Self, SetupError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(AUTHORIZATION, secret_header("Bearer ", api_key)?);
+        headers.insert("x-runway-version", VERSION);
+        let runway = Self {
+            name: name.into(),
+            http,
+            base_url: base_url.to_owned(),
+            headers,
+            timeout,
+            models,
+        };
+        runway.url(&[])?;
+        Ok(runway)
+    }
+
+    fn url(&self, path: &[&str]) -> Result<Url, BaseUrlError> {
+        endpoint(&self.base_url, VersionPath::Last("v1"), path)
+    }
+
+    /// A call about a task.
+    async fn bare(&self, method: Method, task: &str) -> Result<Answer, ProviderError> {
+        let url = self.url(&["tasks", task])?;
+        let headers = self.headers.clone();
+        self.http.bare(method, url, headers, self.timeout).await
+    }
+
+    async fn refusal(&self, answer: Answer) -> ProviderError {
+        let (head, body) = answer.error_json().await;
+        classify::answered(&self.name, &head, &reading::finding(body.as_ref()))
+    }
+}
+
+#[async_trait]
+impl VideoProvider for Runway {
+    async fn submit(&self, call: &VideoCall) -> Result<String, ProviderError> {
+        let settings = self.models.get(&call.model).cloned().unwrap_or_default();
+        let body = body(call, &settings).ok_or_else(|| rejected("no such aspect ratio"))?;
+        let url = self.url(&["text_to_video"])?;
+        let post = JsonPost {
+            url,
+            headers: self.headers.clone(),
+            body: &body,
+            timeout: self.timeout,
+        };
+        let answer = self.http.post_json(post).await?;
+        if !answer.head().is_success() {
+            return Err(self.refusal(answer).await);
+        }
+        let head = answer.head().clone();
+        let root = answer.json(TEXT_BODY_CAP).await?;
+        task_id(root.get("id")).ok_or_else(|| head.failed("answer without a task id"))
+    }
+
+    /// A 404 is [`VideoStatus::Gone`] as soon as the provider says so; whether that can be lag
+    /// right after the submission is for the caller to judge.
+    async fn poll(&self, task: &str, _call: &VideoCall) -> Result<VideoStatus, ProviderError> {
+        let answer = self.bare(Method::GET, task).await?;
+        if answer.head().status == 404 {
+            return Ok(VideoStatus::Gone);
+        }
+        if !answer.head().is_success() {
+            return Err(self.refusal(answer).await);
+        }
+        let head = answer.head().clone();
+        let root = answer.json(TEXT_BODY_CAP).await?;
+        reading::status(&self.name, &head, &root)
+    }
+
+    /// On a finished task this deletes its output. One that is unknown is not running: that
+    /// is what was wanted.
+    async fn cancel(&self, task: &str) -> Result<(), ProviderError> {
+        let answer = self.bare(Method::DELETE, task).await?;
+        if answer.head().is_success() || answer.head().status == 404 {
+            return Ok(());
+        }
+        Err(self.refusal(answer).await)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! Reads a task: where it stands, where its video is, and why it failed.
+//!
+//! Sources: runwayml 5.24.0 (`PyPI`) `runwayml/types/task_retrieve_response.py`;
+//! docs.dev.runwayml.com errors/task-failures; issue 28 of runwayml/sdk-node for the lack of
+//! credits.
+
+use serde_json::Value;
+use url::Url;
+
+use super::super::{
+    ProviderError, ProviderErrorKind, VideoOutput, VideoStatus,
+    http::classify::{self, Finding, Head},
+};
+
+/// What an error body adds: `{"error": "a sentence for people"}` has no code, but an account
+/// without credits is told by a sentence alone, under status 400. It is read, not kept.
+pub fn finding(root: Option<&Value>) -> Finding {
+    let text = root
+        .and_then(|root| root.get("error")?.as_str())
+        .unwrap_or_default();
+    let broke = text.to_lowercase().contains("enough credits");
+    Finding {
+        code: broke.then(|| "no_credits".to_owned()),
+        kind: broke.then_some(ProviderErrorKind::Account),
+        ..Finding::default()
+    }
+}
+
+/// What the task says. Fails when it is none.
+pub fn status(provider: &str, head: &Head, root: &Value) -> Result<VideoStatus, ProviderError> {
+    let Some(status) = root.get("status").and_then(Value::as_str) else {
+        return Err(head.failed("answer without a status"));
+    };
+    Ok(match status {
+        "SUCCEEDED" => succeeded(head, root),
+        "FAILED" | "CANCELLED" => {
+            let code = root.get("failureCode").and_then(Value::as_str);
+            let finding = Finding {
+                code: Some(code.unwrap_or(status).to_owned()),
+                kind: code.and_then(kind),
+                ..Finding::default()
+            };
+            VideoStatus::Failed(classify::inside(provider, head, &finding))
+        }
+        // PENDING; THROTTLED, which is our own limit of running tasks; RUNNING; and words
+        // that are not known.
+        _ => VideoStatus::Running {
+            progress: progress(root),
+        },
+    })
+}
+
+/// The output lies elsewhere, at an address that needs no key.
+fn succeeded(head: &Head, root: &Value) -> VideoStatus {
+    let url = root.pointer("/output/0").and_then(Value::as_str);
+    match url.and_then(|url| Url::parse(url).ok()) {
+        Some(url) => VideoStatus::Done(VideoOutput::Url { url, header: None }),
+        None => VideoStatus::Failed(head.failed("task without an output")),
+    }
+}
+
+/// `SAFETY.INPUT.TEXT`, `INPUT_PREPROCESSING.SAFETY.TEXT`, `THIRD_PARTY.SAFETY`: a refusal
+/// wherever the word stands. The prompt's own fault is `ASSET.INVALID`. The rest
+/// (`INTERNAL.*`, `INPUT_PREPROCESSING.INTERNAL`, `THIRD_PARTY.*`) is the provider's.
+fn kind(code: &str) -> Option<ProviderErrorKind> {
+    if code.split('.').any(|word| word == "SAFETY") {
+        Some(ProviderErrorKind::ContentPolicy)
+    } else if code.starts_with("ASSET.") {
+        Some(ProviderErrorKind::Rejected)
+    } else {
+        None
+    }
+}
+
+/// A fraction from 0 to 1, as percent.
+fn progress(root: &Value) -> Option<u8> {
+    let fraction = root.get("progress")?.as_f64()?;
+    let percent = (fraction.clamp(0.0, 1.0) * 100.0).round();
+    (0..=100_u8).find(|whole| f64::from(*whole) >= percent)
+}

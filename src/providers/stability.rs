@@ -1,0 +1,242 @@
+//! Stability AI's `stable-image` (v2beta): core, ultra and sd3.
+//!
+//! Here: the calls and their settings; in [`errors`]: what the errors mean. Not here: pixels,
+//! which these endpoints do not take; only the shape is asked for, and what came is measured
+//! by the caller. Sources: api-evangelist/stability-ai
+//! `openapi/_original/stability-ai-stable-image-generate-openapi.yml`; Comfy-Org/ComfyUI
+//! `comfy_api_nodes/apis/stability_api.py`.
+
+pub mod errors;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::future::join_all;
+use reqwest::header::{AUTHORIZATION, HeaderMap};
+use secrecy::SecretString;
+use serde::Deserialize;
+use serde_json::Value;
+use url::Url;
+
+use super::{
+    ImageAnswer, ImageCall, ImageProvider, ImageQuality, ImageStyle, ProviderError,
+    ProviderErrorKind, answer,
+    http::{
+        HttpClient, IMAGE_CAP, SetupError,
+        base_url::{BaseUrlError, VersionPath, endpoint},
+        classify::{self, Head},
+        form::Form,
+        rejected, secret_header,
+    },
+};
+
+/// One image in base64, and room for its frame.
+const ONE_IMAGE_BODY_CAP: usize = IMAGE_CAP / 3 * 4 + (64 << 10);
+/// Requests that run at the same time, which is also the most that a call asks for.
+const MOST: u32 = 4;
+/// The shapes that may be asked for.
+const RATIOS: [(&str, f64); 9] = [
+    ("21:9", 21.0 / 9.0),
+    ("16:9", 16.0 / 9.0),
+    ("3:2", 1.5),
+    ("5:4", 1.25),
+    ("1:1", 1.0),
+    ("4:5", 0.8),
+    ("2:3", 2.0 / 3.0),
+    ("9:16", 9.0 / 16.0),
+    ("9:21", 9.0 / 21.0),
+];
+/// How far a size may be from its shape: real outputs are multiples of 64, so that a 16:9
+/// has 1344x768.
+const TOLERANCE: f64 = 0.03;
+
+/// Which endpoint makes an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StabilityEndpoint {
+    /// Stable Image Core.
+    Core,
+    /// Stable Image Ultra.
+    Ultra,
+    /// Stable Diffusion 3.5, one of several models.
+    Sd3,
+}
+
+/// One way to make an image.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StabilityTarget {
+    /// Where.
+    pub endpoint: StabilityEndpoint,
+    /// `model`, for sd3 only (`sd3.5-large`). `None` sends nothing.
+    #[serde(default)]
+    pub model: Option<String>,
+}
+
+/// How to ask one model. There is no default: a model without settings cannot be asked.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StabilityModel {
+    /// What makes our standard tier.
+    pub standard: StabilityTarget,
+    /// What makes our hd tier; without it, as the standard one.
+    #[serde(default)]
+    pub hd: Option<StabilityTarget>,
+    /// `style_preset` of our style vivid (`cinematic`, `enhance`). `None` sends nothing.
+    #[serde(default)]
+    pub vivid: Option<String>,
+    /// `style_preset` of our style natural (`photographic`). `None` sends nothing.
+    #[serde(default)]
+    pub natural: Option<String>,
+}
+
+/// The shape nearest to `size`, if it is near.
+fn aspect_ratio((width, height): (u32, u32)) -> Option<&'static str> {
+    let wanted = f64::from(width) / f64::from(height);
+    RATIOS
+        .iter()
+        .find(|(_, ratio)| (wanted / ratio - 1.0).abs() <= TOLERANCE)
+        .map(|(name, _)| *name)
+}
+
+fn form(call: &ImageCall, settings: &StabilityModel, target: &StabilityTarget) -> Option<Form> {
+    let style = match call.style {
+        Some(ImageStyle::Vivid) => settings.vivid.as_deref(),
+        Some(ImageStyle::Natural) => settings.natural.as_deref(),
+        None => None,
+    };
+    let form = Form::default()
+        .with("prompt", &call.prompt)
+        .with_some("negative_prompt", call.negative_prompt.as_deref())
+        .with("aspect_ratio", aspect_ratio(call.size)?)
+        .with("output_format", "png")
+        .with_some("style_preset", style)
+        .with_some("model", target.model.as_deref());
+    Some(form)
+}
+
+/// The image adapter of Stability.
+#[derive(Debug)]
+pub struct Stability {
+    name: String,
+    http: HttpClient,
+    base_url: String,
+    headers: HeaderMap,
+    timeout: Duration,
+    models: BTreeMap<String, StabilityModel>,
+}
+
+impl Stability {
+    /// `name` is the provider's in our API and in the log. `base_url` may hold the version
+    /// path or not. `timeout` bounds each of the `n` requests, which run at the same time. A
+    /// model that is not in `models` is rejected.
+    pub fn new(
+        name: impl Into<String>,
+        http: HttpClient,
+        base_url: &str,
+        api_key: &SecretString,
+        timeout: Duration,
+        models: BTreeMap<String, StabilityModel>,
+    ) -> Result<Self, SetupError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(AUTHORIZATION, secret_header("Bearer ", api_key)?);
+        let stability = Self {
+            name: name.into(),
+            http,
+            base_url: base_url.to_owned(),
+            headers,
+            timeout,
+            models,
+        };
+        stability.url(StabilityEndpoint::Core)?;
+        Ok(stability)
+    }
+
+    fn url(&self, target: StabilityEndpoint) -> Result<Url, BaseUrlError> {
+        let last = match target {
+            StabilityEndpoint::Core => "core",
+            StabilityEndpoint::Ultra => "ultra",
+            StabilityEndpoint::Sd3 => "sd3",
+        };
+        let path = ["stable-image", "generate", last];
+        endpoint(&self.base_url, VersionPath::Last("v2beta"), &path)
+    }
+
+    /// One request: one image and the request's id.
+    async fn one(&self, url: Url, form: Form) -> Result<(Bytes, Option<String>), ProviderError> {
+        let headers = self.headers.clone();
+        let answer = self
+            .http
+            .post_form(url, headers, form, self.timeout)
+            .await?;
+        if !answer.head().is_success() {
+            let (head, body) = answer.error_json().await;
+            let finding = errors::finding(body.as_ref());
+            return Err(classify::answered(&self.name, &head, &finding));
+        }
+        let head = answer.head().clone();
+        let root = answer.json(ONE_IMAGE_BODY_CAP).await?;
+        let image = image(&head, &root)?;
+        Ok((image, head.request_id))
+    }
+}
+
+/// A filtered image is there too, but blurred.
+fn image(head: &Head, root: &Value) -> Result<Bytes, ProviderError> {
+    match root.get("finish_reason").and_then(Value::as_str) {
+        None | Some("SUCCESS") => {}
+        Some(reason @ "CONTENT_FILTERED") => return Err(head.refused(Some(reason))),
+        Some(_) => return Err(head.failed("generation ended in an error")),
+    }
+    match root.get("image").and_then(Value::as_str) {
+        Some(base64) => answer::file(base64, IMAGE_CAP).map_err(|error| head.stamp(error)),
+        None => Err(head.failed("answer without an image")),
+    }
+}
+
+#[async_trait]
+impl ImageProvider for Stability {
+    async fn generate(&self, call: &ImageCall) -> Result<ImageAnswer, ProviderError> {
+        let settings = self
+            .models
+            .get(&call.model)
+            .ok_or_else(|| rejected("model without settings"))?;
+        let target = match call.quality {
+            ImageQuality::Standard => &settings.standard,
+            ImageQuality::Hd => settings.hd.as_ref().unwrap_or(&settings.standard),
+        };
+        let form = form(call, settings, target).ok_or_else(|| rejected("no such aspect ratio"))?;
+        let url = self.url(target.endpoint)?;
+        let requests = (0..call.n.clamp(1, MOST)).map(|_| self.one(url.clone(), form.clone()));
+        let mut images = Vec::new();
+        let mut request_id = None;
+        let mut first: Option<ProviderError> = None;
+        let mut started = false;
+        for outcome in join_all(requests).await {
+            match outcome {
+                Ok((image, id)) => {
+                    images.push(image);
+                    request_id = request_id.or(id);
+                }
+                Err(error) => {
+                    if error.kind != ProviderErrorKind::ContentPolicy {
+                        tracing::warn!(provider = self.name, %error, "one of the image requests failed");
+                    }
+                    started |= !error.not_started;
+                    first.get_or_insert(error);
+                }
+            }
+        }
+        match first {
+            Some(mut error) if images.is_empty() => {
+                error.not_started = !started;
+                Err(error)
+            }
+            _ => Ok(ImageAnswer { images, request_id }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

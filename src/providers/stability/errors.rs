@@ -1,0 +1,34 @@
+//! What Stability's errors mean: `{"id", "name": "bad_request", "errors": ["..."]}`.
+//!
+//! Only `name` is read; `errors` may echo the prompt.
+
+use serde_json::Value;
+
+use super::super::{
+    ProviderErrorKind,
+    http::classify::{Finding, machine_code},
+};
+
+/// The code of an error body and what it means.
+pub fn finding(root: Option<&Value>) -> Finding {
+    let name = root
+        .and_then(|root| root.get("name"))
+        .and_then(Value::as_str)
+        .and_then(machine_code);
+    Finding {
+        code: name.map(str::to_owned),
+        kind: name.and_then(kind),
+        ..Finding::default()
+    }
+}
+
+/// A moderated prompt comes as 403, which otherwise is the key's fault.
+fn kind(name: &str) -> Option<ProviderErrorKind> {
+    match name {
+        "content_moderation" | "content_filtered" => Some(ProviderErrorKind::ContentPolicy),
+        "payment_required" | "insufficient_credits" | "insufficient_balance" => {
+            Some(ProviderErrorKind::Account)
+        }
+        _ => None,
+    }
+}
