@@ -76,7 +76,7 @@ async fn run(
     background.spawn(sweeps(app.runner.clone(), config.jobs.lease));
     background.spawn(purges(store.clone()));
     if let Some(local) = local {
-        background.spawn(supervision(Arc::clone(local)));
+        background.spawn(supervision(Arc::clone(local), store.clone()));
         if store.is_empty().await? {
             demo::create(&app, config.demo.credits, &url).await?;
         }
@@ -174,11 +174,14 @@ async fn purges(store: Store) {
     }
 }
 
-async fn supervision(local: Arc<LocalPostgres>) {
+async fn supervision(local: Arc<LocalPostgres>, store: Store) {
     loop {
         tokio::time::sleep(SUPERVISE_EVERY).await;
         match local.supervise_step().await {
-            Ok(true) => tracing::warn!("the private Postgres had died and was started again"),
+            Ok(true) => {
+                store.distrust_connections();
+                tracing::warn!("the private Postgres had died and was started again");
+            }
             Ok(false) => {}
             Err(error) => tracing::error!(%error, "the private Postgres could not be revived"),
         }

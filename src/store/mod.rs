@@ -13,7 +13,13 @@ pub mod keys;
 pub mod sessions;
 pub mod verify;
 
-use std::time::Duration;
+use std::{
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
 use sqlx::{
     Connection as _, PgPool,
@@ -97,6 +103,16 @@ const TRANSIENT: [&str; 11] = [
 
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
+        let error = Self::sorted(error);
+        if matches!(error, Self::Unavailable(_)) {
+            TROUBLE.note();
+        }
+        error
+    }
+}
+
+impl StoreError {
+    fn sorted(error: sqlx::Error) -> Self {
         match &error {
             sqlx::Error::Io(_)
             | sqlx::Error::Tls(_)
@@ -131,6 +147,37 @@ fn exactly_one(statement: &'static str, rows: u64) -> Result<(), StoreError> {
     }
 }
 
+/// When a connection was last found dead, in milliseconds since the process's first look.
+/// Others that were not used since may be dead too. One for the process: all stores in it talk
+/// to the same database.
+static TROUBLE: Trouble = Trouble {
+    start: LazyLock::new(Instant::now),
+    at: AtomicU64::new(u64::MAX),
+};
+
+struct Trouble {
+    start: LazyLock<Instant>,
+    at: AtomicU64,
+}
+
+impl Trouble {
+    fn note(&self) {
+        let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.at.store(now, Ordering::Release);
+    }
+
+    /// How long ago it was; for ever when it never was.
+    fn since(&self) -> Duration {
+        match self.at.load(Ordering::Acquire) {
+            u64::MAX => Duration::MAX,
+            at => self
+                .start
+                .elapsed()
+                .saturating_sub(Duration::from_millis(at)),
+        }
+    }
+}
+
 /// Bounds a call: what has not answered in time is taken to be away, with an unknown outcome.
 async fn bounded<T>(call: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, StoreError> {
     match tokio::time::timeout(CALL_TIMEOUT, call).await {
@@ -158,7 +205,8 @@ impl Store {
                 .test_before_acquire(false)
                 .before_acquire(|connection, meta| {
                     Box::pin(async move {
-                        if meta.idle_for > PROBE_AFTER_IDLE {
+                        let unused_since_trouble = TROUBLE.since() <= meta.idle_for;
+                        if meta.idle_for > PROBE_AFTER_IDLE || unused_since_trouble {
                             return Ok(connection.ping().await.is_ok());
                         }
                         Ok(true)
@@ -210,6 +258,12 @@ impl Store {
         } else {
             Err(StoreError::ReadOnly)
         }
+    }
+
+    /// Says that the database was started anew: connections from before are probed before they
+    /// are used again.
+    pub fn distrust_connections(&self) {
+        TROUBLE.note();
     }
 
     /// Closes all connections, waiting for busy ones no longer than `patience`.

@@ -1,0 +1,109 @@
+# `make run` and `make test` need nothing but Rust. What else is missing, a C compiler or the
+# server programs of Postgres, is installed from the system's packages, and never again.
+
+CARGO_TARGET_DIR ?= target
+export CARGO_TARGET_DIR
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+gensvc := $(CARGO_TARGET_DIR)/debug/gensvc
+
+.PHONY: help run test check fmt sqlx check-sqlx openapi tools postgres
+.NOTPARALLEL:
+
+help:
+	@echo 'make run         start the service, with a Postgres of its own under data/'
+	@echo 'make test        run all tests, with a Postgres of their own under target/'
+	@echo 'make check       see whether formatting, lints and .sqlx are in order, as CI does'
+	@echo 'make fmt         format the code'
+	@echo 'make sqlx        write .sqlx anew, after a change of SQL or schema'
+	@echo 'make openapi     write openapi.json anew, after a change of the API'
+
+# A debug build: it is there far sooner, and fast enough to try things out.
+#
+# On a terminal the server gets a foreground job of its own, so that Ctrl-C reaches it alone
+# and make sees it end well, instead of being interrupted itself. Codes 146 and 148 are
+# Ctrl-Z, which would leave it behind stopped: it goes on.
+run: tools $(if $(DATABASE_URL),,postgres)
+	@cargo build
+	@case "$$(ps -o stat= -p $$$$ 2>/dev/null)" in \
+	*+*) set -m; $(gensvc); code=$$?; \
+		while [ $$code = 146 ] || [ $$code = 148 ]; do fg >/dev/null; code=$$?; done; \
+		exit $$code ;; \
+	*) exec $(gensvc) ;; \
+	esac
+
+# Gives the rest of a recipe a private Postgres in DATABASE_URL and stops it however that
+# ends. A DATABASE_URL from outside is not used: tests make and drop databases.
+database := GENSVC_LOG=warn GENSVC_DATA_DIR=target/test-data $(gensvc) database
+with_postgres = trap 'exit 130' HUP INT TERM; trap '$(database) stop >/dev/null' EXIT; \
+	DATABASE_URL=$$($(database) start) || exit; export DATABASE_URL;
+
+test: tools postgres
+	@cargo build
+	@$(with_postgres) cargo test
+
+check: tools check-sqlx
+	cargo fmt --check
+	cargo clippy --all-targets -- -D warnings
+
+fmt:
+	cargo fmt
+
+# The compiler describes every query to target/sqlx, against an empty database with the schema
+# of migrations/. psql makes that, and any earlier build will do to start Postgres: while .sqlx
+# is out of date, the program itself may not build.
+describe = [ -x $(gensvc) ] || cargo build || exit; $(with_postgres) \
+	export PGOPTIONS='-c client_min_messages=warning'; psql='psql -qXv ON_ERROR_STOP=1'; \
+	$$psql "$$DATABASE_URL" -c 'drop database if exists sqlx' -c 'create database sqlx' || exit; \
+	DATABASE_URL=$$(echo "$$DATABASE_URL" | sed 's|///gensvc?|///sqlx?|'); \
+	for file in migrations/*.sql; do $$psql "$$DATABASE_URL" -f "$$file" || exit; done; \
+	rm -rf target/sqlx && mkdir target/sqlx && touch src/lib.rs tests/it/main.rs && \
+	SQLX_OFFLINE=false SQLX_OFFLINE_DIR="$(CURDIR)/target/sqlx" cargo check --quiet --all-targets
+
+sqlx: tools postgres
+	@$(describe) && rm -rf .sqlx && mv target/sqlx .sqlx
+
+check-sqlx: tools postgres
+	@$(describe) && diff -r .sqlx target/sqlx || { echo 'Run make sqlx and commit .sqlx.'; exit 1; }
+	@echo '.sqlx is up to date.'
+
+openapi: tools postgres
+	@cargo build
+	@$(with_postgres) GENSVC_UPDATE_OPENAPI=1 cargo test --test it openapi
+
+tools:
+	@command -v cargo >/dev/null || \
+		{ echo 'Rust is missing: install it from https://rustup.rs, then try again.'; exit 1; }
+	@command -v cc >/dev/null || { \
+		echo 'A C compiler is missing, which some Rust libraries need.'; \
+		$(call install,gcc libc6-dev,gcc glibc-devel,build-base,gcc,gcc); }
+
+# The places that the program itself looks at.
+postgres:
+	@ls /usr/lib/postgresql/*/bin/initdb /usr/pgsql-*/bin/initdb \
+		/opt/homebrew/opt/postgresql*/bin/initdb /usr/local/opt/postgresql*/bin/initdb \
+		/usr/libexec/postgresql*/initdb /usr/local/pgsql/bin/initdb 2>/dev/null | grep -q . \
+		|| command -v initdb >/dev/null || { \
+		echo 'The server programs of Postgres are missing. No system-wide database is set up.'; \
+		$(call install,postgresql,postgresql-server,postgresql,postgresql,postgresql@17); }
+
+# $(call install,packages of apt-get,of dnf,of apk,of pacman,of brew)
+install = as=; [ "$$(id -u)" = 0 ] || as=sudo; tell=; \
+	if command -v apt-get >/dev/null; then \
+		tell="$$as apt-get install $(1)"; set -- $$as sh -c '$(apt_install)' sh $(1); \
+	elif command -v dnf >/dev/null; then set -- $$as dnf install -y $(2); \
+	elif command -v apk >/dev/null; then set -- $$as apk add $(3); \
+	elif command -v pacman >/dev/null; then set -- $$as pacman -S --needed --noconfirm $(4); \
+	elif command -v brew >/dev/null; then set -- brew install $(5); \
+	else echo 'No package manager is known here: install it yourself, then try again.'; exit 1; \
+	fi; \
+	echo "Installing, once:" $${tell:-$$*}; \
+	"$$@" || { echo 'That failed: install it yourself, then try again.'; exit 1; }
+
+# Debian would also set up and start a database of the whole system. The file that tells it
+# not to is there only meanwhile.
+apt_install = folder=/etc/postgresql-common/createcluster.d; file=$$folder/gensvc.conf; \
+	trap "rm -f $$file; rmdir $$folder 2>/dev/null" EXIT; trap "exit 130" HUP INT TERM; \
+	mkdir -p $$folder && echo create_main_cluster = false >$$file; \
+	export DEBIAN_FRONTEND=noninteractive; apt-get -qq update; \
+	apt-get -qqy install --no-install-recommends "$$@" >/dev/null
