@@ -197,7 +197,7 @@ const PAGE: &str = r#"<!DOCTYPE html>
 <body>
 <div id="swagger-ui"></div>
 <script src="/docs/swagger-ui-bundle.js"></script>
-<script src="/docs/swagger-initializer.js"></script>
+<script>SwaggerUIBundle({dom_id: '#swagger-ui', url: '/openapi.json', deepLinking: true});</script>
 </body>
 </html>
 "#;

@@ -2,6 +2,10 @@
 
 use std::fs;
 
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use crate::common::TestApp;
+
 /// The committed document is the one that the server serves. Regenerate it with
 /// `make openapi`.
 #[test]
@@ -15,4 +19,27 @@ fn the_committed_document_is_up_to_date() {
         committed == now,
         "openapi.json is out of date: run make openapi"
     );
+}
+
+/// The page names no other host, and every file that it names is there.
+#[sqlx::test]
+async fn the_page_is_whole(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let page = app.get("", "/docs").await;
+    assert_eq!(page.status, 200);
+    assert!(!page.text.contains("//"), "{}", page.text);
+    let files: Vec<&str> = page
+        .text
+        .split(['"', '\''])
+        .filter(|part| part.starts_with('/'))
+        .collect();
+    assert!(
+        files.contains(&"/openapi.json") && files.len() > 3,
+        "{files:?}"
+    );
+    for file in files {
+        let (status, length) = app.size(file).await;
+        assert!(status == 200 && length > 0, "{file}: {status}");
+    }
+    app.get("", "/docs/none.js").await.error(404, "not_found");
 }

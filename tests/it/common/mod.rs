@@ -232,6 +232,14 @@ impl TestApp {
         self.send(request.body(body).unwrap()).await
     }
 
+    /// Status and length of an answer that need not be text.
+    pub async fn size(&self, path: &str) -> (StatusCode, usize) {
+        let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+        let response = self.app.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        (parts.status, body.collect().await.unwrap().to_bytes().len())
+    }
+
     /// One raw request through the whole router.
     pub async fn send(&self, mut request: Request<Body>) -> Answer {
         let peer = ConnectInfo(SocketAddr::from(([127, 0, 0, 1], 9)));
