@@ -1,0 +1,14 @@
+//! Speech in one piece: parts of a recording joined into one valid file, and how long it plays.
+
+mod mp3;
+mod mp3_join;
+mod wav;
+
+pub use mp3_join::mp3_from_parts;
+pub use wav::wav_from_parts;
+
+pub(super) use mp3::{seconds as mp3_seconds, starts_a_frame};
+pub(super) use wav::seconds as wav_seconds;
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,219 @@
+//! The frames of an MP3 (MPEG-1, -2 and -2.5, layer 3).
+
+use crate::media::BadMedia;
+
+/// Bit rates in kbit/s by their index: MPEG-1, and both others. 0 is "free" and not taken.
+const RATES: [[u16; 15]; 2] = [
+    [
+        0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320,
+    ],
+    [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160],
+];
+
+/// Samples a second by their index in MPEG-1; half of it in MPEG-2, a quarter in 2.5.
+const SAMPLE_RATES: [u32; 3] = [44_100, 48_000, 32_000];
+
+/// The four bytes before every frame, read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Header {
+    /// As they are.
+    pub raw: [u8; 4],
+    /// Samples a second.
+    pub rate: u32,
+    /// Samples in the frame.
+    pub samples: u32,
+    /// Bytes of the frame, these four included; at least 24.
+    pub bytes: usize,
+    /// One channel instead of two.
+    pub mono: bool,
+}
+
+impl Header {
+    /// The header at the start of `bytes`.
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+        let raw: [u8; 4] = *bytes.first_chunk()?;
+        let [sync, second, third, fourth] = raw;
+        // Eleven ones, and layer 3.
+        if sync != 0xff || second & 0xe6 != 0xe2 {
+            return None;
+        }
+        let (first_version, halvings) = match second >> 3 & 3 {
+            0 => (false, 2),
+            2 => (false, 1),
+            3 => (true, 0),
+            _ => return None,
+        };
+        let kilobits = *RATES[usize::from(!first_version)].get(usize::from(third >> 4))?;
+        let rate = *SAMPLE_RATES.get(usize::from(third >> 2 & 3))? >> halvings;
+        let samples = if first_version { 1_152 } else { 576 };
+        // Emphasis 2 is reserved.
+        if kilobits == 0 || fourth & 3 == 2 {
+            return None;
+        }
+        let bytes = samples / 8 * 1_000 * u32::from(kilobits) / rate + u32::from(third >> 1 & 1);
+        Some(Self {
+            raw,
+            rate,
+            samples,
+            bytes: usize::try_from(bytes).ok()?,
+            mono: fourth >> 6 == 3,
+        })
+    }
+
+    /// The same header with bit rate number `index`, without padding and checksum.
+    pub(super) fn with_bit_rate(&self, index: u8) -> Option<Self> {
+        let [sync, second, third, fourth] = self.raw;
+        Self::read(&[sync, second | 1, third & 0x0c | index << 4, fourth])
+    }
+
+    /// Whether frames of both headers can follow each other in one stream.
+    pub(super) fn goes_with(&self, other: &Self) -> bool {
+        (self.rate, self.samples, self.mono) == (other.rate, other.samples, other.mono)
+    }
+
+    /// Bytes between the header and the sound, without a checksum.
+    pub(super) fn side_bytes(&self) -> usize {
+        match (self.samples == 1_152, self.mono) {
+            (true, false) => 32,
+            (false, true) => 9,
+            (true, true) | (false, false) => 17,
+        }
+    }
+}
+
+/// A frame with its header.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Frame<'a> {
+    pub header: Header,
+    /// All of its bytes.
+    pub bytes: &'a [u8],
+}
+
+impl Frame<'_> {
+    /// Whether this is no sound, but a table about the file.
+    pub(super) fn is_table(&self) -> bool {
+        let at = |offset: usize, name: &[u8]| {
+            self.bytes
+                .get(offset..)
+                .is_some_and(|rest| rest.starts_with(name))
+        };
+        let sound = 4 + self.header.side_bytes();
+        [sound, sound + 2]
+            .into_iter()
+            .any(|offset| at(offset, b"Xing") || at(offset, b"Info"))
+            || at(36, b"VBRI")
+    }
+}
+
+/// The frames of a stream, in order. What lies between them (tags, garbage) is passed over and
+/// counted; all frames go with the first one; a last frame that is cut is left out.
+pub(super) struct Frames<'a> {
+    rest: &'a [u8],
+    first: Option<Header>,
+    in_step: bool,
+    /// Bytes that belong to no frame and no tag so far.
+    pub stray: usize,
+}
+
+impl<'a> Frames<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            rest: bytes,
+            first: None,
+            in_step: false,
+            stray: 0,
+        }
+    }
+
+    fn fits(&self, header: &Header) -> bool {
+        self.first.is_none_or(|first| first.goes_with(header))
+    }
+
+    /// Whether a frame of `header` here is one, and not four bytes that look like its start:
+    /// another one, a tag or the end must follow.
+    fn is_confirmed(&self, header: &Header) -> bool {
+        if self.in_step {
+            return true;
+        }
+        match self.rest.get(header.bytes..) {
+            None => false,
+            Some(next) => {
+                next.is_empty()
+                    || tag_length(next).is_some()
+                    || Header::read(next).is_some_and(|next| header.goes_with(&next))
+            }
+        }
+    }
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = Frame<'a>;
+
+    fn next(&mut self) -> Option<Frame<'a>> {
+        while !self.rest.is_empty() {
+            if let Some(header) = Header::read(self.rest)
+                && self.fits(&header)
+                && self.is_confirmed(&header)
+                && let Some((bytes, rest)) = self.rest.split_at_checked(header.bytes)
+            {
+                self.rest = rest;
+                self.first.get_or_insert(header);
+                self.in_step = true;
+                return Some(Frame { header, bytes });
+            }
+            // A frame in step that is cut: the end of the stream, or garbage with one byte.
+            self.in_step = false;
+            let skipped = tag_length(self.rest).unwrap_or_else(|| {
+                self.stray += 1;
+                1
+            });
+            self.rest = self.rest.get(skipped..).unwrap_or_default();
+        }
+        None
+    }
+}
+
+/// The length of the tag that starts here: `ID3v2`, or `ID3v1` as the last 128 bytes.
+fn tag_length(bytes: &[u8]) -> Option<usize> {
+    if bytes.starts_with(b"TAG") && bytes.len() == 128 {
+        return Some(128);
+    }
+    let [b'I', b'D', b'3', _, _, flags, size @ ..] = bytes.first_chunk::<10>()? else {
+        return None;
+    };
+    let size = size.iter().try_fold(0_usize, |size, &byte| {
+        (byte < 0x80).then(|| size << 7 | usize::from(byte))
+    })?;
+    let footer = if flags & 0x10 == 0 { 0 } else { 10 };
+    Some(10 + size + footer)
+}
+
+/// Whether the bytes begin as a frame does.
+pub(in crate::media) fn starts_a_frame(bytes: &[u8]) -> bool {
+    Header::read(bytes).is_some()
+}
+
+/// How long the frames of an MP3 play, whatever its tables say.
+pub(in crate::media) fn seconds(bytes: &[u8]) -> Result<f64, BadMedia> {
+    let mut frames = Frames::new(bytes);
+    let (mut count, mut length, mut first) = (0_u32, 0, None);
+    for frame in frames.by_ref().filter(|frame| !frame.is_table()) {
+        count = count.saturating_add(1);
+        length += frame.bytes.len();
+        first.get_or_insert(frame.header);
+    }
+    check(length, frames.stray)?;
+    let first = first.ok_or(BadMedia::Damaged("an MP3 without frames"))?;
+    Ok(f64::from(count) * f64::from(first.samples) / f64::from(first.rate))
+}
+
+/// A stream with more garbage than sound is none.
+pub(super) fn check(sound: usize, stray: usize) -> Result<(), BadMedia> {
+    if sound == 0 {
+        return Err(BadMedia::Damaged("an MP3 without frames"));
+    }
+    if stray > sound {
+        return Err(BadMedia::Damaged("an MP3 with more garbage than sound"));
+    }
+    Ok(())
+}

@@ -1,0 +1,185 @@
+//! WAV files: 16-bit PCM in RIFF.
+
+use bytes::Bytes;
+
+use crate::media::BadMedia;
+
+/// Sizes from here on stand for "unknown" in the header of a stream: 0xFFFFFFFF, or that or
+/// 0x7FFFFFFF less the header. No real part is as large.
+const PLACEHOLDER: u32 = 0x7fff_0000;
+
+/// The sample rate of PCM that comes without a header, a second. It is mono then.
+const BARE_RATE: u32 = 24_000;
+
+/// How many first bytes tell text from sound.
+const TEXT_SAMPLE: usize = 64;
+
+/// How the samples are to be read. Always 16 bits, little-endian.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Format {
+    channels: u16,
+    rate: u32,
+}
+
+impl Format {
+    fn bytes_per_block(self) -> u16 {
+        self.channels * 2
+    }
+
+    fn bytes_per_second(self) -> u32 {
+        u32::from(self.bytes_per_block()) * self.rate
+    }
+}
+
+/// One WAV from the parts of a recording, in order: one header of 44 bytes with true sizes,
+/// then all samples. Parts may have the placeholder sizes of a stream, and other chunks, which
+/// are dropped; a part without RIFF is taken for bare PCM of 24 kHz, 16 bits, mono, unless it
+/// is text or another format that we know. Half a sample at a part's end is left out.
+///
+/// Refused: no samples, a part that ends before its own length, other sample formats than
+/// 16-bit PCM with one or two channels, parts that differ ([`BadMedia::Mixed`]), and more than
+/// 4 GiB.
+pub fn wav_from_parts(parts: &[Bytes]) -> Result<Bytes, BadMedia> {
+    let mut format = None;
+    let mut blocks = Vec::new();
+    for part in parts {
+        let (of_part, samples) = samples(part)?;
+        if *format.get_or_insert(of_part) != of_part {
+            return Err(BadMedia::Mixed);
+        }
+        blocks.push(samples);
+    }
+    let size: usize = blocks.iter().map(|block| block.len()).sum();
+    let format = format.filter(|_| size > 0).ok_or(BadMedia::Empty)?;
+    let size = u32::try_from(size).map_err(|_| BadMedia::TooLarge)?;
+    let whole = size.checked_add(36).ok_or(BadMedia::TooLarge)?;
+    let mut file = Vec::with_capacity(44 + blocks.iter().map(|block| block.len()).sum::<usize>());
+    file.extend_from_slice(b"RIFF");
+    file.extend_from_slice(&whole.to_le_bytes());
+    file.extend_from_slice(b"WAVEfmt ");
+    file.extend_from_slice(&16_u32.to_le_bytes());
+    file.extend_from_slice(&1_u16.to_le_bytes());
+    file.extend_from_slice(&format.channels.to_le_bytes());
+    file.extend_from_slice(&format.rate.to_le_bytes());
+    file.extend_from_slice(&format.bytes_per_second().to_le_bytes());
+    file.extend_from_slice(&format.bytes_per_block().to_le_bytes());
+    file.extend_from_slice(&16_u16.to_le_bytes());
+    file.extend_from_slice(b"data");
+    file.extend_from_slice(&size.to_le_bytes());
+    for block in blocks {
+        file.extend_from_slice(block);
+    }
+    Ok(file.into())
+}
+
+/// How long a WAV plays whose sizes must be true.
+pub(in crate::media) fn seconds(bytes: &[u8]) -> Result<f64, BadMedia> {
+    let riff = bytes.get(4..8).and_then(<[u8]>::first_chunk);
+    let riff = u64::from(u32::from_le_bytes(*riff.ok_or(BadMedia::Cut)?)) + 8;
+    if riff > u64::try_from(bytes.len()).unwrap_or(u64::MAX) {
+        return Err(BadMedia::Cut);
+    }
+    let (format, claimed, rest) = parse(bytes)?;
+    let there = u32::try_from(rest.len()).unwrap_or(u32::MAX);
+    if claimed > there {
+        return Err(BadMedia::Cut);
+    }
+    if claimed == 0 {
+        return Err(BadMedia::Empty);
+    }
+    Ok(f64::from(claimed) / f64::from(format.bytes_per_second()))
+}
+
+/// The samples of a part, in whole blocks.
+fn samples(part: &[u8]) -> Result<(Format, &[u8]), BadMedia> {
+    let (format, samples) = if part.starts_with(b"RIFF") {
+        let (format, claimed, rest) = parse(part)?;
+        // A placeholder: the rest is sound.
+        let open = claimed == 0 || claimed >= PLACEHOLDER;
+        let length = usize::try_from(claimed).map_err(|_| BadMedia::TooLarge)?;
+        let samples = if open { Some(rest) } else { rest.get(..length) };
+        (format, samples.ok_or(BadMedia::Cut)?)
+    } else {
+        check_bare(part)?;
+        let format = Format {
+            channels: 1,
+            rate: BARE_RATE,
+        };
+        (format, part)
+    };
+    let block = usize::from(format.bytes_per_block());
+    let whole = samples.len() / block * block;
+    Ok((format, samples.get(..whole).unwrap_or_default()))
+}
+
+/// The format, the claimed length of the samples, and all bytes from the first sample on.
+fn parse(bytes: &[u8]) -> Result<(Format, u32, &[u8]), BadMedia> {
+    if bytes.get(8..12) != Some(b"WAVE") {
+        return Err(BadMedia::Unknown);
+    }
+    let mut rest = bytes.get(12..).unwrap_or_default();
+    let mut format = None;
+    loop {
+        let (name, after) = rest.split_first_chunk::<4>().ok_or(BadMedia::Cut)?;
+        let (size, after) = after.split_first_chunk::<4>().ok_or(BadMedia::Cut)?;
+        let size = u32::from_le_bytes(*size);
+        if name == b"data" {
+            let format = format.ok_or(BadMedia::Damaged("a WAV without a format"))?;
+            return Ok((format, size, after));
+        }
+        // Chunks begin at even places. Every turn goes on by eight bytes at least.
+        let padded = usize::try_from(size).map_err(|_| BadMedia::Cut)?;
+        let padded = padded.checked_add(padded % 2).ok_or(BadMedia::Cut)?;
+        let (content, next) = after.split_at_checked(padded).ok_or(BadMedia::Cut)?;
+        if name == b"fmt " {
+            format = Some(read_format(content)?);
+        }
+        rest = next;
+    }
+}
+
+fn read_format(chunk: &[u8]) -> Result<Format, BadMedia> {
+    const SHORT: BadMedia = BadMedia::Damaged("a WAV with half a format");
+    let u16_at = |offset: usize| {
+        let bytes = chunk.get(offset..).and_then(<[u8]>::first_chunk);
+        bytes.map(|bytes| u16::from_le_bytes(*bytes)).ok_or(SHORT)
+    };
+    let rate = chunk.get(4..).and_then(<[u8]>::first_chunk).ok_or(SHORT)?;
+    let mut code = u16_at(0)?;
+    if code == 0xfffe {
+        // The extensible form: the code is the beginning of a longer identifier.
+        code = u16_at(24)?;
+    }
+    let format = Format {
+        channels: u16_at(2)?,
+        rate: u32::from_le_bytes(*rate),
+    };
+    let known = code == 1
+        && u16_at(14)? == 16
+        && matches!(format.channels, 1 | 2)
+        && (4_000..=192_000).contains(&format.rate)
+        && u16_at(12)? == format.bytes_per_block();
+    if known {
+        Ok(format)
+    } else {
+        Err(BadMedia::Unsupported("a WAV of other than 16-bit PCM"))
+    }
+}
+
+/// Bare PCM has no sign of its own: what is something else for certain is refused, so that an
+/// error page is not stored as noise.
+fn check_bare(part: &[u8]) -> Result<(), BadMedia> {
+    if part.is_empty() {
+        return Err(BadMedia::Empty);
+    }
+    let known: [&[u8]; 6] = [b"ID3", b"OggS", b"fLaC", b"\x1f\x8b", b"\x89PNG", b"FORM"];
+    if known.iter().any(|start| part.starts_with(start)) {
+        return Err(BadMedia::Unknown);
+    }
+    let sample = part.get(..TEXT_SAMPLE).unwrap_or(part);
+    let printable = |byte: &u8| matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~');
+    if sample.iter().all(printable) {
+        return Err(BadMedia::Unknown);
+    }
+    Ok(())
+}

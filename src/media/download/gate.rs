@@ -1,0 +1,198 @@
+//! Which addresses may be asked.
+
+use std::{
+    collections::HashSet,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use url::{Host, Url};
+
+use super::DownloadError;
+use crate::media::is_public;
+
+/// The rules: https and public addresses, except for the hosts that are allowed by name.
+#[derive(Debug)]
+pub(super) struct Gate {
+    /// Lower-case, without brackets and final dot.
+    allowed: HashSet<String>,
+    /// Every host is.
+    all: bool,
+}
+
+/// A host that has only addresses which are not public; one of them.
+#[derive(Debug, thiserror::Error)]
+#[error("the address {0} is not a public one")]
+pub(super) struct NoPublicAddress(pub IpAddr);
+
+/// The one spelling of a host.
+fn normal(host: &str) -> String {
+    let host = host.strip_suffix('.').unwrap_or(host);
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    bare.unwrap_or(host).to_ascii_lowercase()
+}
+
+impl Gate {
+    pub(super) fn new(allowed: &[String], all: bool) -> Self {
+        let allowed = allowed.iter().map(|host| normal(host)).collect();
+        Self { allowed, all }
+    }
+
+    fn is_allowed(&self, host: &str) -> bool {
+        self.all || self.allowed.contains(&normal(host))
+    }
+
+    /// What can be said before names are resolved. An address as a host is judged here, since
+    /// no resolver is asked for it; the parser of [`Url`] has turned all of its spellings
+    /// (octal, hexadecimal, one number) into one.
+    pub(super) fn check(&self, url: &Url) -> Result<(), DownloadError> {
+        let host = url.host().ok_or(DownloadError::BadUrl("it has no host"))?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(DownloadError::BadUrl("it has credentials"));
+        }
+        let allowed = self.is_allowed(url.host_str().unwrap_or_default());
+        match url.scheme() {
+            "https" => {}
+            "http" if allowed => {}
+            _ => return Err(DownloadError::BadUrl("it is not https")),
+        }
+        let address = match host {
+            Host::Domain(_) => return Ok(()),
+            Host::Ipv4(address) => IpAddr::V4(address),
+            Host::Ipv6(address) => IpAddr::V6(address),
+        };
+        if allowed || is_public(address) {
+            Ok(())
+        } else {
+            Err(DownloadError::Refused(address))
+        }
+    }
+
+    /// Those of a name's addresses to which a connection may be made.
+    fn pick(
+        &self,
+        name: &str,
+        found: impl IntoIterator<Item = SocketAddr>,
+    ) -> Result<Vec<SocketAddr>, NoPublicAddress> {
+        let allowed = self.is_allowed(name);
+        let (open, closed): (Vec<_>, Vec<_>) = found
+            .into_iter()
+            .partition(|address| allowed || is_public(address.ip()));
+        match closed.first() {
+            Some(address) if open.is_empty() => Err(NoPublicAddress(address.ip())),
+            _ => Ok(open),
+        }
+    }
+}
+
+/// Resolves names for the client, which connects to nothing but what comes from here.
+pub(super) struct Resolver(pub(super) Arc<Gate>);
+
+impl Resolve for Resolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let gate = Arc::clone(&self.0);
+        Box::pin(async move {
+            // The client puts the port in.
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let open = gate.pick(name.as_str(), found)?;
+            Ok(Box::new(open.into_iter()) as Addrs)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gate(allowed: &[&str]) -> Gate {
+        let hosts: Vec<String> = allowed.iter().map(|&host| host.to_owned()).collect();
+        Gate::new(&hosts, false)
+    }
+
+    fn check(gate: &Gate, url: &str) -> Result<(), DownloadError> {
+        gate.check(&Url::parse(url).unwrap())
+    }
+
+    #[test]
+    fn public_https_only() {
+        let gate = gate(&[]);
+        for url in [
+            "https://a.example/x",
+            "https://8.8.8.8/",
+            "https://[2606:4700::1]:8443/",
+        ] {
+            assert!(check(&gate, url).is_ok(), "{url}");
+        }
+        for url in [
+            "http://a.example/",
+            "ftp://a.example/",
+            "file:///etc/passwd",
+            "data:text/plain,x",
+            "https://user@a.example/",
+            "https://user:secret@a.example/",
+            "https://:secret@a.example/",
+        ] {
+            let refused = check(&gate, url).unwrap_err();
+            assert!(matches!(refused, DownloadError::BadUrl(_)), "{url}");
+        }
+        for url in [
+            "https://127.0.0.1/",
+            "https://127.1/",
+            "https://2130706433/",
+            "https://0x7f000001/",
+            "https://0177.0.0.1/",
+            "https://127.0.0.1./",
+            "https://169.254.169.254/latest/meta-data",
+            "https://[::1]/",
+            "https://[::ffff:127.0.0.1]/",
+            "https://[::ffff:7f00:1]/",
+            "https://[64:ff9b::a9fe:a9fe]/",
+            "https://[2002:7f00:1::]/",
+            "https://[fd00:ec2::254]/",
+            "https://\u{ff11}27.0.0.1/",
+        ] {
+            let refused = check(&gate, url).unwrap_err();
+            assert!(matches!(refused, DownloadError::Refused(_)), "{url}");
+        }
+    }
+
+    #[test]
+    fn allowed_by_name() {
+        let gate = gate(&["LocalHost.", "10.0.0.5", "[::1]", "fd00::1"]);
+        for url in [
+            "http://localhost:8080/",
+            "http://LOCALHOST./",
+            "https://localhost/",
+            "http://10.0.0.5:1/",
+            "http://[::1]:1/",
+            "http://[fd00::1]/",
+        ] {
+            assert!(check(&gate, url).is_ok(), "{url}");
+        }
+        for url in [
+            "http://localhost.example/",
+            "http://10.0.0.6/",
+            "https://10.0.0.6/",
+            "http://x.localhost/",
+            "ftp://localhost/",
+            "http://user@localhost/",
+        ] {
+            assert!(check(&gate, url).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn resolved_addresses_are_sifted() {
+        let public: SocketAddr = "8.8.8.8:0".parse().unwrap();
+        let private: SocketAddr = "10.0.0.1:0".parse().unwrap();
+        let gate = gate(&["inside.example"]);
+        assert_eq!(gate.pick("a.example", [private, public]).unwrap(), [public]);
+        let refused = gate.pick("a.example", [private]).unwrap_err();
+        assert_eq!(refused.0, private.ip());
+        assert_eq!(gate.pick("inside.example.", [private]).unwrap(), [private]);
+        assert!(gate.pick("a.example", []).unwrap().is_empty());
+    }
+}

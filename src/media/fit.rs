@@ -1,0 +1,164 @@
+//! Images at exactly the asked pixels.
+
+use std::io::Cursor;
+
+use bytes::Bytes;
+use image::{
+    DynamicImage, ImageDecoder, ImageEncoder, ImageError, ImageReader, Limits,
+    codecs::png::{CompressionType, FilterType as PngFilter, PngEncoder},
+    imageops::FilterType,
+};
+
+use super::{
+    BadMedia, MediaKind,
+    probe::{picture, sniff},
+};
+
+/// The longest side, in pixels, of an image that is decoded.
+const LONGEST_SIDE: u32 = 8_192;
+
+/// The most pixels of an image that is decoded.
+const MOST_PIXELS: u64 = 32 << 20;
+
+/// The most bytes that decoding may hold: 32 Mi pixels of 16-bit RGBA.
+const MOST_MEMORY: u64 = 256 << 20;
+
+/// How far the shape may be off, in hundredths: vendors round sides to multiples of 8 or 64.
+const SHAPE_TOLERANCE: u64 = 2;
+
+/// A PNG of exactly `width` times `height` pixels, from a PNG, JPEG or WebP of that shape (2 %
+/// off at most). A PNG that has these pixels already is decoded once, to see that it is whole,
+/// and passed on unchanged. Anything else is scaled (Lanczos), with 8 bits a channel and its
+/// colour profile. Smaller images are scaled up.
+///
+/// Takes up to seconds and some 300 MiB for the largest image (8,192 pixels a side, 32 Mi
+/// pixels): call it on a thread for blocking work, and not for many images at once.
+///
+/// Refused: other formats ([`BadMedia::Unknown`], [`BadMedia::WrongType`]), other shapes,
+/// images that are too large once decoded, cut or damaged ones.
+pub fn fit_png(bytes: &Bytes, width: u32, height: u32) -> Result<Bytes, BadMedia> {
+    let kind = sniff(bytes)?;
+    if !matches!(kind, MediaKind::Png | MediaKind::Jpeg | MediaKind::Webp) {
+        return Err(BadMedia::WrongType { found: kind });
+    }
+    let claimed = picture::size(kind, bytes)?;
+    check_size(claimed)?;
+    let (image, profile) = decode(kind, bytes)?;
+    let has = (image.width(), image.height());
+    if !same_shape(has, (width, height)) {
+        let (width, height) = has;
+        return Err(BadMedia::Shape { width, height });
+    }
+    if kind == MediaKind::Png && has == (width, height) {
+        return Ok(bytes.clone());
+    }
+    encode(&scale(image, (width, height)), profile)
+}
+
+fn check_size((width, height): (u32, u32)) -> Result<(), BadMedia> {
+    let pixels = u64::from(width) * u64::from(height);
+    if width > LONGEST_SIDE || height > LONGEST_SIDE || pixels > MOST_PIXELS {
+        return Err(BadMedia::TooLarge);
+    }
+    Ok(())
+}
+
+/// The whole image, upright, and its colour profile.
+fn decode(kind: MediaKind, bytes: &[u8]) -> Result<(DynamicImage, Option<Vec<u8>>), BadMedia> {
+    let format = match kind {
+        MediaKind::Jpeg => image::ImageFormat::Jpeg,
+        MediaKind::Webp => image::ImageFormat::WebP,
+        _ => image::ImageFormat::Png,
+    };
+    let mut limits = Limits::default();
+    limits.max_image_width = Some(LONGEST_SIDE);
+    limits.max_image_height = Some(LONGEST_SIDE);
+    limits.max_alloc = Some(MOST_MEMORY);
+    let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
+    reader.limits(limits);
+    let mut decoder = reader.into_decoder().map_err(|error| refusal(&error))?;
+    check_size(decoder.dimensions())?;
+    if decoder.total_bytes() > MOST_MEMORY {
+        return Err(BadMedia::TooLarge);
+    }
+    // Neither is worth a failure: an image without them is an image.
+    let profile = decoder.icc_profile().ok().flatten();
+    let orientation = decoder.orientation().ok();
+    let mut image = DynamicImage::from_decoder(decoder).map_err(|error| refusal(&error))?;
+    if let Some(orientation) = orientation {
+        image.apply_orientation(orientation);
+    }
+    Ok((image, profile))
+}
+
+fn refusal(error: &ImageError) -> BadMedia {
+    match error {
+        ImageError::Limits(_) => BadMedia::TooLarge,
+        ImageError::Unsupported(_) => BadMedia::Unsupported("this kind of image"),
+        ImageError::IoError(_) => BadMedia::Cut,
+        _ => BadMedia::Damaged("its pixels cannot be decoded"),
+    }
+}
+
+/// Whether two sizes have one shape, within the tolerance, without a rounding error.
+fn same_shape(has: (u32, u32), wanted: (u32, u32)) -> bool {
+    let one = u64::from(has.0) * u64::from(wanted.1);
+    let other = u64::from(has.1) * u64::from(wanted.0);
+    let (low, high) = (one.min(other), one.max(other));
+    low > 0 && u128::from(high - low) * 100 <= u128::from(low) * u128::from(SHAPE_TOLERANCE)
+}
+
+/// Eight bits a channel, and exactly the size. Colours under transparent pixels do not bleed
+/// into their neighbours, because they are weighted by how much they are seen.
+fn scale(image: DynamicImage, (width, height): (u32, u32)) -> DynamicImage {
+    if !image.color().has_alpha() {
+        let image = DynamicImage::from(image.into_rgb8());
+        return resize(&image, width, height);
+    }
+    let mut image = image.into_rgba8();
+    for pixel in image.pixels_mut() {
+        let [red, green, blue, alpha] = pixel.0;
+        let weigh = |colour: u8| {
+            let weighed = (u16::from(colour) * u16::from(alpha) + 127) / 255;
+            u8::try_from(weighed).unwrap_or(u8::MAX)
+        };
+        pixel.0 = [weigh(red), weigh(green), weigh(blue), alpha];
+    }
+    let mut image = resize(&DynamicImage::from(image), width, height).into_rgba8();
+    for pixel in image.pixels_mut() {
+        let [red, green, blue, alpha] = pixel.0;
+        let unweigh = |colour: u8| {
+            let full = (u16::from(colour) * 255 + u16::from(alpha) / 2)
+                .checked_div(u16::from(alpha))
+                .unwrap_or(0);
+            u8::try_from(full).unwrap_or(u8::MAX)
+        };
+        pixel.0 = [unweigh(red), unweigh(green), unweigh(blue), alpha];
+    }
+    image.into()
+}
+
+fn resize(image: &DynamicImage, width: u32, height: u32) -> DynamicImage {
+    if (image.width(), image.height()) == (width, height) {
+        return image.clone();
+    }
+    image.resize_exact(width, height, FilterType::Lanczos3)
+}
+
+fn encode(image: &DynamicImage, profile: Option<Vec<u8>>) -> Result<Bytes, BadMedia> {
+    let mut png = Vec::new();
+    let mut encoder =
+        PngEncoder::new_with_quality(&mut png, CompressionType::Default, PngFilter::Adaptive);
+    if let Some(profile) = profile {
+        // An encoder that takes none writes an image without it.
+        let _unsupported = encoder.set_icc_profile(profile);
+    }
+    let colour = image.color().into();
+    encoder
+        .write_image(image.as_bytes(), image.width(), image.height(), colour)
+        .map_err(|_| BadMedia::Damaged("its pixels cannot be written"))?;
+    Ok(png.into())
+}
+
+#[cfg(test)]
+mod tests;

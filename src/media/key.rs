@@ -1,0 +1,180 @@
+//! What a stored file is, and what it is called.
+
+use std::{fmt, str::FromStr};
+
+use uuid::Uuid;
+
+use crate::domain::ids::GenerationId;
+
+/// The formats that are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MediaKind {
+    /// An image: PNG. What we serve as an image is always this.
+    Png,
+    /// An image: JPEG.
+    Jpeg,
+    /// An image: WebP.
+    Webp,
+    /// Speech: MPEG layer 3.
+    Mp3,
+    /// Speech: RIFF with PCM.
+    Wav,
+    /// A video: MP4.
+    Mp4,
+}
+
+impl MediaKind {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Png,
+        Self::Jpeg,
+        Self::Webp,
+        Self::Mp3,
+        Self::Wav,
+        Self::Mp4,
+    ];
+
+    /// The media type for `Content-Type`.
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::Png => "image/png",
+            Self::Jpeg => "image/jpeg",
+            Self::Webp => "image/webp",
+            Self::Mp3 => "audio/mpeg",
+            Self::Wav => "audio/wav",
+            Self::Mp4 => "video/mp4",
+        }
+    }
+
+    /// The file name's ending, without the dot.
+    pub const fn extension(self) -> &'static str {
+        match self {
+            Self::Png => "png",
+            Self::Jpeg => "jpg",
+            Self::Webp => "webp",
+            Self::Mp3 => "mp3",
+            Self::Wav => "wav",
+            Self::Mp4 => "mp4",
+        }
+    }
+}
+
+/// The name of a stored file: `<generation uuid>/<index>.<ext>`. There is one spelling of
+/// each, so that a key that was parsed can be a path without a further look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct MediaKey {
+    generation: GenerationId,
+    index: u16,
+    kind: MediaKind,
+}
+
+impl MediaKey {
+    /// The key of a generation's file number `index`, counted from 0.
+    pub const fn new(generation: GenerationId, index: u16, kind: MediaKind) -> Self {
+        Self {
+            generation,
+            index,
+            kind,
+        }
+    }
+
+    /// Whose file it is.
+    pub const fn generation(&self) -> GenerationId {
+        self.generation
+    }
+
+    /// Which of the generation's files, from 0.
+    pub const fn index(&self) -> u16 {
+        self.index
+    }
+
+    /// What it is.
+    pub const fn kind(&self) -> MediaKind {
+        self.kind
+    }
+}
+
+impl fmt::Display for MediaKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let extension = self.kind.extension();
+        write!(f, "{}/{}.{extension}", self.generation.0, self.index)
+    }
+}
+
+/// A text that is no [`MediaKey`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not the name of a stored file")]
+pub struct InvalidKey;
+
+impl FromStr for MediaKey {
+    type Err = InvalidKey;
+
+    fn from_str(text: &str) -> Result<Self, InvalidKey> {
+        let (uuid, file) = text.split_once('/').ok_or(InvalidKey)?;
+        let (index, extension) = file.split_once('.').ok_or(InvalidKey)?;
+        let key = Self {
+            generation: GenerationId(Uuid::try_parse(uuid).map_err(|_| InvalidKey)?),
+            index: index.parse().map_err(|_| InvalidKey)?,
+            kind: MediaKind::ALL
+                .into_iter()
+                .find(|kind| kind.extension() == extension)
+                .ok_or(InvalidKey)?,
+        };
+        // Only the one spelling: no upper case, braces, signs or leading zeros.
+        if key.to_string() == text {
+            Ok(key)
+        } else {
+            Err(InvalidKey)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UUID: &str = "01970000-0000-7000-8000-000000000001";
+
+    #[test]
+    fn one_spelling() {
+        for kind in MediaKind::ALL {
+            let text = format!("{UUID}/3.{}", kind.extension());
+            let key: MediaKey = text.parse().unwrap();
+            assert_eq!(key.to_string(), text);
+            assert_eq!((key.index(), key.kind()), (3, kind));
+            assert_eq!(key.generation().0.to_string(), UUID);
+        }
+    }
+
+    #[test]
+    fn nothing_else() {
+        let upper = UUID.to_uppercase();
+        let bare = UUID.replace('-', "");
+        for text in [
+            String::new(),
+            format!("{UUID}/0"),
+            format!("{UUID}/.png"),
+            format!("{UUID}/00.png"),
+            format!("{UUID}/+1.png"),
+            format!("{UUID}/-1.png"),
+            format!("{UUID}/65536.png"),
+            format!("{UUID}/0.jpeg"),
+            format!("{UUID}/0.PNG"),
+            format!("{UUID}/0.png/"),
+            format!("/{UUID}/0.png"),
+            format!("{UUID}/../0.png"),
+            format!("{UUID}//0.png"),
+            format!("{UUID}/0.png\0"),
+            format!("{bare}/0.png"),
+            format!("{{{UUID}}}/0.png"),
+            "../../etc/passwd.png".to_owned(),
+            "ABCDEF00-0000-7000-8000-000000000001/0.png".to_owned(),
+        ] {
+            assert_eq!(text.parse::<MediaKey>(), Err(InvalidKey), "{text:?}");
+        }
+        assert_eq!(
+            upper, UUID,
+            "digits only, so that upper case is shown above"
+        );
+    }
+}

@@ -1,0 +1,125 @@
+//! What a file is, by its bytes and by nothing that came with them.
+
+pub(super) mod mp4;
+pub(super) mod picture;
+
+use std::io::Cursor;
+
+use sha2::{Digest, Sha256};
+
+use super::{BadMedia, MediaKind, audio, sign::hex};
+
+/// A checked file, as its bytes tell.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MediaInfo {
+    /// Its format.
+    pub kind: MediaKind,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// The SHA-256 of its bytes.
+    pub sha256: [u8; 32],
+    /// Pixels across, at least 1; of images and videos (as shown, after a rotation).
+    pub width: Option<u32>,
+    /// Pixels down, at least 1; of images and videos.
+    pub height: Option<u32>,
+    /// How long it plays, above 0; of speech and videos.
+    pub seconds: Option<f64>,
+}
+
+impl MediaInfo {
+    /// The media type for `Content-Type`.
+    pub const fn content_type(&self) -> &'static str {
+        self.kind.content_type()
+    }
+
+    /// The SHA-256 in lower-case hexadecimal.
+    pub fn sha256_hex(&self) -> String {
+        hex(&self.sha256)
+    }
+}
+
+/// What can be read from a file besides its length and digest.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Traits {
+    pub kind: MediaKind,
+    pub size: Option<(u32, u32)>,
+    pub seconds: Option<f64>,
+}
+
+impl Traits {
+    pub(super) fn into_info(self, bytes: u64, sha256: [u8; 32]) -> MediaInfo {
+        MediaInfo {
+            kind: self.kind,
+            bytes,
+            sha256,
+            width: self.size.map(|size| size.0),
+            height: self.size.map(|size| size.1),
+            seconds: self.seconds,
+        }
+    }
+}
+
+/// Checks that `bytes` are a whole file of one of the `expected` formats, by its structure:
+/// chunks, frames and boxes from the first to the last, not the pixels or samples in them
+/// (for pixels see [`super::fit_png`]).
+///
+/// Time grows with the length only (a digest, and a walk over its parts); some milliseconds a
+/// megabyte at most. Call it on a thread for blocking work when the file may be large.
+pub fn inspect(bytes: &[u8], expected: &[MediaKind]) -> Result<MediaInfo, BadMedia> {
+    let kind = sniff(bytes)?;
+    if !expected.contains(&kind) {
+        return Err(BadMedia::WrongType { found: kind });
+    }
+    let traits = match kind {
+        MediaKind::Png | MediaKind::Jpeg | MediaKind::Webp => Traits {
+            kind,
+            size: Some(picture::size(kind, bytes)?),
+            seconds: None,
+        },
+        MediaKind::Mp3 => Traits {
+            kind,
+            size: None,
+            seconds: Some(audio::mp3_seconds(bytes)?),
+        },
+        MediaKind::Wav => Traits {
+            kind,
+            size: None,
+            seconds: Some(audio::wav_seconds(bytes)?),
+        },
+        MediaKind::Mp4 => mp4::read(&mut Cursor::new(bytes)).map_err(|error| match error {
+            mp4::ReadError::Bad(bad) => bad,
+            mp4::ReadError::Io(_) => BadMedia::Cut,
+        })?,
+    };
+    let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    Ok(traits.into_info(length, Sha256::digest(bytes).into()))
+}
+
+/// The format that the first bytes announce.
+pub(super) fn sniff(bytes: &[u8]) -> Result<MediaKind, BadMedia> {
+    let at = |offset: usize, text: &[u8]| {
+        bytes
+            .get(offset..)
+            .is_some_and(|rest| rest.starts_with(text))
+    };
+    if bytes.is_empty() {
+        Err(BadMedia::Empty)
+    } else if at(0, b"\x89PNG\r\n\x1a\n") {
+        Ok(MediaKind::Png)
+    } else if at(0, b"\xff\xd8\xff") {
+        Ok(MediaKind::Jpeg)
+    } else if at(0, b"RIFF") && at(8, b"WEBP") {
+        Ok(MediaKind::Webp)
+    } else if at(0, b"RIFF") && at(8, b"WAVE") {
+        Ok(MediaKind::Wav)
+    } else if at(4, b"ftyp") {
+        Ok(MediaKind::Mp4)
+    } else if at(0, b"ID3") || audio::starts_a_frame(bytes) {
+        Ok(MediaKind::Mp3)
+    } else {
+        Err(BadMedia::Unknown)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,158 @@
+//! An MP4's headers: size and duration, and whether every box is there to its end.
+//!
+//! Only headers are read: a file of a gigabyte costs a few seeks and its `moov` box.
+
+use std::io::{self, Read, Seek, SeekFrom};
+
+use super::Traits;
+use crate::media::{BadMedia, MediaKind};
+
+mod boxes;
+mod fragments;
+mod movie;
+
+use boxes::seconds;
+use movie::Movie;
+
+/// The most boxes on the top level. A fragmented video has two for each fragment.
+const MOST_BOXES: u32 = 20_000;
+
+/// The largest `moov` box that is read, in bytes. An hour of video has some 10 MB.
+const LARGEST_MOVIE: u64 = 32 << 20;
+
+/// The largest `ftyp` or `moof` box that is read, in bytes.
+const LARGEST_SMALL: u64 = 1 << 20;
+
+/// Longer than any video that we ask for by far, in seconds.
+const LONGEST: f64 = 86_400.0;
+
+/// Why a video could not be read.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::media) enum ReadError {
+    /// It is not what it should be.
+    #[error(transparent)]
+    Bad(#[from] BadMedia),
+    /// The file could not be read.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Size and duration of the MP4 that `file` is from its first to its last byte.
+pub(in crate::media) fn read<R: Read + Seek>(file: &mut R) -> Result<Traits, ReadError> {
+    let length = file.seek(SeekFrom::End(0))?;
+    let mut at = 0;
+    let mut count = 0;
+    let mut movie = None;
+    let mut fragments = 0_u64;
+    let mut samples = false;
+    while at < length {
+        count += 1;
+        if count > MOST_BOXES {
+            return Err(BadMedia::Damaged("too many boxes").into());
+        }
+        let found = next(file, at, length)?;
+        match &found.name {
+            b"ftyp" if at == 0 => check_brands(&content(file, &found, LARGEST_SMALL)?)?,
+            _ if at == 0 => return Err(BadMedia::Unknown.into()),
+            b"moov" if movie.is_none() => {
+                movie = Some(movie::read(&content(file, &found, LARGEST_MOVIE)?)?);
+            }
+            b"moof" => {
+                let track = movie.as_ref().map(|movie: &Movie| movie.track);
+                let track = track.ok_or(BadMedia::Damaged("a fragment before its headers"))?;
+                let fragment = content(file, &found, LARGEST_SMALL)?;
+                fragments = fragments.saturating_add(fragments::units(&fragment, track)?);
+            }
+            b"mdat" => samples |= found.end > found.start,
+            _ => {}
+        }
+        at = found.end;
+    }
+    let movie = movie.ok_or(BadMedia::Damaged("a video without its headers"))?;
+    if !samples {
+        return Err(BadMedia::Damaged("a video without pictures").into());
+    }
+    let length = movie
+        .seconds
+        .or_else(|| seconds(fragments, movie.track.scale))
+        .unwrap_or(0.0);
+    if !(length > 0.0 && length <= LONGEST) {
+        return Err(BadMedia::Damaged("a video without a duration").into());
+    }
+    Ok(Traits {
+        kind: MediaKind::Mp4,
+        size: Some(movie.size),
+        seconds: Some(length),
+    })
+}
+
+/// A box of the top level: where its content lies.
+struct Found {
+    name: [u8; 4],
+    start: u64,
+    end: u64,
+}
+
+fn next<R: Read + Seek>(file: &mut R, at: u64, length: u64) -> Result<Found, ReadError> {
+    if length - at < 8 {
+        return Err(BadMedia::Cut.into());
+    }
+    file.seek(SeekFrom::Start(at))?;
+    let mut head = [0; 8];
+    file.read_exact(&mut head)?;
+    let [s0, s1, s2, s3, name @ ..] = head;
+    let (size, header) = match u32::from_be_bytes([s0, s1, s2, s3]) {
+        0 => (length - at, 8),
+        1 if length - at < 16 => return Err(BadMedia::Cut.into()),
+        1 => {
+            let mut size = [0; 8];
+            file.read_exact(&mut size)?;
+            (u64::from_be_bytes(size), 16)
+        }
+        size => (size.into(), 8),
+    };
+    if size < header {
+        return Err(BadMedia::Damaged("a box that is smaller than its header").into());
+    }
+    if size > length - at {
+        return Err(BadMedia::Cut.into());
+    }
+    Ok(Found {
+        name,
+        start: at + header,
+        end: at + size,
+    })
+}
+
+/// The content of a box that lies within the file, so that no more is held than there is.
+fn content<R: Read + Seek>(file: &mut R, found: &Found, most: u64) -> Result<Vec<u8>, ReadError> {
+    let size = found.end - found.start;
+    if size > most {
+        return Err(BadMedia::Unsupported("headers this large").into());
+    }
+    file.seek(SeekFrom::Start(found.start))?;
+    let mut content = Vec::new();
+    file.by_ref().take(size).read_to_end(&mut content)?;
+    if u64::try_from(content.len()).unwrap_or(u64::MAX) < size {
+        return Err(BadMedia::Cut.into());
+    }
+    Ok(content)
+}
+
+/// One of the brands, the major one or those it is compatible with, must be of the MP4 family;
+/// pictures (HEIC, AVIF) and `QuickTime` files have boxes too.
+fn check_brands(content: &[u8]) -> Result<(), BadMedia> {
+    let (brands, _) = content.as_chunks::<4>();
+    let ours = |brand: &[u8; 4]| {
+        matches!(brand, b"avc1" | b"dash" | b"M4V " | b"MSNV" | b"cmfc")
+            || brand.starts_with(b"mp4")
+            || brand.starts_with(b"iso")
+    };
+    // The second is a version number.
+    let mut brands = brands.iter().enumerate().filter(|(at, _)| *at != 1);
+    if brands.any(|(_, brand)| ours(brand)) {
+        Ok(())
+    } else {
+        Err(BadMedia::Unsupported("this brand of MP4"))
+    }
+}

@@ -1,0 +1,110 @@
+//! Boxes in memory, and the numbers in them.
+
+use crate::media::BadMedia;
+
+/// The boxes that lie side by side in `content`: their names and contents. A box that reaches
+/// beyond its parent ends the walk with an error.
+pub(super) fn children(content: &[u8]) -> impl Iterator<Item = Result<([u8; 4], &[u8]), BadMedia>> {
+    let mut rest = content;
+    std::iter::from_fn(move || {
+        // Some writers leave a few bytes, of zeros usually, behind the last box.
+        if rest.len() < 8 {
+            return None;
+        }
+        let found = split(rest);
+        rest = found.as_ref().map_or(&[], |found| found.2);
+        Some(found.map(|(name, content, _)| (name, content)))
+    })
+}
+
+/// A box: its name, its content, and what lies behind it.
+type Split<'a> = ([u8; 4], &'a [u8], &'a [u8]);
+
+/// The first box.
+fn split(bytes: &[u8]) -> Result<Split<'_>, BadMedia> {
+    let mut fields = Fields::new(bytes);
+    let size = fields.u32()?;
+    let name = fields.take()?;
+    let (size, header) = match size {
+        0 => (bytes.len(), 8),
+        1 => (usize::try_from(fields.u64()?).map_err(|_| OUTSIDE)?, 16),
+        size => (usize::try_from(size).map_err(|_| OUTSIDE)?, 8),
+    };
+    let content = bytes.get(header..size).ok_or(OUTSIDE)?;
+    Ok((name, content, bytes.get(size..).unwrap_or_default()))
+}
+
+const OUTSIDE: BadMedia = BadMedia::Damaged("a box that does not fit into its parent");
+
+/// The content of the first box of a name.
+pub(super) fn child(content: &[u8], name: [u8; 4]) -> Result<Option<&[u8]>, BadMedia> {
+    for found in children(content) {
+        let (found, content) = found?;
+        if found == name {
+            return Ok(Some(content));
+        }
+    }
+    Ok(None)
+}
+
+/// Units of a time scale as seconds; none where there are no units or no scale.
+pub(super) fn seconds(units: u64, scale: u32) -> Option<f64> {
+    if units == 0 || scale == 0 {
+        return None;
+    }
+    // Exact for everything that is accepted: whole seconds and a rest below 2^32.
+    let scale = u64::from(scale);
+    let whole = u32::try_from(units / scale).ok()?;
+    let part = u32::try_from(units % scale).ok()?;
+    let scale = u32::try_from(scale).ok()?;
+    Some(f64::from(whole) + f64::from(part) / f64::from(scale))
+}
+
+/// Numbers, one behind the other.
+pub(super) struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// The next bytes.
+    pub(super) fn take<const N: usize>(&mut self) -> Result<[u8; N], BadMedia> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(OUTSIDE)?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    pub(super) fn skip(&mut self, bytes: usize) -> Result<(), BadMedia> {
+        self.0 = self.0.get(bytes..).ok_or(OUTSIDE)?;
+        Ok(())
+    }
+
+    /// The version of a full box, whose flags are passed over.
+    pub(super) fn version(&mut self) -> Result<u8, BadMedia> {
+        let [version, ..] = self.take::<4>()?;
+        Ok(version)
+    }
+
+    pub(super) fn u16(&mut self) -> Result<u16, BadMedia> {
+        self.take().map(u16::from_be_bytes)
+    }
+
+    pub(super) fn u32(&mut self) -> Result<u32, BadMedia> {
+        self.take().map(u32::from_be_bytes)
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64, BadMedia> {
+        self.take().map(u64::from_be_bytes)
+    }
+
+    /// A number of 32 bits in version 0 and of 64 in others. All ones stand for unknown: 0.
+    pub(super) fn wide(&mut self, version: u8) -> Result<u64, BadMedia> {
+        if version == 0 {
+            let number = self.u32()?;
+            return Ok(if number == u32::MAX { 0 } else { number.into() });
+        }
+        let number = self.u64()?;
+        Ok(if number == u64::MAX { 0 } else { number })
+    }
+}

@@ -1,0 +1,86 @@
+//! How long the fragments of a video play that tells no duration in front.
+
+use super::boxes::{Fields, child, children};
+use crate::media::BadMedia;
+
+/// Which track is counted, and how long a sample is of which nothing else is said, in units
+/// of the track's scale.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Track {
+    /// Its number.
+    pub id: u32,
+    /// Units a second.
+    pub scale: u32,
+    /// Units a sample.
+    pub sample: u32,
+}
+
+/// The usual length of a sample of track `id`, by the `mvex` box.
+pub(super) fn usual_sample(extends: &[u8], id: u32) -> Result<u32, BadMedia> {
+    for found in children(extends) {
+        let (name, content) = found?;
+        let mut fields = Fields::new(content);
+        if name == *b"trex" {
+            fields.skip(4)?;
+            if fields.u32()? == id {
+                fields.skip(4)?;
+                return fields.u32();
+            }
+        }
+    }
+    Ok(0)
+}
+
+/// The units that the samples of `track` in a `moof` box last.
+pub(super) fn units(fragment: &[u8], track: Track) -> Result<u64, BadMedia> {
+    let mut units = 0_u64;
+    for found in children(fragment) {
+        let (name, content) = found?;
+        if name != *b"traf" {
+            continue;
+        }
+        let header = child(content, *b"tfhd")?.ok_or(BadMedia::Damaged("no fragment header"))?;
+        let mut fields = Fields::new(header);
+        let flags = fields.u32()?;
+        if fields.u32()? != track.id {
+            continue;
+        }
+        // A place and a description may come before it.
+        fields.skip(if flags & 1 == 0 { 0 } else { 8 })?;
+        fields.skip(if flags & 2 == 0 { 0 } else { 4 })?;
+        let sample = if flags & 8 == 0 {
+            track.sample
+        } else {
+            fields.u32()?
+        };
+        for found in children(content) {
+            let (name, run) = found?;
+            if name == *b"trun" {
+                units = units.saturating_add(run_units(run, sample)?);
+            }
+        }
+    }
+    Ok(units)
+}
+
+/// The units that the samples of a run last.
+fn run_units(run: &[u8], sample: u32) -> Result<u64, BadMedia> {
+    let mut fields = Fields::new(run);
+    let flags = fields.u32()?;
+    let count = fields.u32()?;
+    if flags & 0x100 == 0 {
+        return Ok(u64::from(count) * u64::from(sample));
+    }
+    fields.skip(if flags & 1 == 0 { 0 } else { 4 })?;
+    fields.skip(if flags & 4 == 0 { 0 } else { 4 })?;
+    // Size, flags and offset of the sample follow, as far as they are there.
+    let others = [0x200, 0x400, 0x800].map(|flag| if flags & flag == 0 { 0 } else { 4 });
+    let others = others.iter().sum();
+    let mut units = 0_u64;
+    // Every turn takes four bytes: a false count ends with the box.
+    for _ in 0..count {
+        units = units.saturating_add(fields.u32()?.into());
+        fields.skip(others)?;
+    }
+    Ok(units)
+}

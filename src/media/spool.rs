@@ -1,0 +1,156 @@
+//! Files on their way in: written and digested as they come, moved to their place when whole.
+
+use std::{
+    io::{self, Read, Seek},
+    path::{Path, PathBuf},
+};
+
+use sha2::{Digest, Sha256};
+use tokio::io::{AsyncWriteExt, BufWriter};
+
+use super::{
+    BadMedia, MediaInfo, MediaKind, StoreError,
+    probe::{self, mp4, sniff},
+    sign::hex,
+};
+
+/// Bytes that are collected before they are written.
+const BUFFER: usize = 256 << 10;
+
+/// The largest file, in bytes, that is read into memory to be checked. Videos are not.
+const LARGEST_IN_MEMORY: u64 = 128 << 20;
+
+/// A temporary file that is being written. Dropped, it is removed.
+#[derive(Debug)]
+pub struct Spool {
+    path: Temporary,
+    file: BufWriter<tokio::fs::File>,
+    bytes: u64,
+    digest: Sha256,
+}
+
+impl Spool {
+    /// A new file in `folder`.
+    pub(super) async fn create(folder: &Path) -> io::Result<Self> {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).map_err(io::Error::other)?;
+        let path = folder.join(hex(&random));
+        let file = tokio::fs::File::create_new(&path).await?;
+        Ok(Self {
+            path: Temporary(Some(path)),
+            file: BufWriter::with_capacity(BUFFER, file),
+            bytes: 0,
+            digest: Sha256::new(),
+        })
+    }
+
+    /// Appends. [`StoreError::NoSpace`] may also come later, from [`Self::finish`].
+    pub async fn write(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+        self.digest.update(bytes);
+        self.bytes += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        Ok(self.file.write_all(bytes).await?)
+    }
+
+    /// The whole file, safe on the disk.
+    pub async fn finish(mut self) -> Result<Spooled, StoreError> {
+        self.file.flush().await?;
+        self.file.get_ref().sync_all().await?;
+        Ok(Spooled {
+            path: self.path,
+            bytes: self.bytes,
+            sha256: self.digest.finalize().into(),
+        })
+    }
+}
+
+/// A whole temporary file. Dropped, it is removed.
+#[derive(Debug)]
+pub struct Spooled {
+    path: Temporary,
+    bytes: u64,
+    sha256: [u8; 32],
+}
+
+impl Spooled {
+    /// Its length in bytes.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Checks that it is a whole file of one of the `expected` formats, as [`super::inspect`]
+    /// does. Of an MP4 only the headers are read, so that its size does not matter; other
+    /// formats are read whole, up to 128 MiB ([`BadMedia::TooLarge`]).
+    ///
+    /// The outer error: the file could not be read. The inner one: it is not what it should be.
+    pub async fn inspect(
+        &self,
+        expected: &[MediaKind],
+    ) -> Result<Result<MediaInfo, BadMedia>, StoreError> {
+        let path = self.path.path()?.to_owned();
+        let (bytes, sha256, expected) = (self.bytes, self.sha256, expected.to_vec());
+        let checked = tokio::task::spawn_blocking(move || check(&path, bytes, sha256, &expected));
+        match checked.await.map_err(io::Error::other)? {
+            Ok(info) => Ok(Ok(info)),
+            Err(mp4::ReadError::Bad(bad)) => Ok(Err(bad)),
+            Err(mp4::ReadError::Io(error)) => Err(error.into()),
+        }
+    }
+
+    /// Where it lies.
+    pub(super) fn path(&self) -> io::Result<&Path> {
+        self.path.path()
+    }
+
+    /// It was moved away: there is nothing to remove.
+    pub(super) fn forget(mut self) {
+        self.path.0 = None;
+    }
+}
+
+fn check(
+    path: &Path,
+    length: u64,
+    sha256: [u8; 32],
+    expected: &[MediaKind],
+) -> Result<MediaInfo, mp4::ReadError> {
+    let mut file = std::fs::File::open(path)?;
+    let mut start = Vec::new();
+    file.by_ref().take(16).read_to_end(&mut start)?;
+    let kind = sniff(&start)?;
+    if !expected.contains(&kind) {
+        return Err(BadMedia::WrongType { found: kind }.into());
+    }
+    if kind == MediaKind::Mp4 {
+        return Ok(mp4::read(&mut file)?.into_info(length, sha256));
+    }
+    if length > LARGEST_IN_MEMORY {
+        return Err(BadMedia::TooLarge.into());
+    }
+    file.rewind()?;
+    let mut bytes = Vec::new();
+    file.take(LARGEST_IN_MEMORY).read_to_end(&mut bytes)?;
+    Ok(probe::inspect(&bytes, expected)?)
+}
+
+/// A file that is removed when this is dropped.
+#[derive(Debug)]
+struct Temporary(Option<PathBuf>);
+
+impl Temporary {
+    fn path(&self) -> io::Result<&Path> {
+        self.0
+            .as_deref()
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if let Some(path) = self.0.take()
+            && let Err(error) = std::fs::remove_file(&path)
+        {
+            let error: &dyn std::error::Error = &error;
+            tracing::warn!(error, path = %path.display(), "a temporary file stays behind");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Why a file could not be stored or read.
+
+use std::{error::Error, io};
+
+/// A failure of the place where files are kept. None says anything about the file itself.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The disk, or the quota on it, is full. Passes when somebody makes room.
+    #[error("no space is left for files")]
+    NoSpace(#[source] Box<dyn Error + Send + Sync>),
+    /// We may not do this: file permissions, or a bucket's. The operator's matter.
+    #[error("the place of files is closed to us")]
+    Denied(#[source] Box<dyn Error + Send + Sync>),
+    /// The asked range is empty or reaches beyond the file.
+    #[error("the range does not lie within the {bytes} bytes of the file")]
+    Range {
+        /// The file's length.
+        bytes: u64,
+    },
+    /// Anything else, with its cause; worth repeating.
+    #[error("the place of files failed")]
+    Failed(#[source] Box<dyn Error + Send + Sync>),
+}
+
+impl From<io::Error> for StoreError {
+    fn from(error: io::Error) -> Self {
+        classify(error.kind())(Box::new(error))
+    }
+}
+
+impl From<object_store::Error> for StoreError {
+    fn from(error: object_store::Error) -> Self {
+        use object_store::Error::{PermissionDenied, Unauthenticated};
+        if let PermissionDenied { .. } | Unauthenticated { .. } = error {
+            return Self::Denied(Box::new(error));
+        }
+        // The kind of the deepest cause that tells one.
+        let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
+        let mut kind = io::ErrorKind::Other;
+        while let Some(error) = cause {
+            if let Some(error) = error.downcast_ref::<io::Error>() {
+                kind = error.kind();
+            }
+            cause = error.source();
+        }
+        classify(kind)(Box::new(error))
+    }
+}
+
+fn classify(kind: io::ErrorKind) -> fn(Box<dyn Error + Send + Sync>) -> StoreError {
+    match kind {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreError::NoSpace,
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => StoreError::Denied,
+        _ => StoreError::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_apart() {
+        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded] {
+            assert!(matches!(
+                StoreError::from(io::Error::from(kind)),
+                StoreError::NoSpace(_)
+            ));
+            let wrapped = object_store::Error::Generic {
+                store: "test",
+                source: Box::new(io::Error::from(kind)),
+            };
+            assert!(matches!(StoreError::from(wrapped), StoreError::NoSpace(_)));
+        }
+        let other = io::Error::from(io::ErrorKind::PermissionDenied);
+        assert!(matches!(StoreError::from(other), StoreError::Denied(_)));
+        let other = io::Error::from(io::ErrorKind::BrokenPipe);
+        assert!(matches!(StoreError::from(other), StoreError::Failed(_)));
+    }
+}
