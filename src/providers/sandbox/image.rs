@@ -1,0 +1,91 @@
+//! Images of the sandbox: a PNG of exactly the asked size, drawn from the prompt.
+//!
+//! The same call gets the same images, every image of a call is another one, and quality and
+//! style change the look but not the motif.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::{
+    Faults,
+    art::{Field, Mood, palette},
+    seed::{Seed, away, broken},
+};
+use crate::providers::{
+    ImageAnswer, ImageCall, ImageProvider, ImageQuality, ImageStyle, ProviderError,
+};
+
+/// The sandbox's image adapter.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SandboxImage;
+
+#[async_trait]
+impl ImageProvider for SandboxImage {
+    async fn generate(&self, call: &ImageCall) -> Result<ImageAnswer, ProviderError> {
+        let faults = Faults::of(&call.prompt);
+        if !faults.slow.is_zero() {
+            tokio::time::sleep(faults.slow).await;
+        }
+        if let Some(fault) = faults.fault {
+            return Err(fault.happen().await);
+        }
+        let request_id = Some(seed(call, &faults.rest, 0).request_id());
+        let call = call.clone();
+        let images = away(move || {
+            (0..call.n)
+                .map(|index| draw(&call, &seed(&call, &faults.rest, index)))
+                .collect::<Result<_, _>>()
+                .map_err(|error| broken(&error))
+        })
+        .await?;
+        Ok(ImageAnswer { images, request_id })
+    }
+}
+
+/// What the motif follows; size, quality and style are left out on purpose.
+fn seed(call: &ImageCall, prompt: &str, index: u32) -> Seed {
+    Seed::of(&[
+        call.model.as_bytes(),
+        prompt.as_bytes(),
+        call.negative_prompt
+            .as_deref()
+            .unwrap_or_default()
+            .as_bytes(),
+        &index.to_le_bytes(),
+    ])
+}
+
+fn draw(call: &ImageCall, seed: &Seed) -> Result<Bytes, png::EncodingError> {
+    let (width, height) = call.size;
+    let mood = match call.style {
+        None => Mood::Plain,
+        Some(ImageStyle::Vivid) => Mood::Vivid,
+        Some(ImageStyle::Natural) => Mood::Natural,
+    };
+    // Standard: a few waves in 16 flat tones. Hd: finer ones among them, and no steps.
+    let (waves, tones) = match call.quality {
+        ImageQuality::Standard => (3, 0xf0),
+        ImageQuality::Hd => (5, 0xff),
+    };
+    let field = Field::new(seed, call.size, waves, 1);
+    let mut pixels = Vec::new();
+    let mut row = vec![0; usize::try_from(width).unwrap_or_default()];
+    let mut sums = Vec::new();
+    for y in 0..height {
+        field.row(y, 0, &mut sums, &mut row);
+        pixels.extend(row.iter().map(|index| index & tones));
+    }
+    let mut file = Vec::new();
+    let mut encoder = png::Encoder::new(&mut file, width, height);
+    encoder.set_color(png::ColorType::Indexed);
+    encoder.set_depth(png::BitDepth::Eight);
+    encoder.set_compression(png::Compression::Fast);
+    encoder.set_palette(palette(seed, mood).concat());
+    let mut writer = encoder.write_header()?;
+    writer.write_image_data(&pixels)?;
+    writer.finish()?;
+    Ok(file.into())
+}
+
+#[cfg(test)]
+mod tests;

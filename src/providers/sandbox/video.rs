@@ -1,0 +1,151 @@
+//! Videos of the sandbox: a task that is done after a while, and an MP4 made from the call.
+//!
+//! The task id carries all that a poll needs, so it means the same after a restart and to
+//! every replica.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use uuid::{Builder, Uuid, Variant, Version};
+
+use super::{Faults, fault::Fault, film, seed::away};
+use crate::{
+    domain::{
+        clock::SharedClock,
+        token::{self, RandomError},
+    },
+    providers::{ProviderError, VideoCall, VideoOutput, VideoProvider, VideoStatus},
+};
+
+/// How long a task takes unless told otherwise.
+pub const USUAL_WORK: Duration = Duration::from_secs(1);
+
+/// The sandbox's video adapter.
+#[derive(Clone)]
+pub struct SandboxVideo {
+    clock: SharedClock,
+    work: Duration,
+}
+
+impl SandboxVideo {
+    /// Tasks are done `work` after they were submitted, by `clock`; zero is at once.
+    pub fn new(clock: SharedClock, work: Duration) -> Self {
+        Self { clock, work }
+    }
+}
+
+/// What a task id says. It is a uuid of version 8 (custom): milliseconds since 1970 in the
+/// first six bytes, the fault in the low half of the seventh, how long it takes in the tenth to
+/// thirteenth, and randomness in the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Task {
+    /// When it was submitted, in milliseconds since 1970.
+    at: u64,
+    /// How long it takes, in milliseconds.
+    takes: u32,
+    /// How it ends, if not well.
+    fault: Option<BadEnd>,
+}
+
+/// The faults that show only at the end of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BadEnd {
+    Fail,
+    Timeout,
+}
+
+impl Task {
+    fn id(self) -> Result<String, RandomError> {
+        let [r0, r1, r2] = token::random::<3>()?;
+        let [_, _, a0, a1, a2, a3, a4, a5] = self.at.to_be_bytes();
+        let [t0, t1, t2, t3] = self.takes.to_be_bytes();
+        let fault = match self.fault {
+            None => 0,
+            Some(BadEnd::Fail) => 1,
+            Some(BadEnd::Timeout) => 2,
+        };
+        let bytes = [
+            a0, a1, a2, a3, a4, a5, fault, 0, 0, t0, t1, t2, t3, r0, r1, r2,
+        ];
+        let id = Builder::from_bytes(bytes)
+            .with_version(Version::Custom)
+            .with_variant(Variant::RFC4122);
+        Ok(id.into_uuid().to_string())
+    }
+
+    fn of(id: &str) -> Option<Self> {
+        let id = Uuid::try_parse(id).ok()?;
+        let [a0, a1, a2, a3, a4, a5, fault, _, _, t0, t1, t2, t3, ..] = *id.as_bytes();
+        Some(Self {
+            at: u64::from_be_bytes([0, 0, a0, a1, a2, a3, a4, a5]),
+            takes: u32::from_be_bytes([t0, t1, t2, t3]),
+            fault: match fault & 0x0f {
+                0 => None,
+                1 => Some(BadEnd::Fail),
+                2 => Some(BadEnd::Timeout),
+                _ => return None,
+            },
+        })
+        .filter(|_| id.get_version() == Some(Version::Custom))
+    }
+
+    /// 0 to 99 percent, or `None` when it is done.
+    fn progress(&self, now: DateTime<Utc>) -> Option<u8> {
+        let takes = u64::from(self.takes);
+        // A clock that went back has done nothing yet.
+        let now = u64::try_from(now.timestamp_millis()).unwrap_or_default();
+        let past = now.saturating_sub(self.at);
+        let percent = (past < takes).then(|| past * 100 / takes)?;
+        u8::try_from(percent).ok()
+    }
+}
+
+#[async_trait]
+impl VideoProvider for SandboxVideo {
+    /// `[[reject]]` and `[[rate_limit]]` show here, the other faults in a poll.
+    async fn submit(&self, call: &VideoCall) -> Result<String, ProviderError> {
+        let faults = Faults::of(&call.prompt);
+        let fault = match faults.fault {
+            None => None,
+            Some(Fault::Fail) => Some(BadEnd::Fail),
+            Some(Fault::Timeout) => Some(BadEnd::Timeout),
+            Some(fault @ (Fault::Reject | Fault::RateLimit)) => return Err(fault.happen().await),
+        };
+        let takes = self.work.saturating_add(faults.slow).as_millis();
+        let task = Task {
+            at: u64::try_from(self.clock.now().timestamp_millis()).unwrap_or_default(),
+            takes: u32::try_from(takes).unwrap_or(u32::MAX),
+            fault,
+        };
+        task.id().map_err(|error| super::seed::broken(&error))
+    }
+
+    async fn poll(&self, task: &str, call: &VideoCall) -> Result<VideoStatus, ProviderError> {
+        let Some(task) = Task::of(task) else {
+            return Ok(VideoStatus::Gone);
+        };
+        if let Some(progress) = task.progress(self.clock.now()) {
+            return Ok(VideoStatus::Running {
+                progress: Some(progress),
+            });
+        }
+        if let Some(end) = task.fault {
+            let fault = match end {
+                BadEnd::Fail => Fault::Fail,
+                BadEnd::Timeout => Fault::Timeout,
+            };
+            return Ok(VideoStatus::Failed(fault.happen().await));
+        }
+        let call = call.clone();
+        let file = away(move || film::make(&call, &Faults::of(&call.prompt).rest)).await?;
+        Ok(VideoStatus::Done(VideoOutput::Bytes(file)))
+    }
+
+    async fn cancel(&self, _task: &str) -> Result<(), ProviderError> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
