@@ -46,11 +46,19 @@ pub(super) fn base_url(
     Ok(Some(url))
 }
 
-/// The first variable that is set and not blank.
+/// The key in the first variable that is set and not blank.
 pub(super) fn api_key(
     names: &[String],
     env: &BTreeMap<String, String>,
 ) -> Result<Option<SecretString>, ConfigError> {
+    Ok(value(names, env)?.map(Into::into))
+}
+
+/// What the first variable holds that is set and not blank.
+pub(super) fn value<'a>(
+    names: &[String],
+    env: &'a BTreeMap<String, String>,
+) -> Result<Option<&'a str>, ConfigError> {
     let found = names
         .iter()
         .filter_map(|name| Some((name, env.get(name)?.trim())))
@@ -65,5 +73,5 @@ pub(super) fn api_key(
              set it to the bare key",
         ));
     }
-    Ok(Some(value.into()))
+    Ok(Some(value))
 }

@@ -3,6 +3,8 @@
 //! Here: key first, then the problem, and no value that may be a secret in the wrong place.
 //! Not here: what the readers of single values say; that is a sentence already.
 
+use serde::Deserialize;
+
 use super::ConfigError;
 
 /// A failure of the `config` crate or of serde as one of ours.
@@ -73,4 +75,15 @@ fn in_words(key: String, message: &str) -> ConfigError {
         return ConfigError::new(key, format!("is {found}: must be {expected}"));
     }
     ConfigError::new(key, message)
+}
+
+/// Reads a table that was taken out of its tree; without it, an empty one. The key of an
+/// error is relative to the table.
+pub(super) fn table<T: Default + for<'de> Deserialize<'de>>(
+    value: Option<config::Value>,
+) -> Result<T, ConfigError> {
+    value.map_or_else(
+        || Ok(T::default()),
+        |value| value.try_deserialize().map_err(explain),
+    )
 }

@@ -8,7 +8,8 @@ use std::{collections::BTreeMap, path::Path};
 
 use config::{File, FileFormat, Value, ValueKind};
 
-use super::{Config, ConfigError, Raw, explain::explain, providers};
+use super::{Config, ConfigError, Provider, Raw, explain::explain, providers};
+use crate::domain::generation::Modality;
 
 /// The defaults, and the documentation of every key.
 pub const DEFAULT_TOML: &str = include_str!("../../config/default.toml");
@@ -62,18 +63,17 @@ impl Config {
     /// Loads and validates. Later layers win: the built-in `config/default.toml`, then
     /// `file`, then `env`. `env` also holds the providers' keys and base URLs.
     pub fn load(file: Option<&Path>, env: &BTreeMap<String, String>) -> Result<Self, ConfigError> {
-        let mut layers = vec![("config/default.toml".to_owned(), DEFAULT_TOML.to_owned())];
+        let mut layers = vec![parse("config/default.toml", DEFAULT_TOML)?];
         if let Some(path) = file {
             let name = format!("config file {}", path.display());
             let text = std::fs::read_to_string(path).map_err(|error| {
                 let problem = format!("cannot be read ({error}): check the path of --config");
                 ConfigError::new(name.clone(), problem)
             })?;
-            layers.push((name, text));
+            layers.push(parse(&name, &text)?);
         }
-        let defaults = merge(&layers[..1], &Overrides::default())?;
         let files = merge(&layers, &Overrides::default())?;
-        let overrides = overrides(env, &defaults, &files)?;
+        let overrides = overrides(env, &layers[0].cache, &files)?;
         let merged = merge(&layers, &overrides)?;
         let raw: Raw = merged
             .try_deserialize()
@@ -88,19 +88,10 @@ impl Config {
     ) -> Result<Self, ConfigError> {
         let mut warnings = Vec::new();
         let providers = providers::resolve(raw.providers, env, overrides, &mut warnings)?;
-        if let Some(unknown) = raw
-            .defaults
-            .text
-            .iter()
-            .find(|name| !providers.iter().any(|p| p.name == **name))
-        {
-            let names: Vec<&str> = providers.iter().map(|p| p.name.as_str()).collect();
-            let problem = format!(
-                "names {unknown:?}, which is no provider: use {}",
-                names.join(", ")
-            );
-            return Err(ConfigError::new("defaults.text", problem));
+        for (modality, wanted) in raw.defaults.lists() {
+            check_names(modality, wanted, &providers)?;
         }
+        let media = raw.media.resolve(env)?;
         if raw.server.bind.ip().is_unspecified() && raw.server.public_url.is_none() {
             warnings.push(format!(
                 "server.public_url is empty and server.bind is {}, an address that no client \
@@ -112,6 +103,8 @@ impl Config {
             server: raw.server,
             database: raw.database,
             data: raw.data,
+            media,
+            retention: raw.retention,
             log: raw.log,
             jobs: raw.jobs,
             submissions: raw.submissions,
@@ -125,17 +118,36 @@ impl Config {
     }
 }
 
+/// That a list of `[defaults]` names providers.
+fn check_names(
+    modality: Modality,
+    wanted: &[String],
+    providers: &[Provider],
+) -> Result<(), ConfigError> {
+    let names: Vec<&str> = providers.iter().map(|p| p.name.as_str()).collect();
+    let Some(unknown) = wanted.iter().find(|name| !names.contains(&name.as_str())) else {
+        return Ok(());
+    };
+    let problem = format!(
+        "names {unknown:?}, which is no provider: use {}",
+        names.join(", ")
+    );
+    Err(ConfigError::new(format!("defaults.{modality}"), problem))
+}
+
+/// One file, parsed alone, so that an error can name it.
+fn parse(name: &str, text: &str) -> Result<config::Config, ConfigError> {
+    config::Config::builder()
+        .add_source(File::from_str(text, FileFormat::Toml))
+        .build()
+        .map_err(|error| not_toml(name, &error))
+}
+
 /// One tree of all layers. Tables are merged key by key; a list replaces a list.
-fn merge(layers: &[(String, String)], overrides: &Overrides<'_>) -> Result<Value, ConfigError> {
+fn merge(layers: &[config::Config], overrides: &Overrides<'_>) -> Result<Value, ConfigError> {
     let mut builder = config::Config::builder();
-    for (name, text) in layers {
-        // Each is parsed alone first, so that the error can name its file.
-        let source = File::from_str(text, FileFormat::Toml);
-        config::Config::builder()
-            .add_source(source.clone())
-            .build()
-            .map_err(|error| not_toml(name, &error))?;
-        builder = builder.add_source(source);
+    for layer in layers {
+        builder = builder.add_source(layer.clone());
     }
     for (key, (variable, value)) in &overrides.0 {
         builder = builder
@@ -212,17 +224,26 @@ fn check_known(
             }
             Ok(())
         }
-        [section, setting] if *section != "providers" => {
-            let known = keys(defaults, &[section]);
-            if known.iter().any(|name| name == setting) {
-                return Ok(());
-            }
+        // A section, or a table in one.
+        [table @ .., setting] if !table.is_empty() && table[0] != "providers" => {
+            let known = keys(defaults, table);
             if known.is_empty() {
                 return refuse(no_section(defaults));
             }
+            let table = table.join(".");
+            if !known.iter().any(|name| name == setting) {
+                return refuse(format!(
+                    "is not a known setting: [{table}] has {}; remove it or mend the name",
+                    known.join(", ")
+                ));
+            }
+            let inner = keys(defaults, &path);
+            if inner.is_empty() {
+                return Ok(());
+            }
             refuse(format!(
-                "is not a known setting: [{section}] has {}; remove it or mend the name",
-                known.join(", ")
+                "names a table: set one of its keys, {variable}__KEY with KEY = {}",
+                inner.join(", ").to_uppercase()
             ))
         }
         _ => refuse(no_section(defaults)),

@@ -1,7 +1,8 @@
 //! The configuration: built-in defaults, a file, the environment.
 //!
 //! Here: typed sections with units and bounds ([`sections`]), which layer wins ([`load`]),
-//! which providers and models are served ([`providers`], [`models`], [`wire`]), and what
+//! where stored files lie ([`media`]), which providers and models are served ([`providers`],
+//! [`kind`], [`models`], [`wire`]), and what
 //! `gensvc config check` tells ([`summary`]). Not here: reading the process environment
 //! (the binary does that once and passes it in), and any use of the values: parts receive
 //! values, not the configuration. Every error is one sentence that names the key, the bad
@@ -9,7 +10,9 @@
 
 mod access;
 mod explain;
+pub mod kind;
 pub mod load;
+pub mod media;
 pub mod models;
 mod net;
 pub mod providers;
@@ -26,13 +29,20 @@ use std::{
 use secrecy::SecretString;
 use serde::Deserialize;
 
+pub use kind::Kind;
+pub use media::{Media, S3};
 pub use models::ModelConfig;
-pub use providers::{EnabledProvider, Kind, Provider, Status};
+pub use providers::{EnabledProvider, Provider, Status};
 pub use sections::LogFormat;
 pub use summary::Summary;
-pub use wire::{AnthropicWire, GeminiWire, OpenAiWire, SystemRole, Thinking, TokenField, Wire};
+pub use wire::{
+    AnthropicWire, GeminiWire, OpenAiWire, SystemRole, Thinking, TokenField, Wire,
+    images::{OpenAiImageWire, StabilityEndpoint, StabilityTarget, StabilityWire},
+    speech::{ElevenLabsWire, OpenAiSpeechWire},
+    video::{OmniWire, RunwayWire},
+};
 
-use crate::domain::{catalogue::Catalogue, generation::Modality};
+use crate::domain::catalogue::Catalogue;
 
 /// A valid configuration. Its Debug shows no secret.
 #[derive(Debug, Clone)]
@@ -43,6 +53,10 @@ pub struct Config {
     pub database: sections::Database,
     /// Local files.
     pub data: sections::Data,
+    /// Stored files of generations.
+    pub media: Media,
+    /// How long generations are kept.
+    pub retention: sections::Retention,
     /// Logging.
     pub log: sections::Log,
     /// Background work.
@@ -68,6 +82,8 @@ struct Raw {
     server: sections::Server,
     database: sections::Database,
     data: sections::Data,
+    media: media::RawMedia,
+    retention: sections::Retention,
     log: sections::Log,
     jobs: sections::Jobs,
     submissions: sections::Submissions,
@@ -132,8 +148,11 @@ impl Config {
             .filter(|provider| provider.status == Status::Enabled)
             .flat_map(|provider| provider.models.iter().map(|m| m.to_model(&provider.name)))
             .collect();
-        let preference = BTreeMap::from([(Modality::Text, self.defaults.text.clone())]);
-        Catalogue::new(models, preference)
+        let preference = self
+            .defaults
+            .lists()
+            .map(|(modality, names)| (modality, names.to_vec()));
+        Catalogue::new(models, BTreeMap::from(preference))
     }
 
     /// The URL under which clients reach the server, without a trailing slash:

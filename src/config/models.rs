@@ -1,7 +1,15 @@
 //! Models: their prices, limits and defaults.
 //!
-//! Here: that no model is served without a complete price, and that its limits lie within
-//! the contract's. Not here: what a request may ask of a model (`domain::catalogue`).
+//! Here: what all types share, above all that no model is served without a complete price.
+//! In the files below, by type: that prices are complete and that limits lie within the
+//! contract's and the vendor's. Not here: what a request may ask of a model
+//! (`domain::catalogue`).
+
+mod image;
+mod rules;
+mod speech;
+mod text;
+mod video;
 
 use chrono::NaiveDate;
 use config::Value;
@@ -10,23 +18,13 @@ use serde::Deserialize;
 use super::{
     ConfigError, Kind,
     read::{Choice, optional, optional_whole, quoted},
-    wire::{self, ANTHROPIC_SAMPLING_VERSION, Wire},
+    wire::{self, Wire},
 };
 use crate::domain::{
-    catalogue::{Model, ModelKind, TextLimits, TextModel},
-    credits::Credits,
+    catalogue::{Model, ModelKind},
     generation::Modality,
-    pricing::TextPrices,
 };
 
-/// Characters of a prompt that the API takes at most.
-const MAX_PROMPT_CHARS: u32 = 10_000;
-/// Output tokens that the API lets a caller ask for.
-const MAX_TOKENS: u32 = 4_096;
-/// Tokens that a provider's template adds to the caller's, unless the model says otherwise.
-const OVERHEAD_TOKENS: u32 = 64;
-/// Temperatures that the API takes.
-const TEMPERATURE: [f64; 2] = [0.0, 2.0];
 /// Characters of a model id.
 const MAX_ID_CHARS: usize = 200;
 
@@ -61,61 +59,42 @@ impl ModelConfig {
     pub const fn modality(&self) -> Modality {
         match self.kind {
             ModelKind::Text(_) => Modality::Text,
+            ModelKind::Image(_) => Modality::Image,
+            ModelKind::Video(_) => Modality::Video,
+            ModelKind::Speech(_) => Modality::Audio,
         }
     }
 }
 
-/// The types that a model can have in this version.
-#[derive(Clone, Copy)]
-enum ModelType {
-    Text,
+impl Choice for Modality {
+    const NAMES: &'static [(&'static str, Self)] = &[
+        ("text", Self::Text),
+        ("image", Self::Image),
+        ("video", Self::Video),
+        ("audio", Self::Audio),
+    ];
 }
 
-impl Choice for ModelType {
-    const NAMES: &'static [(&'static str, Self)] = &[("text", Self::Text)];
-}
-
-/// `[[providers.NAME.models]]` as written.
+/// `[[providers.NAME.models]]` as written. Prices, limits and wire are read when the type is
+/// known.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table with keys")]
 pub(super) struct RawModel {
     #[serde(default, deserialize_with = "optional")]
     id: Option<String>,
     #[serde(default, rename = "type", deserialize_with = "optional")]
-    kind: Option<ModelType>,
+    modality: Option<Modality>,
     #[serde(default, deserialize_with = "optional")]
     default: Option<bool>,
     #[serde(default, deserialize_with = "optional")]
     enabled: Option<bool>,
     #[serde(default, deserialize_with = "optional")]
     retiring: Option<NaiveDate>,
-    #[serde(default)]
-    prices: RawPrices,
-    #[serde(default)]
-    limits: RawLimits,
+    prices: Option<Value>,
+    limits: Option<Value>,
     #[serde(default, deserialize_with = "optional_whole::<u32, 0, 100_000, _>")]
     overhead_tokens: Option<u32>,
     wire: Option<Value>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
-struct RawPrices {
-    #[serde(deserialize_with = "optional")]
-    input_per_million: Option<Credits>,
-    #[serde(deserialize_with = "optional")]
-    output_per_million: Option<Credits>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
-struct RawLimits {
-    #[serde(deserialize_with = "optional_whole::<u32, 1, MAX_PROMPT_CHARS, _>")]
-    max_prompt_chars: Option<u32>,
-    #[serde(deserialize_with = "optional_whole::<u32, 1, MAX_TOKENS, _>")]
-    max_tokens: Option<u32>,
-    #[serde(deserialize_with = "optional")]
-    temperature: Option<Vec<f64>>,
 }
 
 /// The enabled models of one provider, whose table is at `path`.
@@ -186,80 +165,48 @@ fn check_default(path: &str, models: &[ModelConfig]) -> Result<(), ConfigError> 
 }
 
 fn model(kind: Kind, id: String, raw: RawModel) -> Result<ModelConfig, ConfigError> {
-    let Some(ModelType::Text) = raw.kind else {
-        let problem = "is missing: write type = \"text\"";
-        return Err(ConfigError::new("type", problem));
-    };
-    let wire = wire::read(kind, raw.wire).map_err(|error| error.under("wire"))?;
-    let temperature = temperature(kind, raw.limits.temperature, &wire)
-        .map_err(|problem| ConfigError::new("limits.temperature", problem))?;
-    let max_prompt_chars = raw.limits.max_prompt_chars.unwrap_or(MAX_PROMPT_CHARS);
-    let text = TextModel {
-        prices: prices(&raw.prices)?,
-        limits: TextLimits {
-            max_prompt_chars: usize::try_from(max_prompt_chars).unwrap_or(usize::MAX),
-            max_tokens: raw.limits.max_tokens.unwrap_or(MAX_TOKENS),
-            temperature,
-        },
-        overhead_tokens: raw.overhead_tokens.unwrap_or(OVERHEAD_TOKENS),
+    let modality = modality(kind, raw.modality)?;
+    if modality != Modality::Text && raw.overhead_tokens.is_some() {
+        let problem = format!("is not used by a model of type {modality}: remove it");
+        return Err(ConfigError::new("overhead_tokens", problem));
+    }
+    let wire = wire::read(kind, modality, raw.wire).map_err(|error| error.under("wire"))?;
+    let (prices, limits) = (raw.prices, raw.limits);
+    let made = match modality {
+        Modality::Text => ModelKind::Text(text::read(
+            kind,
+            prices,
+            limits,
+            raw.overhead_tokens,
+            &wire,
+        )?),
+        Modality::Image => ModelKind::Image(image::read(prices, limits, &wire)?),
+        Modality::Video => ModelKind::Video(video::read(kind, prices, limits, &wire)?),
+        Modality::Audio => ModelKind::Speech(speech::read(kind, prices, limits)?),
     };
     Ok(ModelConfig {
         id,
         default: raw.default.unwrap_or(false),
         retiring: raw.retiring,
-        kind: ModelKind::Text(text),
+        kind: made,
         wire,
     })
 }
 
-fn prices(raw: &RawPrices) -> Result<TextPrices, ConfigError> {
-    let unpriced = "a model without a complete price is not served";
-    let (key, mend) = match (raw.input_per_million, raw.output_per_million) {
-        (Some(input_per_million), Some(output_per_million)) => {
-            return Ok(TextPrices {
-                input_per_million,
-                output_per_million,
-            });
-        }
-        (None, None) => ("prices", "add input_per_million and output_per_million"),
-        (None, Some(_)) => ("prices.input_per_million", "add it"),
-        (Some(_), None) => ("prices.output_per_million", "add it"),
+fn modality(kind: Kind, raw: Option<Modality>) -> Result<Modality, ConfigError> {
+    let names: Vec<String> = kind
+        .modalities()
+        .iter()
+        .map(|modality| format!("\"{modality}\""))
+        .collect();
+    let names = names.join(" or ");
+    let problem = match raw {
+        Some(modality) if kind.modalities().contains(&modality) => return Ok(modality),
+        Some(modality) => format!(
+            "is \"{modality}\": must be {names} for a provider of kind \"{}\"",
+            kind.as_str()
+        ),
+        None => format!("is missing: write type = {names}"),
     };
-    let problem = format!("is missing: {unpriced}; {mend} or set enabled = false");
-    Err(ConfigError::new(key, problem))
-}
-
-/// The range a model takes; `None` when it takes none. Left out, it is none for the vendors'
-/// models, most of which refuse or ignore a temperature today, and the API's own for
-/// compatible servers and the sandbox, which take it. The error reads on after the key.
-fn temperature(
-    kind: Kind,
-    range: Option<Vec<f64>>,
-    wire: &Wire,
-) -> Result<Option<[f64; 2]>, String> {
-    let Some(range) = range else {
-        let taken = matches!(kind, Kind::Sandbox | Kind::OpenAiCompatible);
-        return Ok(taken.then_some(TEMPERATURE));
-    };
-    let [low, high] = match range.as_slice() {
-        [] => return Ok(None),
-        [low, high] if TEMPERATURE[0] <= *low && low <= high && *high <= TEMPERATURE[1] => {
-            [*low, *high]
-        }
-        _ => {
-            return Err(format!(
-                "is {range:?}: must be the lowest and the highest value within 0.0 to 2.0, \
-                 such as [0.0, 2.0], or [] for none"
-            ));
-        }
-    };
-    if let Wire::Anthropic(wire) = wire
-        && (wire.version != ANTHROPIC_SAMPLING_VERSION || high > 1.0)
-    {
-        return Err(format!(
-            "is {range:?}: Anthropic takes 0.0 to 1.0 and only with wire.version = \
-             \"{ANTHROPIC_SAMPLING_VERSION}\"; set both or leave it out"
-        ));
-    }
-    Ok(Some([low, high]))
+    Err(ConfigError::new("type", problem))
 }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use url::Url;
 
 use super::{
-    ConfigError, ModelConfig, access,
+    ConfigError, Kind, ModelConfig, access,
     load::Overrides,
     models::{self, RawModel},
     read::{Choice, optional, optional_whole},
@@ -21,41 +21,6 @@ use super::{
 const MAX_NAME: usize = 40;
 /// Seconds that a call may take unless configured otherwise.
 const TIMEOUT_SECONDS: u64 = 300;
-
-/// Which adapter speaks to a provider.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Built in; no network.
-    Sandbox,
-    /// OpenAI.
-    OpenAi,
-    /// A server that imitates OpenAI's Chat Completions.
-    OpenAiCompatible,
-    /// Anthropic.
-    Anthropic,
-    /// Google Gemini.
-    Gemini,
-}
-
-impl Choice for Kind {
-    const NAMES: &'static [(&'static str, Self)] = &[
-        ("sandbox", Self::Sandbox),
-        ("openai", Self::OpenAi),
-        ("openai_compatible", Self::OpenAiCompatible),
-        ("anthropic", Self::Anthropic),
-        ("gemini", Self::Gemini),
-    ];
-}
-
-impl Kind {
-    /// Its name in the config.
-    pub fn as_str(self) -> &'static str {
-        Self::NAMES
-            .iter()
-            .find(|(_, kind)| *kind == self)
-            .map_or("", |(name, _)| *name)
-    }
-}
 
 /// Whether a provider is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -224,8 +189,7 @@ fn provider(
         let mend = "add the server's URL, such as \"http://localhost:11434/v1\"";
         Some(url.ok_or_else(|| missing("base_url", mend))?)
     };
-    let needs_key = matches!(kind, Kind::OpenAi | Kind::Anthropic | Kind::Gemini);
-    if needs_key && api_key_env.is_empty() {
+    if kind.needs_key() && api_key_env.is_empty() {
         let mend = "name the environment variable that holds the key";
         return Err(missing("api_key_env", mend));
     }

@@ -1,7 +1,8 @@
 //! The sections of the configuration, one struct each.
 //!
 //! Here: units and bounds, which `config/default.toml` repeats for the operator. Not here:
-//! providers and models ([`super::providers`], [`super::models`]).
+//! stored files ([`super::media`]), providers and models ([`super::providers`],
+//! [`super::models`]).
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -17,7 +18,7 @@ use super::{
     net::{database_url, networks, origins, public_url},
     read::{Choice, millis, quoted, seconds, strict, whole},
 };
-use crate::domain::credits::Credits;
+use crate::domain::{credits::Credits, generation::Modality};
 
 /// `[server]`: the HTTP side.
 #[derive(Debug, Clone, Deserialize)]
@@ -110,7 +111,7 @@ pub struct Jobs {
     /// How long a worker owns a row without a sign of life, 1 to 3,600 s.
     #[serde(rename = "lease_seconds", deserialize_with = "seconds::<1, 3_600, _>")]
     pub lease: Duration,
-    /// Time between two looks at a running job, 10 to 600,000 ms.
+    /// Time between two looks at a provider's task, 10 to 600,000 ms.
     #[serde(
         rename = "poll_interval_ms",
         deserialize_with = "millis::<10, 600_000, _>"
@@ -125,6 +126,19 @@ pub struct Jobs {
     /// Unfinished generations an account may have, 1 to 1,000,000.
     #[serde(deserialize_with = "whole::<u32, 1, 1_000_000, _>")]
     pub max_per_account: u32,
+    /// Jobs that run at once in this process, 1 to 1,024.
+    #[serde(deserialize_with = "whole::<usize, 1, 1_024, _>")]
+    pub workers: usize,
+}
+
+/// `[retention]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a section with keys")]
+pub struct Retention {
+    /// Days after which a finished generation is deleted with its files, 0 to 36,500; 0 keeps
+    /// all for ever.
+    #[serde(deserialize_with = "whole::<u32, 0, 36_500, _>")]
+    pub days: u32,
 }
 
 /// `[submissions]`: repeating a call that the provider did not take up.
@@ -170,6 +184,27 @@ pub struct Defaults {
     /// Providers of text, the most wanted first.
     #[serde(deserialize_with = "strict")]
     pub text: Vec<String>,
+    /// Providers of images, the most wanted first.
+    #[serde(deserialize_with = "strict")]
+    pub image: Vec<String>,
+    /// Providers of video, the most wanted first.
+    #[serde(deserialize_with = "strict")]
+    pub video: Vec<String>,
+    /// Providers of speech, the most wanted first.
+    #[serde(deserialize_with = "strict")]
+    pub audio: Vec<String>,
+}
+
+impl Defaults {
+    /// The list of each modality.
+    pub fn lists(&self) -> [(Modality, &[String]); 4] {
+        [
+            (Modality::Text, &self.text),
+            (Modality::Image, &self.image),
+            (Modality::Video, &self.video),
+            (Modality::Audio, &self.audio),
+        ]
+    }
 }
 
 /// `[demo]`: the account of a first start.

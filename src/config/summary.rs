@@ -3,7 +3,7 @@
 //! Here: what is served, what is not and why. Not here: any secret; keys appear by the name
 //! of their variable only.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use serde::Serialize;
 
@@ -23,8 +23,10 @@ pub struct Summary {
     pub database: &'static str,
     /// Where local files are.
     pub data_dir: String,
-    /// Who serves text requests that name no provider.
-    pub default_text_provider: Option<String>,
+    /// `local` or `s3`.
+    pub media: &'static str,
+    /// Who serves requests that name no provider, by type.
+    pub default_providers: BTreeMap<Modality, Option<String>>,
     /// Every configured provider, by name.
     pub providers: Vec<ProviderSummary>,
     /// What is odd, though no error.
@@ -46,8 +48,8 @@ pub struct ProviderSummary {
     pub api_key_env: Vec<String>,
     /// Where it is.
     pub base_url: Option<String>,
-    /// The model for requests that name none.
-    pub default_model: Option<String>,
+    /// The models for requests that name none, by type.
+    pub default_models: BTreeMap<Modality, String>,
     /// Ids of its enabled models.
     pub models: Vec<String>,
 }
@@ -64,9 +66,14 @@ impl Summary {
                 None => "private",
             },
             data_dir: config.data.dir.display().to_string(),
-            default_text_provider: catalogue
-                .default_provider(Modality::Text)
-                .map(str::to_owned),
+            media: match config.media.s3 {
+                Some(_) => "s3",
+                None => "local",
+            },
+            default_providers: Modality::ALL
+                .iter()
+                .map(|&m| (m, catalogue.default_provider(m).map(str::to_owned)))
+                .collect(),
             providers: config.providers().iter().map(provider).collect(),
             warnings: config.warnings().to_vec(),
         }
@@ -74,7 +81,13 @@ impl Summary {
 }
 
 fn provider(provider: &Provider) -> ProviderSummary {
-    let default = provider.models.iter().find(|model| model.default);
+    let mut default_models = BTreeMap::new();
+    for model in &provider.models {
+        let first = !default_models.contains_key(&model.modality());
+        if model.default || first {
+            default_models.insert(model.modality(), model.id.clone());
+        }
+    }
     ProviderSummary {
         name: provider.name.clone(),
         kind: provider.kind.as_str(),
@@ -82,9 +95,7 @@ fn provider(provider: &Provider) -> ProviderSummary {
         reason: provider.reason(),
         api_key_env: provider.api_key_env.clone(),
         base_url: provider.base_url.as_ref().map(ToString::to_string),
-        default_model: default
-            .or(provider.models.first())
-            .map(|model| model.id.clone()),
+        default_models,
         models: provider.models.iter().map(|m| m.id.clone()).collect(),
     }
 }
@@ -99,16 +110,21 @@ impl fmt::Display for Summary {
         writeln!(f, "public URL    {}", self.public_url)?;
         writeln!(f, "database      {database}")?;
         writeln!(f, "data          {}", self.data_dir)?;
-        let default = self.default_text_provider.as_deref().unwrap_or("nobody");
-        writeln!(f, "text default  {default}")?;
+        writeln!(f, "media         {}", self.media)?;
+        for (modality, default) in &self.default_providers {
+            let default = default.as_deref().unwrap_or("nobody");
+            writeln!(f, "{:<14}{default}", format!("{modality} default"))?;
+        }
         writeln!(f, "providers")?;
         for provider in &self.providers {
             let mark = if provider.enabled { "on " } else { "off" };
             write!(f, "  {mark} {}: {}", provider.name, provider.reason)?;
             if provider.enabled {
                 let count = provider.models.len();
-                let default = provider.default_model.as_deref().unwrap_or("none");
-                write!(f, "; models: {count}, default {default}")?;
+                write!(f, "; models: {count}")?;
+                for (modality, model) in &provider.default_models {
+                    write!(f, ", {modality} default {model}")?;
+                }
             }
             writeln!(f)?;
         }

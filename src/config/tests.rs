@@ -4,8 +4,12 @@
 mod defaults;
 mod environment;
 mod errors;
+mod media_catalogue;
+mod media_errors;
+mod media_models;
 mod model_errors;
 mod providers;
+mod storage;
 
 use std::{
     collections::BTreeMap,
@@ -14,6 +18,7 @@ use std::{
 };
 
 use super::{Config, ConfigError};
+use crate::domain::catalogue::{ModelKind, TextModel};
 
 fn env(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs
@@ -63,4 +68,12 @@ fn check(file: &str, pairs: &[(&str, &str)], want: &str) {
     let error = error_of(file, pairs);
     assert_eq!(error, want, "{file} {pairs:?}");
     assert!(!error.contains('\n'), "{error}");
+}
+
+/// A model of text.
+fn text_of(kind: &ModelKind) -> &TextModel {
+    let ModelKind::Text(text) = kind else {
+        panic!("{kind:?}")
+    };
+    text
 }

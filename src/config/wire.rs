@@ -1,29 +1,55 @@
 //! How to ask one model: vendor settings that are no business of the caller.
 //!
 //! Here: plain values, checked against what each vendor knows, since a typing error would
-//! fail every call. Not here: how they look on the wire; the adapters have types of their
+//! fail every call; those of [`images`], [`video`] and [`speech`] below. Not here: how they look on the wire; the adapters have types of their
 //! own, into which `app` converts these.
+
+pub mod images;
+pub mod speech;
+pub mod video;
+mod words;
 
 use config::Value;
 use serde::Deserialize;
 
+use self::{
+    images::{OpenAiImageWire, StabilityWire},
+    speech::{ElevenLabsWire, OpenAiSpeechWire},
+    video::{OmniWire, RunwayWire},
+    words::{blank_is_none, known},
+};
 use super::{
     ConfigError, Kind,
-    explain::explain,
-    read::{Choice, optional, optional_whole, quoted},
+    explain::table,
+    read::{Choice, optional, optional_whole},
 };
+use crate::domain::generation::Modality;
 
-/// The settings of one model, by the kind of its provider.
+/// The settings of one model, by the kind of its provider and by its type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wire {
     /// The sandbox has none.
     Sandbox,
-    /// OpenAI and compatible servers.
+    /// Text of OpenAI and of compatible servers.
     OpenAi(OpenAiWire),
-    /// Anthropic.
+    /// Images of OpenAI.
+    OpenAiImage(OpenAiImageWire),
+    /// Speech of OpenAI.
+    OpenAiSpeech(OpenAiSpeechWire),
+    /// Text of Anthropic.
     Anthropic(AnthropicWire),
-    /// Gemini.
+    /// Text of Gemini.
     Gemini(GeminiWire),
+    /// Video of Gemini.
+    Omni(OmniWire),
+    /// Speech of Gemini, which has none.
+    GeminiSpeech,
+    /// Images of Stability AI.
+    Stability(StabilityWire),
+    /// Video of Runway.
+    Runway(RunwayWire),
+    /// Speech of ElevenLabs.
+    ElevenLabs(ElevenLabsWire),
 }
 
 /// Which field carries the token limit.
@@ -164,27 +190,33 @@ struct RawGemini {
     thinking_budget: Option<u32>,
 }
 
-/// Reads a `wire` table. The error's key is relative to the table.
-pub(super) fn read(kind: Kind, table: Option<Value>) -> Result<Wire, ConfigError> {
-    match kind {
-        Kind::Sandbox => match table {
-            None => Ok(Wire::Sandbox),
-            Some(_) => Err(ConfigError::new(
-                "",
-                "is not used by the sandbox: remove it",
-            )),
-        },
-        Kind::OpenAi | Kind::OpenAiCompatible => open_ai(kind, parse(table)?),
-        Kind::Anthropic => anthropic(parse(table)?),
-        Kind::Gemini => gemini(parse(table)?),
+/// Reads the `wire` table of a model that its provider can have. The error's key is relative
+/// to the table.
+pub(super) fn read(
+    kind: Kind,
+    modality: Modality,
+    raw: Option<Value>,
+) -> Result<Wire, ConfigError> {
+    match (kind, modality) {
+        (Kind::Sandbox, _) => unused(raw.as_ref(), "the sandbox", Wire::Sandbox),
+        (Kind::OpenAi, Modality::Image) => images::open_ai_image(table(raw)?),
+        (Kind::OpenAi, Modality::Audio) => Ok(speech::open_ai_speech(table(raw)?)),
+        (Kind::OpenAi | Kind::OpenAiCompatible, _) => open_ai(kind, table(raw)?),
+        (Kind::Anthropic, _) => anthropic(table(raw)?),
+        (Kind::Gemini, Modality::Video) => video::omni(table(raw)?),
+        (Kind::Gemini, Modality::Audio) => {
+            unused(raw.as_ref(), "Gemini's speech", Wire::GeminiSpeech)
+        }
+        (Kind::Gemini, _) => gemini(table(raw)?),
+        (Kind::Stability, _) => images::stability(table(raw)?),
+        (Kind::Runway, _) => video::runway(table(raw)?),
+        (Kind::ElevenLabs, _) => speech::elevenlabs(table(raw)?),
     }
 }
 
-fn parse<T: Default + for<'de> Deserialize<'de>>(table: Option<Value>) -> Result<T, ConfigError> {
-    table.map_or_else(
-        || Ok(T::default()),
-        |table| table.try_deserialize().map_err(explain),
-    )
+fn unused(raw: Option<&Value>, by: &str, wire: Wire) -> Result<Wire, ConfigError> {
+    let problem = || ConfigError::new("", format!("is not used by {by}: remove it"));
+    raw.map_or(Ok(wire), |_| Err(problem()))
 }
 
 fn open_ai(kind: Kind, raw: RawOpenAi) -> Result<Wire, ConfigError> {
@@ -198,7 +230,6 @@ fn open_ai(kind: Kind, raw: RawOpenAi) -> Result<Wire, ConfigError> {
         )?;
         known("service_tier", raw.service_tier.as_deref(), OPENAI_TIERS)?;
     }
-    let blank_is_none = |text: Option<String>| text.filter(|text| !text.is_empty());
     Ok(Wire::OpenAi(OpenAiWire {
         token_field: raw.token_field.unwrap_or(if vendor {
             TokenField::MaxCompletionTokens
@@ -247,14 +278,4 @@ fn gemini(raw: RawGemini) -> Result<Wire, ConfigError> {
         thinking_level: raw.thinking_level,
         thinking_budget: raw.thinking_budget,
     }))
-}
-
-fn known(key: &str, value: Option<&str>, names: &[&str]) -> Result<(), ConfigError> {
-    match value {
-        Some(value) if !names.contains(&value) => Err(ConfigError::new(
-            key,
-            format!("is {}: must be one of {}", quoted(value), names.join(", ")),
-        )),
-        _ => Ok(()),
-    }
 }

@@ -1,61 +1,14 @@
 //! A generation: its type, its states, and the record.
 
-use std::fmt;
-
 use chrono::{DateTime, Utc};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
     credits::Credits,
     ids::{AccountId, ApiKeyId, GenerationId},
+    named::named_enum,
 };
-
-macro_rules! named_enum {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)+ }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-        pub enum $name {
-            $($(#[$vdoc])* #[serde(rename = $text)] $variant,)+
-        }
-
-        impl $name {
-            /// All of them, in order.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The name in API, code, database and docs.
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
-            }
-
-            /// The one of that name.
-            pub fn parse(name: &str) -> Option<Self> {
-                match name { $($text => Some(Self::$variant),)+ _ => None }
-            }
-        }
-
-        impl utoipa::PartialSchema for $name {
-            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
-                utoipa::openapi::ObjectBuilder::new()
-                    .schema_type(utoipa::openapi::schema::Type::String)
-                    .enum_values(Some([$($text,)+]))
-                    .into()
-            }
-        }
-
-        impl utoipa::ToSchema for $name {
-            fn name() -> std::borrow::Cow<'static, str> {
-                stringify!($name).into()
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
-    };
-}
 
 named_enum!(
     /// The modality of a generation; `type` on the wire.
@@ -147,6 +100,28 @@ impl Failure {
     }
 }
 
+/// A stored file of a generation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Output {
+    /// Its name in the store.
+    pub key: String,
+    /// Media type.
+    pub content_type: String,
+    /// Length.
+    pub bytes: u64,
+    /// SHA-256, hexadecimal.
+    pub sha256: String,
+    /// Pixels, of images and videos.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub width: Option<u32>,
+    /// Pixels, of images and videos.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub height: Option<u32>,
+    /// Length in time, of videos and speech.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
+}
+
 /// A generation as stored.
 #[derive(Debug, Clone)]
 pub struct Generation {
@@ -166,8 +141,12 @@ pub struct Generation {
     pub prompt: String,
     /// Resolved parameters.
     pub parameters: Value,
-    /// The text itself, or the first stored file.
+    /// The text itself; `None` for stored files.
     pub result: Option<String>,
+    /// The stored files.
+    pub outputs: Vec<Output>,
+    /// How far it is, 0 to 100, where the provider tells.
+    pub progress: Option<i16>,
     /// What it used; `None` until completed.
     pub usage: Option<Value>,
     /// The ceiling that was held at creation.

@@ -123,8 +123,10 @@ fn the_sandbox_goes_off_and_nothing_is_left() {
         assert_eq!(
             error,
             "providers holds none that is enabled: anthropic (no key in ANTHROPIC_API_KEY), \
-             gemini (no key in GEMINI_API_KEY or GOOGLE_API_KEY), openai (no key in \
-             OPENAI_API_KEY), sandbox (switched off by enabled = false); set the key of one or \
+             elevenlabs (no key in ELEVENLABS_API_KEY), gemini (no key in GEMINI_API_KEY or \
+             GOOGLE_API_KEY), openai (no key in OPENAI_API_KEY), runway (no key in \
+             RUNWAYML_API_SECRET), sandbox (switched off by enabled = false), stability (no key \
+             in STABILITY_API_KEY); set the key of one or \
              GENSVC__PROVIDERS__SANDBOX__ENABLED=true"
         );
         assert!(!c.summary().servable);
@@ -198,7 +200,7 @@ fn errors_name_the_variable() {
         (
             "GENSVC__DEFAULTS__TEXT",
             "sandbox,x",
-            r#"GENSVC__DEFAULTS__TEXT (defaults.text) names "x", which is no provider: use anthropic, gemini, openai, sandbox"#,
+            r#"GENSVC__DEFAULTS__TEXT (defaults.text) names "x", which is no provider: use anthropic, elevenlabs, gemini, openai, runway, sandbox, stability"#,
         ),
         (
             "GENSVC__PROVIDERS__SANDBOX__ENABLED",
@@ -228,17 +230,17 @@ fn errors_name_the_variable() {
         (
             "GENSVC__JOBS__LEASE",
             "1",
-            "GENSVC__JOBS__LEASE is not a known setting: [jobs] has deadline_seconds, lease_seconds, max_per_account, poll_interval_ms; remove it or mend the name",
+            "GENSVC__JOBS__LEASE is not a known setting: [jobs] has deadline_seconds, lease_seconds, max_per_account, poll_interval_ms, workers; remove it or mend the name",
         ),
         (
             "GENSVC__JOB__LEASE_SECONDS",
             "1",
-            "GENSVC__JOB__LEASE_SECONDS is not a known setting: write GENSVC__SECTION__KEY or GENSVC__PROVIDERS__NAME__KEY, the sections are data, database, defaults, demo, idempotency, jobs, log, providers, server, sessions, submissions",
+            "GENSVC__JOB__LEASE_SECONDS is not a known setting: write GENSVC__SECTION__KEY or GENSVC__PROVIDERS__NAME__KEY, the sections are data, database, defaults, demo, idempotency, jobs, log, media, providers, retention, server, sessions, submissions",
         ),
         (
             "GENSVC__PROVIDERS__OPNAI__ENABLED",
             "1",
-            r#"GENSVC__PROVIDERS__OPNAI__ENABLED names "opnai", which is no provider of the configuration: use one of anthropic, gemini, openai, sandbox"#,
+            r#"GENSVC__PROVIDERS__OPNAI__ENABLED names "opnai", which is no provider of the configuration: use one of anthropic, elevenlabs, gemini, openai, runway, sandbox, stability"#,
         ),
         (
             "GENSVC__PROVIDERS__OPENAI__TIMEOUT",

@@ -150,7 +150,7 @@ fn of_rules_and_of_unknown_keys() {
         ),
         (
             "[defaults]\ntext = [\"opnai\"]",
-            r#"defaults.text names "opnai", which is no provider: use anthropic, gemini, openai, sandbox"#,
+            r#"defaults.text names "opnai", which is no provider: use anthropic, elevenlabs, gemini, openai, runway, sandbox, stability"#,
         ),
         (
             "[demo]\ncredits = 10.5",
@@ -170,7 +170,7 @@ fn of_rules_and_of_unknown_keys() {
         ),
         (
             "[jobs]\nlease = 3",
-            "jobs.lease is not a known key: remove it or use one of lease_seconds, poll_interval_ms, deadline_seconds, max_per_account",
+            "jobs.lease is not a known key: remove it or use one of lease_seconds, poll_interval_ms, deadline_seconds, max_per_account, workers",
         ),
         (
             "[demo]\ncredit = 3",
@@ -178,7 +178,7 @@ fn of_rules_and_of_unknown_keys() {
         ),
         (
             "[sever]\nbind = 3",
-            "sever is not a known key: remove it or use one of server, database, data, log, jobs, submissions, sessions, idempotency, defaults, demo, providers",
+            "sever is not a known key: remove it or use one of server, database, data, media, retention, log, jobs, submissions, sessions, idempotency, defaults, demo, providers",
         ),
         (
             "jobs = 5",

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     config::{Status, SystemRole, TokenField, Wire},
-    domain::{catalogue::ModelKind, generation::Modality},
+    domain::generation::Modality,
 };
 
 const SERVERS: &str = r#"
@@ -67,7 +67,7 @@ fn a_compatible_server_without_a_key() {
     assert_eq!(wire.system_role, SystemRole::System);
     assert_eq!((&wire.reasoning_effort, &wire.service_tier), (&None, &None));
     assert!(wire.stream_usage && !wire.explicit_cache && !wire.no_obfuscation);
-    let ModelKind::Text(text) = &local.models[0].kind;
+    let text = text_of(&local.models[0].kind);
     assert_eq!(text.limits.temperature, Some([0.0, 2.0]));
     assert_eq!(
         (text.limits.max_prompt_chars, text.limits.max_tokens),
@@ -111,14 +111,14 @@ fn a_compatible_server_with_a_key() {
     };
     assert_eq!(wire.reasoning_effort.as_deref(), Some("default"));
     assert!(!wire.stream_usage);
-    let ModelKind::Text(text) = &one.kind;
+    let text = text_of(&one.kind);
     assert_eq!(text.limits.temperature, Some([0.0, 1.5]));
     assert_eq!(
         (text.limits.max_prompt_chars, text.limits.max_tokens),
         (99, 7)
     );
     assert_eq!(text.overhead_tokens, 500);
-    let ModelKind::Text(two) = &keyed.models[1].kind;
+    let two = text_of(&keyed.models[1].kind);
     assert_eq!(two.limits.temperature, None);
 }
 
@@ -162,7 +162,7 @@ fn models_of_a_file_replace_those_built_in() {
             .id,
         "m"
     );
-    let ModelKind::Text(text) = &openai.models[0].kind;
+    let text = text_of(&openai.models[0].kind);
     assert_eq!(
         text.limits.temperature, None,
         "a vendor's model takes none unless told"
@@ -203,18 +203,28 @@ fn secrets_are_never_shown() {
 
 #[test]
 fn the_summary_for_people() {
-    let c = from_env(&[("ANTHROPIC_API_KEY", "k")]).unwrap();
+    let c = from_env(&[("ANTHROPIC_API_KEY", "k"), ("GEMINI_API_KEY", "k")]).unwrap();
     let want = "\
 listens on    127.0.0.1:8080
 public URL    http://127.0.0.1:8080
 database      a private Postgres under data
 data          data
+media         local
 text default  anthropic
+image default sandbox
+video default gemini
+audio default gemini
 providers
-  on  anthropic: key in ANTHROPIC_API_KEY; models: 14, default claude-haiku-5-5
-  off gemini: no key in GEMINI_API_KEY or GOOGLE_API_KEY
+  on  anthropic: key in ANTHROPIC_API_KEY; models: 14, text default claude-haiku-5-5
+  off elevenlabs: no key in ELEVENLABS_API_KEY
+  on  gemini: key in GEMINI_API_KEY or GOOGLE_API_KEY; models: 14, text default \
+gemini-3.5-flash-lite, video default gemini-omni-1.1-flash, audio default \
+gemini-3.8-flash-lite-tts
   off openai: no key in OPENAI_API_KEY
-  on  sandbox: needs no key; models: 1, default sandbox-text-1
+  off runway: no key in RUNWAYML_API_SECRET
+  on  sandbox: needs no key; models: 4, text default sandbox-text-1, image default \
+sandbox-image-1, video default sandbox-video-1, audio default sandbox-speech-1
+  off stability: no key in STABILITY_API_KEY
 ";
     assert_eq!(c.summary().to_string(), want);
 }
@@ -225,7 +235,11 @@ fn the_summary_for_scripts() {
     let json = serde_json::to_value(c.summary()).unwrap();
     assert_eq!(json["servable"], true);
     assert_eq!(json["database"], "private");
-    assert_eq!(json["default_text_provider"], "local");
+    assert_eq!(json["media"], "local");
+    assert_eq!(
+        json["default_providers"],
+        serde_json::json!({"text": "local", "image": null, "video": null, "audio": null})
+    );
     let provider = |name: &str| {
         let all = json["providers"].as_array().unwrap();
         all.iter().find(|p| p["name"] == name).unwrap().clone()
@@ -236,7 +250,7 @@ fn the_summary_for_scripts() {
             "name": "local", "kind": "openai_compatible", "enabled": true,
             "reason": "needs no key", "api_key_env": [],
             "base_url": "http://localhost:11434/v1/",
-            "default_model": "llama:8b", "models": ["llama:8b"]
+            "default_models": {"text": "llama:8b"}, "models": ["llama:8b"]
         })
     );
     assert_eq!(

@@ -1,10 +1,9 @@
-//! Prices, the ceiling that is held, and the charge that is made. Pure; property-tested:
-//! no charge of an honest provider is above its ceiling, and every division rounds up.
+//! Text: priced by the token, held at its ceiling, charged at real usage.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{credits::Credits, usage::TextUsage};
+use crate::domain::{credits::Credits, usage::TextUsage};
 
 /// Tokens that text prices are given for.
 const PER_MILLION: u64 = 1_000_000;

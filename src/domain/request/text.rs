@@ -1,41 +1,15 @@
-//! Generation requests after static validation: the interface's own limits, before any
-//! template, model or account is looked at.
+//! POST /v1/generate/text
 
 use serde_json::{Map, Value};
 
 use super::{
-    credits::Credits,
-    validate::{Errors, FieldCode, FieldError, Fields},
+    MAX_TOKENS, SYSTEM_PROMPT_CHARS, TEXT_PROMPT_CHARS, Target, TemplateUse, Unreadable,
+    read_target,
 };
-
-/// Characters in a text prompt.
-pub const TEXT_PROMPT_CHARS: usize = 10_000;
-/// Characters in a system prompt.
-pub const SYSTEM_PROMPT_CHARS: usize = 5_000;
-/// Upper bound of `parameters.max_tokens`.
-pub const MAX_TOKENS: u32 = 4096;
-/// `parameters.max_tokens` when it is left out.
-pub const DEFAULT_MAX_TOKENS: u32 = 1024;
-/// Characters in a provider or model name.
-const NAME_CHARS: usize = 200;
-
-/// What is asked of a provider, in any modality.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Target {
-    /// Provider name; the account's or the server's default when absent.
-    pub provider: Option<String>,
-    /// Model id of the resolved provider; its default when absent.
-    pub model: Option<String>,
-}
-
-/// A prompt template to be applied.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TemplateUse {
-    /// The template's id.
-    pub id: i64,
-    /// Values for its placeholders.
-    pub variables: Map<String, Value>,
-}
+use crate::domain::{
+    credits::Credits,
+    validate::{Errors, FieldCode, Fields},
+};
 
 /// A text generation, statically valid.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,19 +32,10 @@ pub struct TextRequest {
     pub max_cost: Option<Credits>,
 }
 
-/// A body with failing fields.
-#[derive(Debug)]
-pub struct Unreadable {
-    /// Every failing field.
-    pub errors: Vec<FieldError>,
-    /// What could be read; failing fields are absent or empty.
-    pub read: TextRequest,
-}
-
 impl TextRequest {
     /// Reads and checks a body. On failure: every failing field, and what could be read, so
     /// that what the model refuses can be named in the same answer.
-    pub fn read(body: &Map<String, Value>) -> Result<Self, Box<Unreadable>> {
+    pub fn read(body: &Map<String, Value>) -> Result<Self, Unreadable<Self>> {
         let errors = Errors::default();
         let fields = Fields::new(body, &errors);
         let prompt = fields.required_text("prompt", TEXT_PROMPT_CHARS);
@@ -85,8 +50,6 @@ impl TextRequest {
         parameters.finish();
         fields.finish();
 
-        let errors = errors.take();
-        let sound = errors.is_empty();
         let read = Self {
             prompt: prompt.unwrap_or_default().to_owned(),
             system_prompt: system_prompt.map(str::to_owned),
@@ -97,26 +60,7 @@ impl TextRequest {
             stream: stream.unwrap_or(false),
             max_cost,
         };
-        if sound {
-            Ok(read)
-        } else {
-            Err(Box::new(Unreadable { errors, read }))
-        }
-    }
-}
-
-fn read_target(fields: &Fields<'_>) -> Target {
-    let name = |field| {
-        let name = fields.text(field, NAME_CHARS)?;
-        if name.is_empty() {
-            fields.error(field, FieldCode::InvalidFormat, "must not be empty");
-            return None;
-        }
-        Some(name.to_owned())
-    };
-    Target {
-        provider: name("provider"),
-        model: name("model"),
+        Unreadable::unless_sound(&errors, read)
     }
 }
 

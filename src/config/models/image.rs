@@ -1,0 +1,238 @@
+//! Models of images.
+//!
+//! Here: that every size which a model can serve has a price, and that style and negative
+//! prompt get there. Not here: making a size from a larger one (`domain::catalogue`).
+
+use std::collections::BTreeMap;
+
+use config::Value;
+use serde::Deserialize;
+
+use super::{
+    super::{
+        ConfigError, Wire,
+        read::{Choice, optional, optional_whole, quoted},
+    },
+    rules::{check_list, count, table, unpriced},
+};
+use crate::domain::{
+    catalogue::{ImageLimits, ImageModel, Support},
+    credits::Credits,
+    pricing::{ImagePrices, QualityPrices},
+    request::Quality,
+};
+
+/// Characters of a prompt that the API takes at most.
+const MAX_PROMPT_CHARS: u32 = 5_000;
+/// Images of one request that the API takes at most.
+const MAX_N: u32 = 4;
+/// The longest side of an image, in pixels.
+const MAX_SIDE: u32 = 8_192;
+
+impl Choice for Support {
+    const NAMES: &'static [(&'static str, Self)] = &[
+        ("native", Self::Native),
+        ("guided", Self::Guided),
+        ("unsupported", Self::Unsupported),
+    ];
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+struct RawPrices {
+    per_image: BTreeMap<String, RawTiers>,
+}
+
+#[derive(Deserialize, Default, Clone, Copy)]
+#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+struct RawTiers {
+    #[serde(deserialize_with = "optional")]
+    standard: Option<Credits>,
+    #[serde(deserialize_with = "optional")]
+    hd: Option<Credits>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+struct RawLimits {
+    #[serde(deserialize_with = "optional_whole::<u32, 1, MAX_PROMPT_CHARS, _>")]
+    max_prompt_chars: Option<u32>,
+    #[serde(deserialize_with = "optional")]
+    native_sizes: Option<Vec<String>>,
+    #[serde(deserialize_with = "optional_whole::<u32, 1, MAX_N, _>")]
+    max_n: Option<u32>,
+    #[serde(deserialize_with = "optional")]
+    style: Option<Support>,
+    #[serde(deserialize_with = "optional")]
+    negative_prompt: Option<Support>,
+}
+
+/// Reads one.
+pub(super) fn read(
+    prices: Option<Value>,
+    limits: Option<Value>,
+    wire: &Wire,
+) -> Result<ImageModel, ConfigError> {
+    let limits: RawLimits = table("limits", limits)?;
+    let native_sizes = native_sizes(limits.native_sizes)?;
+    let sizes = ImageModel::servable(&native_sizes);
+    let mut model = ImageModel {
+        prices: ImagePrices {
+            per_image: BTreeMap::new(),
+        },
+        limits: ImageLimits {
+            max_prompt_chars: count(limits.max_prompt_chars.unwrap_or(MAX_PROMPT_CHARS)),
+            sizes: sizes.iter().copied().map(name).collect(),
+            qualities: vec![Quality::Standard],
+            max_n: limits.max_n.unwrap_or(MAX_N),
+            style: limits.style.unwrap_or(Support::Guided),
+            negative_prompt: limits.negative_prompt.unwrap_or(Support::Guided),
+        },
+        native_sizes,
+    };
+    model.prices = complete(&model, &sizes, &table("prices", prices)?)?;
+    if model
+        .prices
+        .per_image
+        .values()
+        .any(|tiers| tiers.hd.is_some())
+    {
+        model.limits.qualities.push(Quality::Hd);
+    }
+    check_wire(&model, wire)?;
+    Ok(model)
+}
+
+fn name((width, height): (u32, u32)) -> String {
+    format!("{width}x{height}")
+}
+
+fn native_sizes(raw: Option<Vec<String>>) -> Result<Vec<(u32, u32)>, ConfigError> {
+    let key = "limits.native_sizes";
+    let Some(names) = raw else {
+        let problem = "is missing: list the sizes that the model makes itself, \
+                       such as [\"1024x1024\"]";
+        return Err(ConfigError::new(key, problem));
+    };
+    check_list(key, &names)?;
+    let pixels = |text: &str| {
+        let number: u32 = text.parse().ok()?;
+        (1..=MAX_SIDE).contains(&number).then_some(number)
+    };
+    names
+        .iter()
+        .map(|text| {
+            let size = text
+                .split_once('x')
+                .and_then(|(w, h)| Some((pixels(w)?, pixels(h)?)))
+                // One way to write it: neither +1 nor 01.
+                .filter(|&size| name(size) == *text);
+            let Some(size) = size else {
+                return Err(format!(
+                    "holds {}: must be sizes in pixels, such as \"1024x1024\"",
+                    quoted(text)
+                ));
+            };
+            if ImageModel::servable(&[size]).is_empty() {
+                return Err(format!(
+                    "holds \"{text}\", from which no size of the API can be made: remove it"
+                ));
+            }
+            Ok(size)
+        })
+        .collect::<Result<_, _>>()
+        .map_err(|problem| ConfigError::new(key, problem))
+}
+
+/// The price of every size that is served: its own, or that of the size it is made from.
+fn complete(
+    model: &ImageModel,
+    sizes: &[(u32, u32)],
+    raw: &RawPrices,
+) -> Result<ImagePrices, ConfigError> {
+    let mut known = model.limits.sizes.clone();
+    known.extend(model.native_sizes.iter().copied().map(name));
+    if let Some(unknown) = raw.per_image.keys().find(|key| !known.contains(key)) {
+        known.sort();
+        known.dedup();
+        let problem = format!(
+            "is for a size that the model does not make: use {}",
+            known.join(", ")
+        );
+        return Err(ConfigError::new(
+            format!("prices.per_image.{unknown}"),
+            problem,
+        ));
+    }
+    if raw.per_image.is_empty() {
+        return Err(unpriced("prices", "add per_image"));
+    }
+    let two_tiers = raw.per_image.values().any(|tiers| tiers.hd.is_some());
+    let mut per_image = BTreeMap::new();
+    for &size in sizes {
+        let native = name(model.native(size).unwrap_or(size));
+        let own = name(size);
+        let source = if raw.per_image.contains_key(&own) {
+            &own
+        } else {
+            &native
+        };
+        let key = format!("prices.per_image.{source}");
+        let Some(tiers) = raw.per_image.get(source) else {
+            return Err(unpriced(&key, "add it"));
+        };
+        let Some(standard) = tiers.standard else {
+            return Err(unpriced(&format!("{key}.standard"), "add it"));
+        };
+        if two_tiers && tiers.hd.is_none() {
+            let mend = "add it, as other sizes have it,";
+            return Err(unpriced(&format!("{key}.hd"), mend));
+        }
+        let hd = tiers.hd;
+        per_image.insert(own, QualityPrices { standard, hd });
+    }
+    Ok(ImagePrices { per_image })
+}
+
+/// That the vendor is told what the limits promise.
+fn check_wire(model: &ImageModel, wire: &Wire) -> Result<(), ConfigError> {
+    let limits = &model.limits;
+    match wire {
+        Wire::OpenAiImage(_) => {
+            let fields = [
+                ("limits.style", limits.style),
+                ("limits.negative_prompt", limits.negative_prompt),
+            ];
+            match fields.iter().find(|(_, how)| *how == Support::Native) {
+                None => Ok(()),
+                Some((key, _)) => Err(ConfigError::new(
+                    *key,
+                    "is \"native\": OpenAI has no field for it; use guided or unsupported",
+                )),
+            }
+        }
+        Wire::Stability(wire) => {
+            let (has_hd, key) = (limits.qualities.contains(&Quality::Hd), "wire.hd");
+            if has_hd && wire.hd.is_none() {
+                let problem = "is missing: prices have a tier hd; say what makes it";
+                return Err(ConfigError::new(key, problem));
+            }
+            if !has_hd && wire.hd.is_some() {
+                let problem = "is not used: prices have no tier hd; add it or remove this";
+                return Err(ConfigError::new(key, problem));
+            }
+            let presets = [
+                ("wire.vivid", wire.vivid.is_some()),
+                ("wire.natural", wire.natural.is_some()),
+            ];
+            match presets.iter().find(|(_, given)| !given) {
+                Some((key, _)) if limits.style == Support::Native => Err(ConfigError::new(
+                    *key,
+                    "is missing: limits.style is \"native\"; name the preset",
+                )),
+                _ => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,46 @@
+//! What the types of models have in common.
+
+use config::Value;
+use serde::Deserialize;
+
+use super::super::{ConfigError, explain, read::quoted};
+
+/// Reads the table `key` of a model; without it, an empty one.
+pub(super) fn table<T: Default + for<'de> Deserialize<'de>>(
+    key: &str,
+    value: Option<Value>,
+) -> Result<T, ConfigError> {
+    explain::table(value).map_err(|error| error.under(key))
+}
+
+/// That a price is missing, and what to do.
+pub(super) fn unpriced(key: &str, mend: &str) -> ConfigError {
+    let problem = format!(
+        "is missing: a model without a complete price is not served; \
+         {mend} or set enabled = false"
+    );
+    ConfigError::new(key, problem)
+}
+
+/// That a list holds something, and nothing twice.
+pub(super) fn check_list<T: PartialEq + AsRef<str>>(
+    key: &str,
+    items: &[T],
+) -> Result<(), ConfigError> {
+    if items.is_empty() {
+        return Err(ConfigError::new(key, "is empty: name at least one"));
+    }
+    let twice = (1..items.len()).find(|&n| items[..n].contains(&items[n]));
+    match twice {
+        None => Ok(()),
+        Some(n) => {
+            let problem = format!("holds {} twice: keep one", quoted(items[n].as_ref()));
+            Err(ConfigError::new(key, problem))
+        }
+    }
+}
+
+/// A bound of the config as the domain counts.
+pub(super) fn count(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,176 @@
+//! Models of speech.
+
+use config::Value;
+use serde::Deserialize;
+
+use super::{
+    super::{
+        ConfigError, Kind,
+        read::{optional, optional_whole, quoted},
+    },
+    rules::{check_list, count, table, unpriced},
+};
+use crate::domain::{
+    catalogue::{SpeechLimits, SpeechModel},
+    credits::Credits,
+    pricing::SpeechPrices,
+    request::{SPEED, SpeechFormat},
+};
+
+/// Characters of a text that the API takes at most.
+const MAX_PROMPT_CHARS: u32 = 10_000;
+/// Characters of a voice that the API takes at most.
+const MAX_VOICE_CHARS: usize = 100;
+/// Lowest and highest speed of ElevenLabs.
+const ELEVENLABS_SPEED: [f64; 2] = [0.7, 1.2];
+
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+struct RawPrices {
+    #[serde(deserialize_with = "optional")]
+    per_1000_characters: Option<Credits>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+struct RawLimits {
+    #[serde(deserialize_with = "optional_whole::<u32, 1, MAX_PROMPT_CHARS, _>")]
+    max_prompt_chars: Option<u32>,
+    #[serde(deserialize_with = "optional")]
+    voices: Option<Vec<String>>,
+    #[serde(deserialize_with = "optional")]
+    default_voice: Option<String>,
+    #[serde(deserialize_with = "optional")]
+    formats: Option<Vec<String>>,
+    #[serde(deserialize_with = "optional")]
+    speed: Option<Vec<f64>>,
+}
+
+/// Reads one.
+pub(super) fn read(
+    kind: Kind,
+    prices: Option<Value>,
+    limits: Option<Value>,
+) -> Result<SpeechModel, ConfigError> {
+    let prices: RawPrices = table("prices", prices)?;
+    let per_1000_characters = prices
+        .per_1000_characters
+        .ok_or_else(|| unpriced("prices.per_1000_characters", "add it"))?;
+    let limits: RawLimits = table("limits", limits)?;
+    let default_voice = default_voice(kind, limits.voices.as_deref(), limits.default_voice)?;
+    Ok(SpeechModel {
+        prices: SpeechPrices {
+            per_1000_characters,
+        },
+        limits: SpeechLimits {
+            max_prompt_chars: count(limits.max_prompt_chars.unwrap_or(MAX_PROMPT_CHARS)),
+            voices: limits.voices,
+            default_voice,
+            formats: formats(kind, limits.formats)?,
+            speed: speed(kind, limits.speed)?,
+        },
+    })
+}
+
+/// The voice of requests that name none, once all voices are known to be sound.
+fn default_voice(
+    kind: Kind,
+    voices: Option<&[String]>,
+    default: Option<String>,
+) -> Result<String, ConfigError> {
+    let signs = match kind {
+        // A segment of the path there.
+        Kind::ElevenLabs => "",
+        _ => "_-",
+    };
+    let sound = |voice: &str| {
+        (1..=MAX_VOICE_CHARS).contains(&voice.len())
+            && voice
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || signs.as_bytes().contains(&b))
+    };
+    let must = if signs.is_empty() {
+        "must be a voice id of letters and digits"
+    } else {
+        "must be a voice id of letters, digits, - and _"
+    };
+    if let Some(voices) = voices {
+        let key = "limits.voices";
+        if let Some(bad) = voices.iter().find(|voice| !sound(voice)) {
+            let problem = format!("holds {}: each {must}", quoted(bad));
+            return Err(ConfigError::new(key, problem));
+        }
+        check_list(key, voices)?;
+    }
+    let key = "limits.default_voice";
+    let Some(default) = default else {
+        let problem = "is missing: name the voice of a request that names none";
+        return Err(ConfigError::new(key, problem));
+    };
+    if !sound(&default) {
+        let problem = format!("is {}: {must}", quoted(&default));
+        return Err(ConfigError::new(key, problem));
+    }
+    if voices.is_some_and(|voices| !voices.contains(&default)) {
+        let problem = format!("is {}: must be one of limits.voices", quoted(&default));
+        return Err(ConfigError::new(key, problem));
+    }
+    Ok(default)
+}
+
+fn formats(kind: Kind, raw: Option<Vec<String>>) -> Result<Vec<SpeechFormat>, ConfigError> {
+    let key = "limits.formats";
+    let makes: &[SpeechFormat] = match kind {
+        Kind::Gemini => &[SpeechFormat::Wav],
+        _ => SpeechFormat::ALL,
+    };
+    let Some(names) = raw else {
+        return Ok(makes.to_vec());
+    };
+    check_list(key, &names)?;
+    names
+        .iter()
+        .map(|name| {
+            SpeechFormat::parse(name)
+                .filter(|format| makes.contains(format))
+                .ok_or_else(|| {
+                    let known: Vec<&str> = makes.iter().map(|format| format.as_str()).collect();
+                    let problem = format!(
+                        "holds {}: must be {} for a provider of kind \"{}\"",
+                        quoted(name),
+                        known.join(" or "),
+                        kind.as_str()
+                    );
+                    ConfigError::new(key, problem)
+                })
+        })
+        .collect()
+}
+
+fn speed(kind: Kind, raw: Option<Vec<f64>>) -> Result<Option<[f64; 2]>, ConfigError> {
+    let Some(range) = raw else {
+        return Ok(None);
+    };
+    let key = "limits.speed";
+    let bounds = match kind {
+        Kind::Gemini => {
+            let problem = format!("is {range:?}: Gemini has no field for it; leave it out");
+            return Err(ConfigError::new(key, problem));
+        }
+        Kind::ElevenLabs => ELEVENLABS_SPEED,
+        _ => SPEED,
+    };
+    match range.as_slice() {
+        [low, high] if bounds[0] <= *low && *low <= 1.0 && 1.0 <= *high && *high <= bounds[1] => {
+            Ok(Some([*low, *high]))
+        }
+        _ => {
+            let problem = format!(
+                "is {range:?}: must be the lowest and the highest value within {} to {}, \
+                 with 1.0 between them; leave it out for a model without speed",
+                bounds[0], bounds[1]
+            );
+            Err(ConfigError::new(key, problem))
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Models of images, video and speech.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::domain::{
+    pricing::{ImagePrices, SpeechPrices, VideoPrices},
+    request::{
+        ImageRequest, Quality, Ratio, SIZES, SpeechFormat, SpeechRequest, Style, VideoRequest,
+    },
+    validate::{FieldCode, FieldError, too_long},
+};
+
+/// How a model takes what not every model has a field for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Support {
+    /// By a field of its own.
+    Native,
+    /// As a sentence of the prompt.
+    Guided,
+    /// Not at all.
+    Unsupported,
+}
+
+/// What an image model takes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ImageLimits {
+    /// Characters of a prompt.
+    pub max_prompt_chars: usize,
+    /// Sizes that can be asked for.
+    pub sizes: Vec<String>,
+    /// Quality tiers that can be asked for.
+    pub qualities: Vec<Quality>,
+    /// Upper bound of `parameters.n`.
+    pub max_n: u32,
+    /// How it takes `parameters.style`.
+    pub style: Support,
+    /// How it takes `negative_prompt`.
+    pub negative_prompt: Support,
+}
+
+/// An image model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageModel {
+    /// Prices, for every size and quality of the limits.
+    pub prices: ImagePrices,
+    /// Limits.
+    pub limits: ImageLimits,
+    /// Sizes that it makes itself, in pixels.
+    pub native_sizes: Vec<(u32, u32)>,
+}
+
+/// What a video model takes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct VideoLimits {
+    /// Characters of a prompt.
+    pub max_prompt_chars: usize,
+    /// Durations that can be asked for, in seconds, ascending.
+    pub durations: Vec<u32>,
+    /// The duration when none is asked for.
+    pub default_duration: u32,
+    /// Aspect ratios that can be asked for; null: any.
+    pub ratios: Option<Vec<String>>,
+}
+
+/// A video model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VideoModel {
+    /// Prices.
+    pub prices: VideoPrices,
+    /// Limits.
+    pub limits: VideoLimits,
+    /// UTF-16 code units of a prompt, where the provider counts in them.
+    pub max_prompt_utf16: Option<usize>,
+}
+
+/// What a speech model takes.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct SpeechLimits {
+    /// Characters of a text.
+    pub max_prompt_chars: usize,
+    /// Voices that can be asked for; null: any id of the provider.
+    pub voices: Option<Vec<String>>,
+    /// The voice when none is asked for.
+    pub default_voice: String,
+    /// File formats that can be asked for.
+    pub formats: Vec<SpeechFormat>,
+    /// Lowest and highest `parameters.speed`; null where only 1.0 is to be had.
+    pub speed: Option<[f64; 2]>,
+}
+
+/// A speech model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpeechModel {
+    /// Prices.
+    pub prices: SpeechPrices,
+    /// Limits.
+    pub limits: SpeechLimits,
+}
+
+fn not_supported(param: &str, allowed: &str) -> FieldError {
+    let message = format!("must be {allowed} for this model");
+    FieldError::new(param, FieldCode::NotSupported, message)
+}
+
+fn one_of<T: AsRef<str>>(words: &[T]) -> String {
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    format!("one of {}", words.join(", "))
+}
+
+fn prompt_too_long(chars: usize, max: usize) -> Option<FieldError> {
+    let message = || format!("{} for this model", too_long(max));
+    (chars > max).then(|| FieldError::new("prompt", FieldCode::TooLong, message()))
+}
+
+impl ImageModel {
+    /// The sizes that a model with these native sizes can serve: its own, and smaller ones of
+    /// the same shape.
+    pub fn servable(native: &[(u32, u32)]) -> Vec<(u32, u32)> {
+        SIZES
+            .into_iter()
+            .filter(|&size| Self::nearest(native, size).is_some())
+            .collect()
+    }
+
+    /// The native size that `size` is made at: the nearest larger one of the same shape.
+    pub fn native(&self, size: (u32, u32)) -> Option<(u32, u32)> {
+        Self::nearest(&self.native_sizes, size)
+    }
+
+    fn nearest(native: &[(u32, u32)], (width, height): (u32, u32)) -> Option<(u32, u32)> {
+        let same_shape = |&(w, h): &(u32, u32)| {
+            u64::from(w) * u64::from(height) == u64::from(h) * u64::from(width)
+        };
+        native
+            .iter()
+            .copied()
+            .filter(same_shape)
+            .filter(|&(w, _)| w >= width)
+            .min()
+    }
+
+    /// What this model does not take of a request: every such field.
+    pub fn refusals(&self, request: &ImageRequest) -> Vec<FieldError> {
+        let limits = &self.limits;
+        let mut errors = Vec::new();
+        errors.extend(prompt_too_long(
+            request.prompt.chars().count(),
+            limits.max_prompt_chars,
+        ));
+        if request.size.is_some_and(|size| self.native(size).is_none()) {
+            errors.push(not_supported("parameters.size", &one_of(&limits.sizes)));
+        }
+        if request
+            .quality
+            .is_some_and(|q| !limits.qualities.contains(&q))
+        {
+            let names: Vec<&str> = limits.qualities.iter().map(|q| q.as_str()).collect();
+            errors.push(not_supported("parameters.quality", &one_of(&names)));
+        }
+        if request.n.is_some_and(|n| n > limits.max_n) {
+            let allowed = format!("between 1 and {}", limits.max_n);
+            errors.push(not_supported("parameters.n", &allowed));
+        }
+        if request.style.is_some() && limits.style == Support::Unsupported {
+            errors.push(not_supported("parameters.style", "left out"));
+        }
+        if request.negative_prompt.is_some() && limits.negative_prompt == Support::Unsupported {
+            errors.push(not_supported("negative_prompt", "left out"));
+        }
+        errors
+    }
+
+    /// The prompt with what the model has no field for, as sentences.
+    pub fn guided_prompt(
+        &self,
+        prompt: &str,
+        negative_prompt: Option<&str>,
+        style: Option<Style>,
+    ) -> String {
+        let mut text = prompt.to_owned();
+        if let (Some(style), Support::Guided) = (style, self.limits.style) {
+            text.push_str(match style {
+                Style::Vivid => "\n\nStyle: vivid, dramatic and hyper-real.",
+                Style::Natural => "\n\nStyle: natural, plain and true to life.",
+            });
+        }
+        if let (Some(avoid), Support::Guided) = (negative_prompt, self.limits.negative_prompt)
+            && !avoid.trim().is_empty()
+        {
+            text.push_str("\n\nDo not include: ");
+            text.push_str(avoid.trim());
+        }
+        text
+    }
+}
+
+impl VideoModel {
+    /// What this model does not take of a request: every such field.
+    pub fn refusals(&self, request: &VideoRequest) -> Vec<FieldError> {
+        let limits = &self.limits;
+        let mut errors = Vec::new();
+        errors.extend(prompt_too_long(
+            request.prompt.chars().count(),
+            limits.max_prompt_chars,
+        ));
+        let units = request.prompt.encode_utf16().count();
+        if let Some(max) = self
+            .max_prompt_utf16
+            .filter(|&max| errors.is_empty() && units > max)
+        {
+            let message = format!("must be at most {max} UTF-16 code units for this model");
+            errors.push(FieldError::new("prompt", FieldCode::TooLong, message));
+        }
+        if request
+            .duration
+            .is_some_and(|d| !limits.durations.contains(&d))
+        {
+            let allowed: Vec<String> = limits.durations.iter().map(ToString::to_string).collect();
+            errors.push(not_supported("parameters.duration", &one_of(&allowed)));
+        }
+        if let (Some(asked), Some(allowed)) = (request.ratio, &limits.ratios)
+            && !allowed
+                .iter()
+                .any(|r| Ratio::parse(r).map(Ratio::reduced) == Some(asked.reduced()))
+        {
+            errors.push(not_supported("parameters.ratio", &one_of(allowed)));
+        }
+        errors
+    }
+
+    /// The ratio when none is asked for: 16:9, or the model's first where it has no 16:9.
+    pub fn default_ratio(&self) -> Ratio {
+        let wide = Ratio {
+            width: 16,
+            height: 9,
+        };
+        match &self.limits.ratios {
+            Some(ratios) if !ratios.iter().any(|r| Ratio::parse(r) == Some(wide)) => {
+                ratios.first().and_then(|r| Ratio::parse(r)).unwrap_or(wide)
+            }
+            _ => wide,
+        }
+    }
+}
+
+impl SpeechModel {
+    /// What this model does not take of a request: every such field.
+    pub fn refusals(&self, request: &SpeechRequest) -> Vec<FieldError> {
+        let limits = &self.limits;
+        let mut errors = Vec::new();
+        errors.extend(prompt_too_long(
+            request.prompt.chars().count(),
+            limits.max_prompt_chars,
+        ));
+        if let (Some(voice), Some(voices)) = (&request.voice, &limits.voices)
+            && !voices.contains(voice)
+        {
+            errors.push(not_supported("parameters.voice", &one_of(voices)));
+        }
+        match (request.speed, limits.speed) {
+            (Some(speed), Some([low, high])) if !(low..=high).contains(&speed) => {
+                let allowed = format!("between {low} and {high}");
+                errors.push(not_supported("parameters.speed", &allowed));
+            }
+            (Some(speed), None) if (speed - 1.0).abs() > f64::EPSILON => {
+                errors.push(not_supported("parameters.speed", "1.0 or left out"));
+            }
+            _ => {}
+        }
+        if request.format.is_some_and(|f| !limits.formats.contains(&f)) {
+            let names: Vec<&str> = limits.formats.iter().map(|f| f.as_str()).collect();
+            errors.push(not_supported("parameters.format", &one_of(&names)));
+        }
+        errors
+    }
+
+    /// The format when none is asked for: mp3, or the model's first where it has no mp3.
+    pub fn default_format(&self) -> SpeechFormat {
+        let formats = &self.limits.formats;
+        if formats.contains(&SpeechFormat::Mp3) {
+            return SpeechFormat::Mp3;
+        }
+        formats.first().copied().unwrap_or(SpeechFormat::Mp3)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn smaller_sizes_of_the_same_shape_are_made_from_larger_ones() {
+        let gpt = [(1024, 1024), (1024, 1792), (1792, 1024)];
+        assert_eq!(ImageModel::servable(&gpt), SIZES);
+        assert_eq!(ImageModel::nearest(&gpt, (256, 256)), Some((1024, 1024)));
+        let square = [(1024, 1024), (512, 512)];
+        assert_eq!(ImageModel::nearest(&square, (256, 256)), Some((512, 512)));
+        assert_eq!(ImageModel::nearest(&square, (1792, 1024)), None);
+        assert_eq!(
+            ImageModel::servable(&[(512, 512)]),
+            [(256, 256), (512, 512)]
+        );
+    }
+}

@@ -1,0 +1,69 @@
+//! Text models.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::domain::{
+    pricing::TextPrices,
+    validate::{FieldCode, FieldError, too_long},
+};
+
+/// What a text model takes.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct TextLimits {
+    /// Characters of a prompt.
+    pub max_prompt_chars: usize,
+    /// Upper bound of `parameters.max_tokens`.
+    pub max_tokens: u32,
+    /// Lowest and highest `parameters.temperature`; null where the model takes none.
+    pub temperature: Option<[f64; 2]>,
+}
+
+/// A text model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TextModel {
+    /// Prices.
+    pub prices: TextPrices,
+    /// Limits.
+    pub limits: TextLimits,
+    /// Input tokens that the provider's own template may add to the caller's.
+    pub overhead_tokens: u32,
+}
+
+impl TextModel {
+    /// What this model does not take of a request: every such field.
+    pub fn refusals(
+        &self,
+        prompt_chars: usize,
+        max_tokens: Option<u32>,
+        temperature: Option<f64>,
+    ) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        if prompt_chars > self.limits.max_prompt_chars {
+            let message = format!("{} for this model", too_long(self.limits.max_prompt_chars));
+            errors.push(FieldError::new("prompt", FieldCode::TooLong, message));
+        }
+        if max_tokens.is_some_and(|n| n > self.limits.max_tokens) {
+            let message = format!(
+                "must be between 1 and {} for this model",
+                self.limits.max_tokens
+            );
+            errors.push(FieldError::new(
+                "parameters.max_tokens",
+                FieldCode::NotSupported,
+                message,
+            ));
+        }
+        let message = match (temperature, self.limits.temperature) {
+            (Some(_), None) => Some("is not taken by this model; leave it out".to_owned()),
+            (Some(t), Some([low, high])) if !(low..=high).contains(&t) => {
+                Some(format!("must be between {low} and {high} for this model"))
+            }
+            _ => None,
+        };
+        errors.extend(
+            message.map(|m| FieldError::new("parameters.temperature", FieldCode::NotSupported, m)),
+        );
+        errors
+    }
+}

@@ -1,0 +1,174 @@
+//! Images, video and speech: their price is known before the work starts.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::domain::credits::Credits;
+
+/// Characters that speech prices are given for.
+const PER_THOUSAND: u64 = 1_000;
+
+/// Prices of the two quality tiers of one size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct QualityPrices {
+    /// Quality `standard`.
+    pub standard: Credits,
+    /// Quality `hd`; absent where the model has one tier only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hd: Option<Credits>,
+}
+
+/// Prices of an image model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ImagePrices {
+    /// Credits per image, by size.
+    pub per_image: BTreeMap<String, QualityPrices>,
+}
+
+/// Prices of a video model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VideoPrices {
+    /// Credits per second.
+    pub per_second: Credits,
+}
+
+/// Prices of a speech model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SpeechPrices {
+    /// Credits per 1,000 characters of input; pro rata, rounded up to a micro-credit.
+    pub per_1000_characters: Credits,
+}
+
+/// What images cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImageCeiling {
+    /// Credits per image of the size and quality asked for.
+    pub per_image: Credits,
+    /// How many are asked for.
+    pub n: u32,
+}
+
+/// What a video costs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VideoCeiling {
+    /// Credits per second.
+    pub per_second: Credits,
+    /// Seconds asked for.
+    pub seconds: u32,
+    /// Seconds that the model can make, ascending.
+    pub durations: Vec<u32>,
+}
+
+/// What speech costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SpeechCeiling {
+    /// Credits per 1,000 characters.
+    pub per_1000_characters: Credits,
+    /// Characters of the text, in Unicode scalar values.
+    pub characters: u64,
+}
+
+impl ImageCeiling {
+    /// The price of `n` images. `None` when it overflows.
+    pub fn price(&self, n: u32) -> Option<Credits> {
+        Credits::pro_rata(&[(self.per_image, n.into())], 1)
+    }
+
+    /// The most images that fit.
+    pub fn affordable(&self, available: Credits) -> Option<u32> {
+        (1..=self.n).rev().find(|&n| fits(self.price(n), available))
+    }
+}
+
+impl VideoCeiling {
+    /// The price of that many seconds. `None` when it overflows.
+    pub fn price(&self, seconds: u32) -> Option<Credits> {
+        Credits::pro_rata(&[(self.per_second, seconds.into())], 1)
+    }
+
+    /// The longest duration of the model that fits.
+    pub fn affordable(&self, available: Credits) -> Option<u32> {
+        self.durations
+            .iter()
+            .rev()
+            .copied()
+            .find(|&d| d <= self.seconds && fits(self.price(d), available))
+    }
+}
+
+impl SpeechCeiling {
+    /// The price of that many characters. `None` when it overflows.
+    pub fn price(&self, characters: u64) -> Option<Credits> {
+        Credits::pro_rata(&[(self.per_1000_characters, characters)], PER_THOUSAND)
+    }
+
+    /// The most characters that fit.
+    pub fn affordable(&self, available: Credits) -> Option<u64> {
+        if !fits(self.price(1), available) {
+            return None;
+        }
+        // The price grows with the characters, so the last that fits is found by halving.
+        let (mut fitting, mut beyond) = (1, self.characters.saturating_add(1));
+        while beyond - fitting > 1 {
+            let middle = fitting + (beyond - fitting) / 2;
+            if fits(self.price(middle), available) {
+                fitting = middle;
+            } else {
+                beyond = middle;
+            }
+        }
+        Some(fitting)
+    }
+}
+
+fn fits(price: Option<Credits>, available: Credits) -> bool {
+    price.is_some_and(|price| price <= available)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn credits(text: &str) -> Credits {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn speech_is_pro_rata_and_rounded_up_once() {
+        let speech = |characters| SpeechCeiling {
+            per_1000_characters: credits("4"),
+            characters,
+        };
+        assert_eq!(speech(950).price(950), Some(credits("3.8")));
+        let odd = SpeechCeiling {
+            per_1000_characters: credits("0.0015"),
+            characters: 1,
+        };
+        assert_eq!(odd.price(1), Some(credits("0.000002")));
+        assert_eq!(speech(2000).affordable(credits("3.8")), Some(950));
+        assert_eq!(speech(2000).affordable(credits("0.003999")), None);
+    }
+
+    #[test]
+    fn what_would_fit_is_something_that_the_model_makes() {
+        let video = VideoCeiling {
+            per_second: credits("10"),
+            seconds: 8,
+            durations: vec![4, 6, 8],
+        };
+        assert_eq!(video.affordable(credits("79")), Some(6));
+        assert_eq!(video.affordable(credits("39.999999")), None);
+        let image = ImageCeiling {
+            per_image: credits("1.32"),
+            n: 4,
+        };
+        assert_eq!(image.affordable(credits("4")), Some(3));
+        assert_eq!(image.affordable(credits("1")), None);
+    }
+}
