@@ -16,9 +16,9 @@ use super::{
     generations::one_of,
 };
 use crate::domain::{
-    catalogue::{Model, ModelKind, TextLimits},
+    catalogue::{ImageLimits, Model, ModelKind, SpeechLimits, TextLimits, VideoLimits},
     generation::Modality,
-    pricing::TextPrices,
+    pricing::Prices,
 };
 
 /// A model with its prices and limits.
@@ -31,9 +31,9 @@ pub struct ModelBody {
     /// Modality.
     pub r#type: Modality,
     /// Prices in credits.
-    pub prices: TextPrices,
+    pub prices: Prices,
     /// What it takes.
-    pub limits: TextLimits,
+    pub limits: Limits,
     /// Whether it serves requests to this provider that name no model.
     pub default: bool,
     /// The day from which the provider may have switched it off.
@@ -68,15 +68,33 @@ pub struct ProvidersBody {
     pub data: Vec<ProviderBody>,
 }
 
+/// What a model takes, by its modality.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum Limits {
+    /// Text.
+    Text(TextLimits),
+    /// Images.
+    Image(ImageLimits),
+    /// Video.
+    Video(VideoLimits),
+    /// Speech.
+    Speech(SpeechLimits),
+}
+
 impl ModelBody {
     fn of(model: &Model, default: bool) -> Self {
-        let ModelKind::Text(text) = &model.kind;
         Self {
             id: model.id.clone(),
             provider: model.provider.clone(),
             r#type: model.modality(),
-            prices: text.prices,
-            limits: text.limits.clone(),
+            prices: model.prices(),
+            limits: match &model.kind {
+                ModelKind::Text(text) => Limits::Text(text.limits.clone()),
+                ModelKind::Image(image) => Limits::Image(image.limits.clone()),
+                ModelKind::Video(video) => Limits::Video(video.limits.clone()),
+                ModelKind::Speech(speech) => Limits::Speech(speech.limits.clone()),
+            },
             default,
             retiring: model.retiring,
         }

@@ -22,9 +22,15 @@ use super::{
 use crate::domain::validate::FieldError;
 
 /// Bodies whose unknown fields are refused.
-const CLOSED: [&str; 4] = [
+const CLOSED: [&str; 10] = [
     "TextGenerationRequest",
     "TextParameters",
+    "ImageGenerationRequest",
+    "ImageParameters",
+    "VideoGenerationRequest",
+    "VideoParameters",
+    "SpeechGenerationRequest",
+    "SpeechParameters",
     "KeyCreationRequest",
     "LoginRequest",
 ];
@@ -34,7 +40,7 @@ const CLOSED: [&str; 4] = [
 #[openapi(
     info(
         title = "gensvc",
-        description = "Text generation through many providers, paid from prepaid credits. \
+        description = "Text, image, video and speech generation through many providers, paid from prepaid credits. \
             Before work starts its cost ceiling is held; only completed work is billed, at real \
             usage; a failure costs nothing."
     ),
@@ -92,6 +98,10 @@ fn add_errors(path: &str, method: &str, operation: &mut Value) {
             });
         }
     };
+    if path.starts_with("/v1/media/") {
+        add("403", "invalid_signature or expired_signature");
+        add("416", "range_not_satisfiable");
+    }
     if secured {
         add(
             "401",

@@ -9,12 +9,13 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use super::record::GenerationRecord;
+use super::{media::MediaLinks, record::GenerationRecord};
 use crate::{
     domain::{
         generation::{FailureCode, Generation},
         validate::FieldError,
     },
+    media::LinkError,
     service::{CreditsShort, ServiceError, ShortOf, TokenRefusal},
     store::StoreError,
 };
@@ -148,6 +149,39 @@ impl ApiError {
         .header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
     }
 
+    /// 403 of a media link.
+    pub fn link(error: LinkError) -> Self {
+        let (code, message) = match error {
+            LinkError::InvalidSignature => {
+                ("invalid_signature", "the link was not made by this server")
+            }
+            LinkError::Expired => (
+                "expired_signature",
+                "the link has expired; look the generation up again",
+            ),
+        };
+        Self::new(
+            StatusCode::FORBIDDEN,
+            ErrorType::PermissionError,
+            code,
+            message,
+        )
+    }
+
+    /// 416, with the length that there is.
+    pub fn range(bytes: u64) -> Self {
+        let error = Self::new(
+            StatusCode::RANGE_NOT_SATISFIABLE,
+            ErrorType::InvalidRequest,
+            "range_not_satisfiable",
+            format!("the range does not lie within the file's {bytes} bytes"),
+        );
+        match HeaderValue::from_str(&format!("bytes */{bytes}")) {
+            Ok(value) => error.header(header::CONTENT_RANGE, value),
+            Err(_) => error,
+        }
+    }
+
     /// 404.
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::new(
@@ -228,9 +262,9 @@ impl ApiError {
 
     /// The answer for a synchronous generation that failed: the envelope, and the record
     /// beside it.
-    pub fn failed_generation(generation: &Generation) -> Self {
+    pub fn failed_generation(generation: &Generation, links: &MediaLinks) -> Self {
         use ErrorType::{Conflict, ProviderError, Unavailable};
-        let record = Box::new(GenerationRecord::from(generation));
+        let record = Box::new(GenerationRecord::of(generation, links));
         let Some(failure) = &generation.failure else {
             tracing::error!(generation = %generation.id, "a failed generation without a reason");
             return Self::internal();

@@ -44,6 +44,12 @@ macro_rules! permissions {
 permissions! {
     /// `generate:text`
     GenerateText => |c| c.require(Ability::GenerateText);
+    /// `generate:image`
+    GenerateImage => |c| c.require(Ability::GenerateImage);
+    /// `generate:video`
+    GenerateVideo => |c| c.require(Ability::GenerateVideo);
+    /// `generate:audio`
+    GenerateAudio => |c| c.require(Ability::GenerateAudio);
     /// `read:history`
     ReadHistory => |c| c.require(Ability::ReadHistory);
     /// `read:credits`

@@ -1,4 +1,4 @@
-//! POST /v1/generate/text: one answer, an event stream, or 202 at once.
+//! POST /v1/generate/...: one answer, an event stream, or 202 at once.
 
 use axum::{
     Json,
@@ -11,17 +11,17 @@ use serde_json::{Map, Value};
 use super::{
     ApiState,
     error::ApiError,
-    extract::{Authorized, GenerateText, JsonBody},
+    extract::{Authorized, GenerateAudio, GenerateImage, GenerateText, GenerateVideo, JsonBody},
     prefer::Prefer,
     record::GenerationRecord,
-    schema::TextGenerationRequest,
+    schema::{
+        ImageGenerationRequest, SpeechGenerationRequest, TextGenerationRequest,
+        VideoGenerationRequest,
+    },
     stream,
 };
 use crate::{
-    domain::{
-        generation::{Generation, Status},
-        ids::GenerationId,
-    },
+    domain::generation::{Generation, Status},
     service::{
         ServiceError,
         auth::Caller,
@@ -29,7 +29,10 @@ use crate::{
     },
 };
 
-const ROUTE: &str = "/v1/generate/text";
+const TEXT: &str = "/v1/generate/text";
+const IMAGE: &str = "/v1/generate/image";
+const VIDEO: &str = "/v1/generate/video";
+const AUDIO: &str = "/v1/generate/audio";
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// Seconds after which an unfinished generation is worth another look.
 pub const POLL_SECONDS: u64 = 5;
@@ -39,7 +42,7 @@ pub const POLL_SECONDS: u64 = 5;
 /// Holds the ceiling of the cost, generates, charges the real token count and releases the
 /// rest. A failure costs nothing.
 #[utoipa::path(
-    post, path = ROUTE, tag = "generate", request_body = TextGenerationRequest,
+    post, path = TEXT, tag = "generate", request_body = TextGenerationRequest,
     params(
         ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible ASCII characters. The same key with the same request returns the generation first made, for 24 hours."),
         ("Prefer" = Option<String>, Header, description = "`respond-async`: answer 202 at once, to be polled."),
@@ -60,7 +63,7 @@ pub async fn text(
     body: JsonBody,
 ) -> Result<Response, ApiError> {
     let caller = auth.caller;
-    let keyed = idempotency_key(&headers, body.members())?;
+    let keyed = idempotency_key(&headers, TEXT, body.members())?;
     let request = body.read(|members| state.service.read_text(&caller, members))?;
     let (sink, deltas) = if request.stream {
         let (sink, deltas) = tokio::sync::mpsc::unbounded_channel();
@@ -72,74 +75,228 @@ pub async fn text(
         .service
         .begin_text(&caller, request, keyed.as_ref(), sink)
         .await?;
-    let replayed = matches!(begun, Begun::Replay(_));
-    let respond_async = Prefer::read(&headers).respond_async;
-    let mut response = match (begun, deltas) {
-        (Begun::New(record, handle), Some(deltas)) => {
-            stream::live(state, caller, *record, handle, deltas)
-        }
-        (Begun::Replay(id), Some(_)) => {
-            let record = state.service.generation(&caller, id).await?;
-            stream::replayed(state, caller, record)
-        }
-        (Begun::New(record, _), None) if respond_async => accepted(&record),
-        (Begun::Replay(id), None) if respond_async => {
-            let record = state.service.generation(&caller, id).await?;
-            if record.status.is_finished() {
-                finished(&record)
-            } else {
-                accepted(&record)
-            }
-        }
-        (Begun::New(record, handle), None) => match handle.finished().await {
-            Some(record) => finished(&record),
-            // Its task ended without a record: the process is stopping, or the database
-            // refused the settlement.
-            None => match state.service.generation(&caller, record.id).await? {
-                ended if ended.status.is_finished() => finished(&ended),
-                _ if state.service.is_draining() => {
-                    return Err(ServiceError::ShuttingDown.into());
-                }
-                _ => return Err(ApiError::internal()),
-            },
-        },
-        (Begun::Replay(id), None) => replay(&state, &caller, id).await?,
+    let Some(deltas) = deltas else {
+        return answer_sync(&state, &caller, &headers, begun).await;
     };
-    if replayed {
-        let value = HeaderValue::from_static("true");
-        response.headers_mut().insert("idempotent-replayed", value);
-    }
-    Ok(response)
+    Ok(match begun {
+        Begun::New(record, handle) => stream::live(state, caller, *record, handle, deltas),
+        Begun::Queued(record) => stream::replayed(state, caller, *record),
+        Begun::Replay(id) => {
+            let record = state.service.generation(&caller, id).await?;
+            replayed(stream::replayed(state, caller, record))
+        }
+    })
 }
 
-async fn replay(state: &ApiState, caller: &Caller, id: GenerationId) -> Result<Response, ApiError> {
-    Ok(finished(&state.service.replay(caller, id).await?))
+/// Generate images
+///
+/// Holds the price, generates, stores the images and charges for those that came. A failure costs nothing.
+#[utoipa::path(
+    post, path = IMAGE, tag = "generate", request_body = ImageGenerationRequest,
+    params(
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible ASCII characters. The same key with the same request returns the generation first made, for 24 hours."),
+        ("Prefer" = Option<String>, Header, description = "`respond-async`: answer 202 at once, to be polled."),
+    ),
+    responses(
+        (status = 200, description = "The completed generation", body = GenerationRecord,
+            headers(("Idempotent-Replayed" = String, description = "`true` when an earlier request with the same Idempotency-Key made it"))),
+        (status = 202, description = "With `Prefer: respond-async`: the generation, processing", body = GenerationRecord,
+            headers(("Location" = String, description = "Where to poll"), ("Retry-After" = u64, description = "Seconds"))),
+    ),
+    security(("bearer" = [])), extensions(("x-required-ability" = json!("generate:image")))
+)]
+pub async fn image(
+    State(state): State<ApiState>,
+    auth: Authorized<GenerateImage>,
+    headers: HeaderMap,
+    body: JsonBody,
+) -> Result<Response, ApiError> {
+    let caller = auth.caller;
+    let keyed = idempotency_key(&headers, IMAGE, body.members())?;
+    let request = body.read(|members| state.service.read_image(&caller, members))?;
+    let begun = state
+        .service
+        .begin_image(&caller, request, keyed.as_ref())
+        .await?;
+    answer_sync(&state, &caller, &headers, begun).await
+}
+
+/// Generate a video
+///
+/// Holds the price and answers at once; poll until it is completed or failed. A failure costs nothing.
+#[utoipa::path(
+    post, path = VIDEO, tag = "generate", request_body = VideoGenerationRequest,
+    params(
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible ASCII characters. The same key with the same request returns the generation first made, for 24 hours."),
+        ("Prefer" = Option<String>, Header, description = "`wait=N`, 1 to 60 seconds: answer when it is finished, at latest then."),
+    ),
+    responses(
+        (status = 200, description = "The completed generation", body = GenerationRecord,
+            headers(("Idempotent-Replayed" = String, description = "`true` when an earlier request with the same Idempotency-Key made it"))),
+        (status = 202, description = "The generation, processing", body = GenerationRecord,
+            headers(("Location" = String, description = "Where to poll"), ("Retry-After" = u64, description = "Seconds"))),
+    ),
+    security(("bearer" = [])), extensions(("x-required-ability" = json!("generate:video")))
+)]
+pub async fn video(
+    State(state): State<ApiState>,
+    auth: Authorized<GenerateVideo>,
+    headers: HeaderMap,
+    body: JsonBody,
+) -> Result<Response, ApiError> {
+    let caller = auth.caller;
+    let keyed = idempotency_key(&headers, VIDEO, body.members())?;
+    let request = body.read(|members| state.service.read_video(&caller, members))?;
+    let begun = state
+        .service
+        .begin_video(&caller, request, keyed.as_ref())
+        .await?;
+    answer_queued(&state, &caller, &headers, begun).await
+}
+
+/// Generate speech
+///
+/// Holds the price and answers at once; poll until it is completed or failed. A failure costs nothing.
+#[utoipa::path(
+    post, path = AUDIO, tag = "generate", request_body = SpeechGenerationRequest,
+    params(
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible ASCII characters. The same key with the same request returns the generation first made, for 24 hours."),
+        ("Prefer" = Option<String>, Header, description = "`wait=N`, 1 to 60 seconds: answer when it is finished, at latest then."),
+    ),
+    responses(
+        (status = 200, description = "The completed generation", body = GenerationRecord,
+            headers(("Idempotent-Replayed" = String, description = "`true` when an earlier request with the same Idempotency-Key made it"))),
+        (status = 202, description = "The generation, processing", body = GenerationRecord,
+            headers(("Location" = String, description = "Where to poll"), ("Retry-After" = u64, description = "Seconds"))),
+    ),
+    security(("bearer" = [])), extensions(("x-required-ability" = json!("generate:audio")))
+)]
+pub async fn audio(
+    State(state): State<ApiState>,
+    auth: Authorized<GenerateAudio>,
+    headers: HeaderMap,
+    body: JsonBody,
+) -> Result<Response, ApiError> {
+    let caller = auth.caller;
+    let keyed = idempotency_key(&headers, AUDIO, body.members())?;
+    let request = body.read(|members| state.service.read_speech(&caller, members))?;
+    let begun = state
+        .service
+        .begin_speech(&caller, request, keyed.as_ref())
+        .await?;
+    answer_queued(&state, &caller, &headers, begun).await
+}
+
+/// The answer of a synchronous route: when it is finished, unless it need not wait.
+async fn answer_sync(
+    state: &ApiState,
+    caller: &Caller,
+    headers: &HeaderMap,
+    begun: Begun,
+) -> Result<Response, ApiError> {
+    let at_once = Prefer::read(headers).respond_async;
+    match begun {
+        Begun::Queued(record) => Ok(accepted(state, &record)),
+        Begun::New(record, _) if at_once => Ok(preferred(accepted(state, &record))),
+        Begun::New(record, handle) => match handle.finished().await {
+            Some(record) => Ok(finished(state, &record)),
+            // Its task ended without a record: the process is stopping, or the database
+            // refused the settlement.
+            None => match state.service.generation(caller, record.id).await? {
+                ended if ended.status.is_finished() => Ok(finished(state, &ended)),
+                _ if state.service.is_draining() => Err(ServiceError::ShuttingDown.into()),
+                _ => Err(ApiError::internal()),
+            },
+        },
+        Begun::Replay(id) if at_once => {
+            let record = state.service.generation(caller, id).await?;
+            Ok(replayed(if record.status.is_finished() {
+                finished(state, &record)
+            } else {
+                preferred(accepted(state, &record))
+            }))
+        }
+        Begun::Replay(id) => {
+            let record = state.service.replay(caller, id).await?;
+            Ok(replayed(finished(state, &record)))
+        }
+    }
+}
+
+/// The answer of an asynchronous route: at once, unless it is to wait. A generation that is
+/// finished by then answers 200, however it ended.
+async fn answer_queued(
+    state: &ApiState,
+    caller: &Caller,
+    headers: &HeaderMap,
+    begun: Begun,
+) -> Result<Response, ApiError> {
+    let (id, mut record, again) = match begun {
+        Begun::New(record, _) | Begun::Queued(record) => (record.id, Some(*record), false),
+        Begun::Replay(id) => (id, None, true),
+    };
+    let wait = Prefer::read(headers).wait;
+    if wait.is_some() || again {
+        let within = wait.unwrap_or_default();
+        match state.service.generation_within(caller, id, within).await {
+            Ok(found) => record = Some(found),
+            // It was made: a caller who is told so will not make it again.
+            Err(error) if record.is_none() => return Err(error.into()),
+            Err(error) => tracing::warn!(%error, "a wait was cut short"),
+        }
+    }
+    let mut record = record.ok_or_else(ApiError::internal)?;
+    if record.status == Status::Pending {
+        // Only a lookup tells that a job waits for a worker.
+        record.status = Status::Processing;
+    }
+    let mut response = if record.status.is_finished() {
+        Json(GenerationRecord::of(&record, state.links())).into_response()
+    } else {
+        accepted(state, &record)
+    };
+    if let Some(applied) = wait.and_then(Prefer::applied_wait) {
+        response.headers_mut().insert("preference-applied", applied);
+    }
+    Ok(if again { replayed(response) } else { response })
 }
 
 /// The answer that a finished synchronous generation gives.
-fn finished(record: &Generation) -> Response {
+fn finished(state: &ApiState, record: &Generation) -> Response {
     match record.status {
-        Status::Failed => ApiError::failed_generation(record).into_response(),
-        _ => Json(GenerationRecord::from(record)).into_response(),
+        Status::Failed => ApiError::failed_generation(record, state.links()).into_response(),
+        _ => Json(GenerationRecord::of(record, state.links())).into_response(),
     }
 }
 
 /// 202 and where to poll.
-fn accepted(record: &Generation) -> Response {
-    let mut response = (StatusCode::ACCEPTED, Json(GenerationRecord::from(record))).into_response();
+fn accepted(state: &ApiState, record: &Generation) -> Response {
+    let body = Json(GenerationRecord::of(record, state.links()));
+    let mut response = (StatusCode::ACCEPTED, body).into_response();
     let headers = response.headers_mut();
     if let Ok(location) = HeaderValue::from_str(&format!("/v1/generate/{}", record.id)) {
         headers.insert(header::LOCATION, location);
     }
     headers.insert(header::RETRY_AFTER, POLL_SECONDS.into());
+    response
+}
+
+fn preferred(mut response: Response) -> Response {
     let applied = HeaderValue::from_static("respond-async");
-    headers.insert("preference-applied", applied);
+    response.headers_mut().insert("preference-applied", applied);
+    response
+}
+
+fn replayed(mut response: Response) -> Response {
+    let value = HeaderValue::from_static("true");
+    response.headers_mut().insert("idempotent-replayed", value);
     response
 }
 
 /// The request's idempotency key, checked.
 fn idempotency_key(
     headers: &HeaderMap,
+    route: &str,
     body: &Map<String, Value>,
 ) -> Result<Option<KeyedRequest>, ApiError> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
@@ -150,7 +307,7 @@ fn idempotency_key(
     let sound = (1..=255).contains(&key.len()) && key.iter().all(u8::is_ascii_graphic);
     match value.to_str() {
         Ok(key) if sound && values.next().is_none() => {
-            Ok(Some(KeyedRequest::new(key.to_owned(), ROUTE, body)))
+            Ok(Some(KeyedRequest::new(key.to_owned(), route, body)))
         }
         _ => Err(ApiError::invalid_header(
             "Idempotency-Key must be given once, as 1 to 255 visible ASCII characters",

@@ -51,7 +51,7 @@ pub async fn lookup(
         .service
         .generation_within(&auth.caller, id, wait.unwrap_or_default())
         .await?;
-    let mut response = Json(GenerationRecord::from(&found)).into_response();
+    let mut response = Json(GenerationRecord::of(&found, state.links())).into_response();
     let headers = response.headers_mut();
     if !found.status.is_finished() {
         headers.insert(header::RETRY_AFTER, POLL_SECONDS.into());
@@ -98,7 +98,9 @@ pub async fn history(
         (filter, PageRequest::read(fields, b'g'))
     })?;
     let found = state.service.history(&auth.caller, &filter, &page).await?;
-    Ok(record::page(found, &uri, |g| GenerationSummary::from(&g)))
+    Ok(record::page(found, &uri, |g| {
+        GenerationSummary::of(&g, state.links())
+    }))
 }
 
 /// Cancel a generation
@@ -119,7 +121,7 @@ pub async fn cancel(
     _body: NoBody,
 ) -> Result<Json<GenerationRecord>, ApiError> {
     let record = state.service.cancel(&auth.caller, id).await?;
-    Ok(Json(GenerationRecord::from(&record)))
+    Ok(Json(GenerationRecord::of(&record, state.links())))
 }
 
 /// Delete a generation

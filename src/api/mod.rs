@@ -13,6 +13,7 @@ mod extract;
 mod generate;
 mod generations;
 mod health;
+mod media;
 mod middleware;
 mod prefer;
 mod record;
@@ -33,11 +34,12 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 pub use api_keys::NewKeyBody;
 pub use client_address::Network;
 pub use error::ApiError;
+pub use media::MediaLinks;
 
 use crate::{media::MediaStore, service::Service};
 
 /// The settings of the HTTP side.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ApiSettings {
     /// The largest body, in bytes.
     pub max_body_bytes: usize,
@@ -47,8 +49,10 @@ pub struct ApiSettings {
     pub trusted_proxies: Vec<Network>,
     /// Origins of browsers that may call; none: no CORS.
     pub cors_origins: Vec<String>,
-    /// Where files lie, for the health check.
+    /// Where files lie.
     pub storage: MediaStore,
+    /// How they are linked to.
+    pub links: MediaLinks,
 }
 
 /// What handlers see.
@@ -63,14 +67,26 @@ struct Settings {
     body_timeout: Duration,
     trusted_proxies: Vec<Network>,
     storage: MediaStore,
+    links: MediaLinks,
     last_checks: health::LastChecks,
     openapi: Bytes,
+}
+
+impl ApiState {
+    /// How stored files are linked to.
+    fn links(&self) -> &MediaLinks {
+        &self.settings.links
+    }
 }
 
 /// The route table. The document is made of the same declarations.
 fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::with_openapi(docs::Document::openapi())
         .routes(routes!(generate::text))
+        .routes(routes!(generate::image))
+        .routes(routes!(generate::video))
+        .routes(routes!(generate::audio))
+        .routes(routes!(media::file))
         .routes(routes!(generations::history))
         .routes(routes!(generations::lookup, generations::delete))
         .routes(routes!(generations::cancel))
@@ -103,6 +119,7 @@ pub fn router(service: Service, settings: ApiSettings) -> Result<Router, serde_j
             body_timeout: settings.body_timeout,
             trusted_proxies: settings.trusted_proxies,
             storage: settings.storage,
+            links: settings.links,
             last_checks: health::LastChecks::default(),
             openapi: openapi()?.to_string().into(),
         }),

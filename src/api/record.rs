@@ -10,9 +10,10 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::media::MediaLinks;
 use crate::domain::{
     credits::Credits,
-    generation::{FailureCode, Generation, Modality, Status},
+    generation::{FailureCode, Generation, Modality, Output, Status},
     ids::{ApiKeyId, GenerationId},
     page::Page,
 };
@@ -70,6 +71,46 @@ pub struct RecordTemplate {
     pub version: i32,
 }
 
+/// A stored file.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct OutputBody {
+    /// What it is.
+    pub r#type: Modality,
+    /// Where it is, signed anew at every lookup.
+    pub url: String,
+    /// Media type.
+    #[schema(example = "image/png")]
+    pub content_type: String,
+    /// Length.
+    pub bytes: u64,
+    /// SHA-256, hexadecimal.
+    pub sha256: String,
+    /// Pixels, of images and videos.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub width: Option<u32>,
+    /// Pixels, of images and videos.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub height: Option<u32>,
+    /// How long it plays, of videos and speech.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
+}
+
+impl OutputBody {
+    fn of(g: &Generation, output: &Output, links: &MediaLinks) -> Self {
+        Self {
+            r#type: g.modality,
+            url: links.url(&output.key),
+            content_type: output.content_type.clone(),
+            bytes: output.bytes,
+            sha256: output.sha256.clone(),
+            width: output.width,
+            height: output.height,
+            seconds: output.seconds,
+        }
+    }
+}
+
 /// A generation in the history.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct GenerationSummary {
@@ -90,7 +131,7 @@ pub struct GenerationSummary {
     #[schema(required, nullable)]
     pub result: Option<String>,
     /// What it used, in the units that it is billed by; null until completed.
-    #[schema(required, nullable, value_type = Option<crate::domain::usage::TextUsage>)]
+    #[schema(required, nullable, value_type = Option<super::schema::Usage>)]
     pub usage: Option<Value>,
     /// What it costs.
     pub credits: RecordCredits,
@@ -120,14 +161,14 @@ pub struct GenerationRecord {
     #[schema(value_type = Object)]
     pub parameters: Value,
     /// The stored files; empty for text.
-    #[schema(value_type = Vec<Object>)]
-    pub outputs: Vec<Value>,
+    pub outputs: Vec<OutputBody>,
     /// Where it came from and how it went.
     pub metadata: RecordMetadata,
 }
 
-impl From<&Generation> for GenerationSummary {
-    fn from(g: &Generation) -> Self {
+impl GenerationSummary {
+    /// The summary, with links that are signed anew.
+    pub fn of(g: &Generation, links: &MediaLinks) -> Self {
         Self {
             uuid: g.id,
             r#type: g.modality,
@@ -135,7 +176,10 @@ impl From<&Generation> for GenerationSummary {
             provider: g.provider.clone(),
             model: g.model.clone(),
             prompt: g.prompt.clone(),
-            result: g.result.clone(),
+            result: g
+                .result
+                .clone()
+                .or_else(|| g.outputs.first().map(|output| links.url(&output.key))),
             usage: g.usage.clone(),
             credits: RecordCredits {
                 estimated: g.estimated,
@@ -147,7 +191,7 @@ impl From<&Generation> for GenerationSummary {
                 message: failure.message.clone(),
                 retryable: failure.code.retryable(),
             }),
-            progress: None,
+            progress: g.progress,
             created_at: g.created_at,
             started_at: g.started_at,
             completed_at: g.completed_at,
@@ -155,16 +199,21 @@ impl From<&Generation> for GenerationSummary {
     }
 }
 
-impl From<&Generation> for GenerationRecord {
-    fn from(g: &Generation) -> Self {
+impl GenerationRecord {
+    /// The record, with links that are signed anew.
+    pub fn of(g: &Generation, links: &MediaLinks) -> Self {
         let duration = g
             .started_at
             .zip(g.completed_at)
             .map(|(start, end)| end - start);
         Self {
-            summary: g.into(),
+            summary: GenerationSummary::of(g, links),
             parameters: g.parameters.clone(),
-            outputs: Vec::new(),
+            outputs: g
+                .outputs
+                .iter()
+                .map(|o| OutputBody::of(g, o, links))
+                .collect(),
             metadata: RecordMetadata {
                 api_key_id: g.api_key_id,
                 template: None,

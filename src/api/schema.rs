@@ -8,7 +8,12 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::domain::{ability::Abilities, credits::Credits};
+use crate::domain::{
+    ability::Abilities,
+    credits::Credits,
+    request::{Quality, SpeechFormat, Style},
+    usage::TextUsage,
+};
 
 /// Parameters of a text generation.
 #[derive(ToSchema)]
@@ -71,6 +76,134 @@ pub struct TextGenerationRequest {
     pub stream: Option<bool>,
     #[schema(schema_with = credits_given)]
     pub max_cost: Option<Credits>,
+}
+
+/// Parameters of an image generation.
+#[derive(ToSchema)]
+pub struct ImageParameters {
+    /// Pixels. Default 1024x1024.
+    #[schema(
+        nullable,
+        pattern = "^(256x256|512x512|1024x1024|1024x1792|1792x1024)$"
+    )]
+    pub size: Option<String>,
+    /// Quality tier; hd costs more. Default standard.
+    pub quality: Option<Quality>,
+    /// Style. Default none.
+    pub style: Option<Style>,
+    /// How many; billed each. Default 1.
+    #[schema(nullable, minimum = 1, maximum = 4)]
+    pub n: Option<u32>,
+}
+
+/// An image generation.
+#[derive(ToSchema)]
+#[schema(example = json!({"prompt": "A lighthouse at dusk", "parameters": {"size": "512x512"}}))]
+pub struct ImageGenerationRequest {
+    /// Not blank.
+    #[schema(min_length = 1, max_length = 5_000)]
+    pub prompt: String,
+    /// What to avoid.
+    #[schema(nullable, max_length = 2_000)]
+    pub negative_prompt: Option<String>,
+    /// A provider of GET /v1/providers. Default: the account's, then the server's.
+    #[schema(nullable, min_length = 1, max_length = 200)]
+    pub provider: Option<String>,
+    /// A model of the provider. Default: the provider's.
+    #[schema(nullable, min_length = 1, max_length = 200)]
+    pub model: Option<String>,
+    /// Parameters.
+    #[schema(nullable)]
+    pub parameters: Option<ImageParameters>,
+    #[schema(schema_with = credits_given)]
+    pub max_cost: Option<Credits>,
+}
+
+/// Parameters of a video generation.
+#[derive(ToSchema)]
+pub struct VideoParameters {
+    /// Seconds; billed each. Default: the model's.
+    #[schema(nullable, minimum = 1, maximum = 60)]
+    pub duration: Option<u32>,
+    /// Aspect ratio, width:height. Default 16:9.
+    #[schema(nullable, pattern = "^[0-9]{1,4}:[0-9]{1,4}$")]
+    pub ratio: Option<String>,
+}
+
+/// A video generation.
+#[derive(ToSchema)]
+#[schema(example = json!({"prompt": "Waves on a pebble beach", "parameters": {"duration": 4, "ratio": "16:9"}}))]
+pub struct VideoGenerationRequest {
+    /// Not blank.
+    #[schema(min_length = 1, max_length = 5_000)]
+    pub prompt: String,
+    /// A provider of GET /v1/providers. Default: the account's, then the server's.
+    #[schema(nullable, min_length = 1, max_length = 200)]
+    pub provider: Option<String>,
+    /// A model of the provider. Default: the provider's.
+    #[schema(nullable, min_length = 1, max_length = 200)]
+    pub model: Option<String>,
+    /// Parameters.
+    #[schema(nullable)]
+    pub parameters: Option<VideoParameters>,
+    #[schema(schema_with = credits_given)]
+    pub max_cost: Option<Credits>,
+}
+
+/// Parameters of a speech generation.
+#[derive(ToSchema)]
+pub struct SpeechParameters {
+    /// Voice id. Default: the model's.
+    #[schema(nullable, pattern = "^[A-Za-z0-9_-]{1,100}$")]
+    pub voice: Option<String>,
+    /// Playback rate. Default 1.0. Not every model takes one.
+    #[schema(nullable, minimum = 0.25, maximum = 4.0)]
+    pub speed: Option<f64>,
+    /// File format. Default mp3.
+    pub format: Option<SpeechFormat>,
+}
+
+/// A speech generation.
+#[derive(ToSchema)]
+#[schema(example = json!({"prompt": "Good morning.", "parameters": {"format": "mp3"}}))]
+pub struct SpeechGenerationRequest {
+    /// The text to speak; not blank.
+    #[schema(min_length = 1, max_length = 10_000)]
+    pub prompt: String,
+    /// A provider of GET /v1/providers. Default: the account's, then the server's.
+    #[schema(nullable, min_length = 1, max_length = 200)]
+    pub provider: Option<String>,
+    /// A model of the provider. Default: the provider's.
+    #[schema(nullable, min_length = 1, max_length = 200)]
+    pub model: Option<String>,
+    /// Parameters.
+    #[schema(nullable)]
+    pub parameters: Option<SpeechParameters>,
+    #[schema(schema_with = credits_given)]
+    pub max_cost: Option<Credits>,
+}
+
+/// What a generation used, in the units that it is billed by.
+#[derive(ToSchema)]
+#[serde(untagged)]
+pub enum Usage {
+    /// Text.
+    Text(TextUsage),
+    /// Images.
+    Image {
+        /// Stored images.
+        images: u32,
+    },
+    /// Video.
+    Video {
+        /// Seconds.
+        seconds: u32,
+    },
+    /// Speech.
+    Audio {
+        /// Characters of the text.
+        characters: u64,
+    },
 }
 
 /// An API key to be made.

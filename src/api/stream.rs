@@ -11,7 +11,7 @@ use http::HeaderValue;
 use serde_json::json;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::{ApiState, record::GenerationRecord};
+use super::{ApiState, media::MediaLinks, record::GenerationRecord};
 use crate::{
     domain::generation::{Generation, Status},
     jobs::Handle,
@@ -33,7 +33,8 @@ pub fn live(
     handle: Handle,
     deltas: UnboundedReceiver<String>,
 ) -> Response {
-    let first = event("generation", &GenerationRecord::from(&record));
+    let links = state.links().clone();
+    let first = event("generation", &GenerationRecord::of(&record, &links));
     let pieces = stream::unfold(deltas, |mut deltas| async move {
         let piece = deltas.recv().await?;
         Some((event("delta", &json!({ "text": piece })), deltas))
@@ -43,7 +44,7 @@ pub fn live(
             Some(settled) => Some(settled.as_ref().clone()),
             None => ended(&state, &caller, &record).await,
         };
-        settled.as_ref().map(last_event)
+        settled.as_ref().map(|record| last_event(record, &links))
     });
     let last = last.filter_map(future::ready);
     respond(stream::once(async { first }).chain(pieces).chain(last))
@@ -51,10 +52,11 @@ pub fn live(
 
 /// The stream of a generation that was made before: its record, then its end.
 pub fn replayed(state: ApiState, caller: Caller, record: Generation) -> Response {
-    let first = event("generation", &GenerationRecord::from(&record));
+    let links = state.links().clone();
+    let first = event("generation", &GenerationRecord::of(&record, &links));
     let last = stream::once(async move {
         let ended = ended(&state, &caller, &record).await;
-        ended.as_ref().map(last_event)
+        ended.as_ref().map(|record| last_event(record, &links))
     });
     let last = last.filter_map(future::ready);
     respond(stream::once(async { first }).chain(last))
@@ -76,18 +78,20 @@ async fn ended(state: &ApiState, caller: &Caller, record: &Generation) -> Option
     }
 }
 
-fn last_event(record: &Generation) -> Event {
+fn last_event(record: &Generation, links: &MediaLinks) -> Event {
     let name = match record.status {
         Status::Completed => "completed",
         Status::Failed => "failed",
         // Only ended records come here.
         Status::Pending | Status::Processing => "generation",
     };
-    event(name, &GenerationRecord::from(record))
+    event(name, &GenerationRecord::of(record, links))
 }
 
 fn event(name: &str, data: &impl serde::Serialize) -> Event {
-    Event::default().event(name).data(json!(data).to_string())
+    // Straight to text: a value in between would sort the record's members.
+    let data = serde_json::to_string(data).unwrap_or_default();
+    Event::default().event(name).data(data)
 }
 
 fn respond(events: impl Stream<Item = Event> + Send + 'static) -> Response {

@@ -4,6 +4,7 @@
 
 pub mod database;
 mod demo;
+mod media;
 mod providers;
 pub mod serve;
 
@@ -16,8 +17,7 @@ use crate::{
     api::{self, ApiSettings, Network},
     config::Config,
     domain::clock::{SharedClock, SystemClock},
-    jobs::{Runner, SubmitSettings},
-    media::MediaStore,
+    jobs::{Media, Runner, RunnerSettings, SubmitSettings},
     service::{Service, ServiceSettings},
     store::Store,
 };
@@ -78,6 +78,15 @@ pub enum AppError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// Stored files.
+    #[error("the store of files cannot be used: {}{}", .0, causes(.0))]
+    Media(#[from] crate::media::StoreError),
+    /// The client that fetches files.
+    #[error("the client that fetches files could not be made: {0}")]
+    Downloader(reqwest::Error),
+    /// What links are made from.
+    #[error("links to files cannot be made: {0}")]
+    Links(String),
     /// Anything of the system.
     #[error("{0}")]
     Io(#[from] std::io::Error),
@@ -99,40 +108,52 @@ fn causes(error: &dyn std::error::Error) -> String {
 }
 
 impl App {
-    /// Puts the parts together over a store.
+    /// Puts the parts together over a store whose schema is up to date. Clients reach the
+    /// server at `public_url`.
     pub async fn build(
         config: &Config,
         store: Store,
         clock: SharedClock,
+        public_url: &str,
     ) -> Result<Self, AppError> {
-        let submit = SubmitSettings {
-            attempts: config.submissions.attempts,
-            window: config.submissions.window,
-            retry_base: config.submissions.retry_base,
-        };
-        let runner = Runner::new(store.clone(), Arc::clone(&clock), submit, config.jobs.lease);
+        let providers = providers::registry(config, &clock)?;
+        let storage = media::open(config).await?;
+        let links = media::links(config, &store, &clock, public_url).await?;
+        let runner = Runner::new(
+            store.clone(),
+            Arc::clone(&clock),
+            providers.clone(),
+            Media {
+                store: storage.clone(),
+                downloader: media::downloader(config)?,
+            },
+            RunnerSettings {
+                submit: SubmitSettings {
+                    attempts: config.submissions.attempts,
+                    window: config.submissions.window,
+                    retry_base: config.submissions.retry_base,
+                },
+                lease: config.jobs.lease,
+                poll_interval: config.jobs.poll_interval,
+                workers: config.jobs.workers,
+            },
+        );
+        let delta = |time| TimeDelta::from_std(time).unwrap_or(TimeDelta::MAX);
         let service = Service::new(
             store,
             clock,
             config.catalogue(),
-            providers::registry(config)?,
+            providers,
             runner.clone(),
             ServiceSettings {
                 max_jobs_per_account: i32::try_from(config.jobs.max_per_account)
                     .unwrap_or(i32::MAX),
                 idempotency_period: TimeDelta::hours(config.idempotency.hours.into()),
                 idempotency_wait: config.idempotency.wait,
+                job_deadline: delta(config.jobs.deadline),
                 session_period: TimeDelta::days(config.sessions.days.into()),
             },
         );
-        let folder = config.data.dir.join("media");
-        let storage =
-            MediaStore::open(folder.clone())
-                .await
-                .map_err(|source| AppError::Folder {
-                    path: folder,
-                    source,
-                })?;
         let settings = ApiSettings {
             max_body_bytes: config.server.max_body_bytes,
             body_timeout: config.server.body_timeout,
@@ -144,6 +165,7 @@ impl App {
                 .collect(),
             cors_origins: config.server.cors_origins.clone(),
             storage,
+            links,
         };
         let router = api::router(service.clone(), settings)?;
         Ok(Self {
@@ -155,6 +177,6 @@ impl App {
 
     /// The parts for a command that serves nothing.
     pub async fn for_command(config: &Config, store: Store) -> Result<Self, AppError> {
-        Self::build(config, store, Arc::new(SystemClock)).await
+        Self::build(config, store, Arc::new(SystemClock), &config.public_url()).await
     }
 }

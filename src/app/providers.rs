@@ -1,17 +1,27 @@
 //! Adapters from the configuration.
 
+mod media;
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use secrecy::SecretString;
 
 use super::AppError;
 use crate::{
     config::{self, AnthropicWire, Config, EnabledProvider, GeminiWire, Kind, OpenAiWire, Wire},
+    domain::clock::SharedClock,
     providers::{
-        Registry, TextProvider,
+        Registry,
         anthropic::{Anthropic, AnthropicModel},
-        gemini::{Gemini, GeminiModel},
+        elevenlabs::ElevenLabs,
+        gemini::{Gemini, GeminiModel, omni::GeminiOmni, speech::GeminiSpeech},
         http::{HttpClient, SetupError},
-        openai::{OpenAi, OpenAiModel, SystemRole, TokenField},
-        sandbox::SandboxText,
+        openai::{
+            OpenAi, OpenAiModel, SystemRole, TokenField, images::OpenAiImages, speech::OpenAiSpeech,
+        },
+        runway::Runway,
+        sandbox::{SandboxImage, SandboxSpeech, SandboxText, SandboxVideo, video::USUAL_WORK},
+        stability::Stability,
     },
 };
 
@@ -19,42 +29,88 @@ use crate::{
 const SANDBOX_WORD_DELAY: Duration = Duration::from_millis(5);
 
 /// The adapters of every enabled provider.
-pub(super) fn registry(config: &Config) -> Result<Registry, AppError> {
+pub(super) fn registry(config: &Config, clock: &SharedClock) -> Result<Registry, AppError> {
     let http = HttpClient::new().map_err(AppError::HttpClient)?;
     let mut registry = Registry::default();
     for provider in config.enabled_providers() {
-        let adapter = text(&provider, &http).map_err(|source| AppError::Provider {
-            name: provider.name.clone(),
-            source,
-        })?;
-        registry.text.insert(provider.name, adapter);
+        let name = provider.name.clone();
+        add(&mut registry, &provider, &http, clock)
+            .map_err(|source| AppError::Provider { name, source })?;
     }
     Ok(registry)
 }
 
-fn text(
+fn add(
+    registry: &mut Registry,
     provider: &EnabledProvider,
     http: &HttpClient,
-) -> Result<Arc<dyn TextProvider>, SetupError> {
-    let base_url = provider.base_url.as_ref().map_or("", |url| url.as_str());
-    let (name, http, timeout) = (provider.name.clone(), http.clone(), provider.timeout);
-    let blank = secrecy::SecretString::default();
+    clock: &SharedClock,
+) -> Result<(), SetupError> {
+    let base = provider.base_url.as_ref().map_or("", |url| url.as_str());
+    let (name, timeout) = (provider.name.clone(), provider.timeout);
+    let blank = SecretString::default();
     let key = provider.api_key.as_ref();
-    Ok(match provider.kind {
-        Kind::Sandbox => Arc::new(SandboxText::new(SANDBOX_WORD_DELAY)),
+    let needed = key.unwrap_or(&blank);
+    let (n, http) = (|| name.clone(), || http.clone());
+    let Registry {
+        text,
+        image,
+        speech,
+        video,
+    } = registry;
+    match provider.kind {
+        Kind::Sandbox => {
+            text.insert(n(), Arc::new(SandboxText::new(SANDBOX_WORD_DELAY)));
+            image.insert(n(), Arc::new(SandboxImage));
+            speech.insert(n(), Arc::new(SandboxSpeech));
+            let film = SandboxVideo::new(Arc::clone(clock), USUAL_WORK);
+            video.insert(n(), Arc::new(film));
+        }
         Kind::OpenAi | Kind::OpenAiCompatible => {
             let models = wires(provider, openai);
-            Arc::new(OpenAi::new(name, http, base_url, key, timeout, models)?)
+            let adapter = OpenAi::new(n(), http(), base, key, timeout, models)?;
+            text.insert(n(), Arc::new(adapter));
+            if provider.kind == Kind::OpenAi {
+                let models = wires(provider, media::openai_image);
+                let adapter = OpenAiImages::new(n(), http(), base, key, timeout, models)?;
+                image.insert(n(), Arc::new(adapter));
+                let models = wires(provider, media::openai_speech);
+                let adapter = OpenAiSpeech::new(n(), http(), base, key, timeout, models)?;
+                speech.insert(n(), Arc::new(adapter));
+            }
         }
         Kind::Anthropic => {
-            let (key, models) = (key.unwrap_or(&blank), wires(provider, anthropic));
-            Arc::new(Anthropic::new(name, http, base_url, key, timeout, models)?)
+            let models = wires(provider, anthropic);
+            let adapter = Anthropic::new(n(), http(), base, needed, timeout, models)?;
+            text.insert(n(), Arc::new(adapter));
         }
         Kind::Gemini => {
-            let (key, models) = (key.unwrap_or(&blank), wires(provider, gemini));
-            Arc::new(Gemini::new(name, http, base_url, key, timeout, models)?)
+            let models = wires(provider, gemini);
+            let adapter = Gemini::new(n(), http(), base, needed, timeout, models)?;
+            text.insert(n(), Arc::new(adapter));
+            let adapter = GeminiSpeech::new(n(), http(), base, needed, timeout)?;
+            speech.insert(n(), Arc::new(adapter));
+            let models = wires(provider, media::omni);
+            let adapter = GeminiOmni::new(n(), http(), base, needed, timeout, models)?;
+            video.insert(n(), Arc::new(adapter));
         }
-    })
+        Kind::Stability => {
+            let models = wires(provider, media::stability);
+            let adapter = Stability::new(n(), http(), base, needed, timeout, models)?;
+            image.insert(n(), Arc::new(adapter));
+        }
+        Kind::Runway => {
+            let models = wires(provider, media::runway);
+            let adapter = Runway::new(n(), http(), base, needed, timeout, models)?;
+            video.insert(n(), Arc::new(adapter));
+        }
+        Kind::ElevenLabs => {
+            let models = wires(provider, media::elevenlabs);
+            let adapter = ElevenLabs::new(n(), http(), base, needed, timeout, models)?;
+            speech.insert(n(), Arc::new(adapter));
+        }
+    }
+    Ok(())
 }
 
 /// The settings of the provider's models, by model id.

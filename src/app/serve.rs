@@ -25,6 +25,10 @@ const SUPERVISE_EVERY: Duration = Duration::from_millis(500);
 const SWEEP_AT_MOST: Duration = Duration::from_secs(5);
 /// Between two purges of what has expired.
 const PURGE_EVERY: Duration = Duration::from_mins(1);
+/// Between two removals of files.
+const REMOVE_EVERY: Duration = Duration::from_secs(10);
+/// Generations that one removal takes.
+const REMOVAL_BATCH: i64 = 500;
 /// Rows that one purge removes of each kind.
 const PURGE_BATCH: i64 = 5_000;
 /// How long answers may take to be written once all work has ended.
@@ -63,18 +67,23 @@ async fn run(
     store: &Store,
     local: Option<&Arc<LocalPostgres>>,
 ) -> Result<(), AppError> {
-    let app = App::build(config, store.clone(), Arc::new(SystemClock)).await?;
+    let url = config.public_url_at(listener.local_addr()?);
+    let app = App::build(config, store.clone(), Arc::new(SystemClock), &url).await?;
     // What a killed server left is ended before the first request is taken.
     if local.is_some_and(|local| local.is_sole_server()) {
         app.runner.declare_alone().await?;
     }
     while app.runner.sweep_step().await? > 0 {}
 
-    let bound = listener.local_addr()?;
-    let url = config.public_url_at(bound);
     let mut background = JoinSet::new();
     background.spawn(sweeps(app.runner.clone(), config.jobs.lease));
+    background.spawn(work(app.runner.clone()));
     background.spawn(purges(store.clone()));
+    background.spawn(removals(
+        app.runner.clone(),
+        store.clone(),
+        config.retention.days,
+    ));
     if let Some(local) = local {
         background.spawn(supervision(Arc::clone(local), store.clone()));
         if store.is_empty().await? {
@@ -154,6 +163,46 @@ async fn sweeps(runner: Runner, lease: Duration) {
         if let Err(error) = runner.sweep_step().await {
             tracing::warn!(error = &error as &dyn std::error::Error, "a sweep failed");
         }
+    }
+}
+
+/// Takes jobs, one round after the other.
+async fn work(runner: Runner) {
+    loop {
+        if let Err(error) = runner.work_step().await {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "jobs cannot be taken"
+            );
+        }
+        runner.due().await;
+    }
+}
+
+/// Removes the files of deleted and failed generations, and what is older than its retention
+/// (0 days: for ever).
+async fn removals(runner: Runner, store: Store, days: u32) {
+    loop {
+        if days > 0 {
+            let now = SystemClock.now();
+            let before = now - chrono::TimeDelta::days(days.into());
+            let deleted = store
+                .delete_old_generations(before, now, REMOVAL_BATCH)
+                .await;
+            if let Err(error) = deleted {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, "old generations could not be deleted");
+            }
+        }
+        match runner.empty_trash(REMOVAL_BATCH).await {
+            Ok(true) => continue,
+            Ok(false) => {}
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, "files could not be removed");
+            }
+        }
+        tokio::time::sleep(REMOVE_EVERY).await;
     }
 }
 

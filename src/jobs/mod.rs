@@ -5,26 +5,35 @@
 //! how a provider speaks. A task never holds a connection or a transaction while it waits for
 //! a provider.
 
+mod files;
+mod image;
 mod running;
+mod speech;
+mod step;
 mod submit;
 mod sweep;
+mod task;
 mod text;
+mod video;
+mod worker;
 
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use chrono::{DateTime, Utc};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Notify, Semaphore, oneshot, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
 
+pub use image::ImageJob;
 pub use running::{Handle, Slot};
 pub use submit::SubmitSettings;
+pub use task::Started;
 pub use text::TextJob;
 
 use crate::{
@@ -33,6 +42,8 @@ use crate::{
         generation::{Failure, FailureCode, Generation},
         ids::{GenerationId, InstanceId},
     },
+    media::{Downloader, MediaStore},
+    providers::Registry,
     store::{
         Store, StoreError,
         generations::{Finish, NewGeneration, Opened, Outcome},
@@ -46,6 +57,8 @@ const SETTLE_BACKOFF_MAX: Duration = Duration::from_secs(2);
 const SETTLE_REFUSALS: u32 = 10;
 /// Tries to settle that are left once the process must end.
 const SETTLE_TRIES_AT_END: u32 = 3;
+/// Files that are read or converted at once.
+const CONVERSIONS: usize = 3;
 /// How long interrupted work may take to settle at shutdown, beyond the grace period.
 const INTERRUPTED_SETTLE: Duration = Duration::from_secs(5);
 
@@ -53,12 +66,48 @@ const INTERRUPTED_SETTLE: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct Runner(Arc<Inner>);
 
+/// How work is run.
+#[derive(Debug, Clone, Copy)]
+pub struct RunnerSettings {
+    /// How submissions are repeated.
+    pub submit: SubmitSettings,
+    /// How long a silent process keeps its work.
+    pub lease: Duration,
+    /// Between two looks at a provider's task.
+    pub poll_interval: Duration,
+    /// Jobs that this process works on at once.
+    pub workers: usize,
+}
+
+/// Where files come from and go to.
+#[derive(Clone)]
+pub struct Media {
+    /// Keeps them.
+    pub store: MediaStore,
+    /// Fetches them.
+    pub downloader: Downloader,
+}
+
 struct Inner {
     store: Store,
     clock: SharedClock,
+    providers: Registry,
+    media: Media,
     instance: InstanceId,
     submit: SubmitSettings,
     lease: Duration,
+    poll_interval: Duration,
+    /// One for each job that this process works on.
+    workers: Arc<Semaphore>,
+    worker_count: usize,
+    /// Workers at work.
+    busy: AtomicUsize,
+    /// For reading and converting files: each may take hundreds of MiB for a moment.
+    conversions: Arc<Semaphore>,
+    /// Held while rows are claimed and registered, and while the sweep compares both.
+    claims: tokio::sync::Mutex<()>,
+    /// A job may be due.
+    wake: Notify,
     tasks: TaskTracker,
     running: Running,
     /// Since when every sign of life of this process has been taken; `None` after one failed.
@@ -71,13 +120,28 @@ struct Inner {
 
 impl Runner {
     /// A runner with an identity of its own.
-    pub fn new(store: Store, clock: SharedClock, submit: SubmitSettings, lease: Duration) -> Self {
+    pub fn new(
+        store: Store,
+        clock: SharedClock,
+        providers: Registry,
+        media: Media,
+        settings: RunnerSettings,
+    ) -> Self {
         Self(Arc::new(Inner {
             store,
             clock,
+            providers,
+            media,
             instance: InstanceId(Uuid::now_v7()),
-            submit,
-            lease,
+            submit: settings.submit,
+            lease: settings.lease,
+            poll_interval: settings.poll_interval,
+            workers: Arc::new(Semaphore::new(settings.workers)),
+            worker_count: settings.workers,
+            busy: AtomicUsize::new(0),
+            conversions: Arc::new(Semaphore::new(CONVERSIONS)),
+            claims: tokio::sync::Mutex::new(()),
+            wake: Notify::new(),
             tasks: TaskTracker::new(),
             running: Running::default(),
             steady_since: Mutex::new(None),
@@ -115,6 +179,8 @@ impl Runner {
     /// settles what is left. Afterwards nothing runs.
     pub async fn drain(&self, grace: Duration, hurry: &CancellationToken) {
         self.0.draining.store(true, Ordering::Release);
+        // A claim that is under way ends first, so that its jobs are waited for.
+        drop(self.0.claims.lock().await);
         self.0.tasks.close();
         tokio::select! {
             () = self.0.tasks.wait() => {}
@@ -146,7 +212,13 @@ impl Runner {
     pub async fn cancel(&self, id: GenerationId) -> Result<bool, StoreError> {
         let (runner, (done, verdict)) = (self.clone(), oneshot::channel());
         self.spawn(async move {
-            let _ = done.send(runner.end_cancelled(id).await);
+            let ended = runner.end_cancelled(id).await;
+            let told = matches!(ended, Ok(true));
+            // The provider may take its time; the caller need not wait for that.
+            let _ = done.send(ended);
+            if told {
+                runner.cancel_upstream(id).await;
+            }
         });
         let gone = |_| StoreError::Corrupt("a cancel ended without a verdict".to_owned());
         verdict.await.map_err(gone)?
@@ -242,11 +314,13 @@ impl Generation {
         match &finish.outcome {
             Outcome::Completed {
                 result,
+                outputs,
                 usage,
                 charged,
             } => {
                 self.status = Status::Completed;
-                self.result = Some(result.clone());
+                self.result.clone_from(result);
+                self.outputs.clone_from(outputs);
                 self.usage = Some(usage.clone());
                 self.charged = Some(*charged);
             }

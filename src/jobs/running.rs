@@ -48,6 +48,15 @@ pub struct Slot {
     pub(super) cancel: CancellationToken,
 }
 
+/// Why a call was given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stopped {
+    /// The generation was cancelled or taken over.
+    Cancelled,
+    /// The process must end.
+    Interrupted,
+}
+
 impl Slot {
     /// A handle to wait with.
     pub(super) fn handle(&self) -> Handle {
@@ -141,7 +150,12 @@ impl Handle {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        lock(&self.entries).remove(&self.id);
+        // Only its own entry: the same job may have been taken again meanwhile.
+        let mut entries = lock(&self.entries);
+        let own = |found: &Handle| Arc::ptr_eq(&found.state, &self.handle.state);
+        if entries.get(&self.id).is_some_and(own) {
+            entries.remove(&self.id);
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::{
     store::{
         StoreError,
         generations::{Finish, Outcome},
+        instances::Abandoned,
     },
 };
 
@@ -51,18 +52,23 @@ impl Runner {
             store.retire_silent(self.0.lease).await?;
         }
         let mut ended = 0;
-        for (id, owner) in store.abandoned(BATCH).await? {
-            ended += self.end_interrupted(id, owner).await?;
+        for left in store.abandoned(BATCH).await? {
+            ended += self.end_or_pass_on(left).await?;
         }
-        let owned = store.owned(self.0.instance).await?;
-        for &id in &owned {
-            // The register is asked after the row was read: a row that had an owner then and
-            // has none now is settled, and ending it again touches nothing.
-            if !self.0.running.contains(id) {
-                ended += self.end_interrupted(id, self.0.instance).await?;
+        {
+            // A row that is being claimed is not in the register yet.
+            let _claims = self.0.claims.lock().await;
+            let owned = store.owned(self.0.instance).await?;
+            for &left in &owned {
+                // The register is asked after the row was read: a row that had an owner then
+                // and has none now is settled, and ending it again touches nothing.
+                if !self.0.running.contains(left.id) {
+                    ended += self.end_or_pass_on(left).await?;
+                }
             }
+            let owned: Vec<GenerationId> = owned.iter().map(|left| left.id).collect();
+            self.0.running.stop_lost(&owned);
         }
-        self.0.running.stop_lost(&owned);
         if ended > 0 {
             tracing::warn!(
                 ended,
@@ -83,6 +89,20 @@ impl Runner {
             Some(now) => *since.get_or_insert(now),
             None => since.take().unwrap_or_default(),
         }
+    }
+
+    /// What another worker can go on with is given back; the rest is ended.
+    async fn end_or_pass_on(&self, left: Abandoned) -> Result<u64, StoreError> {
+        if !left.resumable {
+            return self.end_interrupted(left.id, left.owner).await;
+        }
+        let now = self.0.clock.now();
+        self.0
+            .store
+            .release_job(left.id, left.owner, None, now)
+            .await?;
+        self.0.wake.notify_one();
+        Ok(0)
     }
 
     async fn end_interrupted(

@@ -2,7 +2,7 @@
 
 use super::{CreditsShort, ShortOf};
 use crate::{
-    domain::{credits::Credits, pricing::TextCeiling},
+    domain::{credits::Credits, pricing::Ceiling},
     store::credits::Balance,
 };
 
@@ -11,7 +11,7 @@ pub(super) fn above_max_cost(
     required: Credits,
     max_cost: Credits,
     balance: Balance,
-    ceiling: &TextCeiling,
+    ceiling: &Ceiling,
 ) -> CreditsShort {
     short(ShortOf::MaxCost, required, max_cost, balance, ceiling)
 }
@@ -20,7 +20,7 @@ pub(super) fn above_max_cost(
 pub(super) fn above_available(
     required: Credits,
     balance: Balance,
-    ceiling: &TextCeiling,
+    ceiling: &Ceiling,
 ) -> CreditsShort {
     let of = if balance.balance < required {
         ShortOf::Balance
@@ -35,15 +35,13 @@ fn short(
     required: Credits,
     limit: Credits,
     balance: Balance,
-    ceiling: &TextCeiling,
+    ceiling: &Ceiling,
 ) -> CreditsShort {
     CreditsShort {
         of,
         required,
         balance,
         shortfall: required.minus_or_zero(limit),
-        affordable: ceiling
-            .affordable(limit)
-            .map(|tokens| ("max_tokens", u64::from(tokens))),
+        affordable: ceiling.affordable(limit),
     }
 }

@@ -120,7 +120,8 @@ impl Service {
             .delete_generation(caller.account_id, id, now)
             .await?
         {
-            return Ok(());
+            // The link to a file must not outlive this answer.
+            return Ok(self.0.runner.remove_files(id).await?);
         }
         // Not finished, or deleted by a parallel request.
         self.generation(caller, id).await?;

@@ -36,6 +36,8 @@ pub struct ServiceSettings {
     pub idempotency_period: TimeDelta,
     /// How long a replay waits for the first request.
     pub idempotency_wait: Duration,
+    /// How long after its creation a job is given up.
+    pub job_deadline: TimeDelta,
     /// How long a session lasts.
     pub session_period: TimeDelta,
 }

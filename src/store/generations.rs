@@ -3,13 +3,13 @@
 //! them may one day share a commit behind this door.
 
 use chrono::{DateTime, Utc};
-use serde_json::Value;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{Store, StoreError, bounded, credits::Balance};
 use crate::domain::{
     credits::Credits,
-    generation::{Failure, FailureCode, Generation, Modality, Status},
+    generation::{Failure, FailureCode, Generation, Modality, Output, Status},
     ids::{AccountId, ApiKeyId, GenerationId, InstanceId, SessionId},
 };
 
@@ -56,14 +56,20 @@ pub struct NewGeneration {
     pub prompt: String,
     /// The caller's system prompt.
     pub system_prompt: Option<String>,
+    /// The caller's negative prompt.
+    pub negative_prompt: Option<String>,
     /// Resolved parameters.
     pub parameters: Value,
     /// The price row.
     pub pricing: Value,
     /// The ceiling to hold.
     pub hold: Credits,
-    /// The instance that will work on it.
-    pub instance: InstanceId,
+    /// The instance that works on it from the start; `None`: a job, for any worker to take.
+    pub instance: Option<InstanceId>,
+    /// When it is given up; jobs only.
+    pub deadline: Option<DateTime<Utc>>,
+    /// `processing`, or `pending` while it waits for a free worker.
+    pub status: Status,
     /// How many unfinished generations the account may have, this one included.
     pub max_unfinished: i32,
     /// The key to bind.
@@ -94,8 +100,10 @@ pub enum Opened {
 pub enum Outcome {
     /// With a result, charged at real usage.
     Completed {
-        /// The text itself, or the first stored file.
-        result: String,
+        /// The text itself; `None` for stored files.
+        result: Option<String>,
+        /// The stored files.
+        outputs: Vec<Output>,
         /// What it used.
         usage: Value,
         /// At most what is held.
@@ -153,6 +161,8 @@ pub(super) struct GenerationRow {
     pub created_at: DateTime<Utc>,
     pub started_at: Option<DateTime<Utc>>,
     pub completed_at: Option<DateTime<Utc>>,
+    pub outputs: Value,
+    pub progress: Option<i16>,
 }
 
 impl Store {
@@ -200,8 +210,10 @@ impl Store {
                 insert into generations
                     (id, account_id, type, status, provider, model, prompt, system_prompt,
                      parameters, pricing, api_key_id, session_id, estimated, lease_token,
-                     created_at, started_at)
-                select $6, id, $7, 'processing', $8, $9, $10, $11, $12, $13, $2, $3, $4, $15, $14, $14
+                     created_at, started_at, negative_prompt, deadline_at, next_step_at)
+                select $6, id, $7, $19, $8, $9, $10, $11, $12, $13, $2, $3, $4, $15::uuid, $14,
+                       case when $15::uuid is not null then $14 end, $20, $21,
+                       case when $15::uuid is null then $14 end
                 from account
             ), entry as (
                 insert into ledger_entries
@@ -227,10 +239,13 @@ impl Store {
             new.parameters,
             new.pricing,
             new.now,
-            new.instance.0,
+            new.instance.map(|i| i.0),
             bind.map(|b| b.key.as_str()),
             bind.map(|b| &b.fingerprint[..]),
             bind.map(|b| b.expires_at),
+            new.status.as_str(),
+            new.negative_prompt,
+            new.deadline,
         )
         .fetch_optional(&self.pool);
         Ok(bounded(opening).await?.is_some())
@@ -284,13 +299,29 @@ impl Store {
     /// statement. `false`: it had ended already, or another instance works on it; nothing was
     /// touched.
     pub async fn finish(&self, finish: &Finish) -> Result<bool, StoreError> {
-        let (status, result, usage, charged, failure) = match &finish.outcome {
+        let none = Vec::new();
+        let (status, result, outputs, usage, charged, failure) = match &finish.outcome {
             Outcome::Completed {
                 result,
+                outputs,
                 usage,
                 charged,
-            } => (Status::Completed, Some(result), Some(usage), *charged, None),
-            Outcome::Failed(failure) => (Status::Failed, None, None, Credits::ZERO, Some(failure)),
+            } => (
+                Status::Completed,
+                result.as_ref(),
+                outputs,
+                Some(usage),
+                *charged,
+                None,
+            ),
+            Outcome::Failed(failure) => (
+                Status::Failed,
+                None,
+                &none,
+                None,
+                Credits::ZERO,
+                Some(failure),
+            ),
         };
         // Lock order everywhere: the generation, then its account. The account's row exists by
         // foreign key; its constraint refuses a charge above the hold, and with it everything.
@@ -299,12 +330,19 @@ impl Store {
             with generation as (
                 update generations
                 set status = $3, result = $4, usage = $5, charged = $6, error_code = $7,
-                    error_message = $8, attempts = coalesce($9, attempts),
+                    error_message = $8, attempts = greatest(attempts, coalesce($9, 0)),
                     provider_request_id = coalesce($10, provider_request_id),
-                    completed_at = greatest($11, created_at), lease_token = null
+                    completed_at = greatest($11, created_at), lease_token = null,
+                    outputs = $12, progress = null,
+                    started_at = coalesce(started_at, created_at)
                 where id = $1 and status in ('pending', 'processing')
                   and ($2::uuid is null or lease_token = $2)
-                returning account_id, estimated, charged
+                returning account_id, estimated, charged, type, status
+            ), trash as (
+                -- Files of a failure are nobody's.
+                insert into media_trash (generation_id, created_at)
+                select $1, $11 from generation where type <> 'text' and status = 'failed'
+                on conflict do nothing
             ), account as (
                 update accounts a
                 set balance = a.balance - g.charged, held = a.held - g.estimated,
@@ -333,6 +371,7 @@ impl Store {
             finish.attempts,
             finish.provider_request_id,
             finish.now,
+            json!(outputs),
         )
         .fetch_optional(&self.reserved);
         Ok(bounded(settling).await?.is_some())
@@ -348,7 +387,8 @@ impl Store {
             GenerationRow,
             "select id, account_id, type, status, provider, model, prompt, parameters, pricing,
                     api_key_id, estimated, charged, usage, result, error_code, error_message,
-                    attempts, provider_request_id, created_at, started_at, completed_at
+                    attempts, provider_request_id, created_at, started_at, completed_at,
+                    outputs, progress
              from generations where id = $1 and account_id = $2 and deleted_at is null",
             id.0,
             account.0,
@@ -368,18 +408,25 @@ impl Store {
         now: DateTime<Utc>,
     ) -> Result<bool, StoreError> {
         let done = sqlx::query!(
-            "update generations
-             set deleted_at = $3, prompt = '', system_prompt = null, result = null,
-                 parameters = '{}', error_message = null
-             where id = $1 and account_id = $2 and deleted_at is null
-               and status in ('completed', 'failed')",
+            "with generation as (
+                 update generations
+                 set deleted_at = $3, prompt = '', system_prompt = null, negative_prompt = null,
+                     result = null, outputs = '[]', parameters = '{}', error_message = null
+                 where id = $1 and account_id = $2 and deleted_at is null
+                   and status in ('completed', 'failed')
+                 returning id, type
+             ), trash as (
+                 insert into media_trash (generation_id, created_at)
+                 select id, $3 from generation where type <> 'text' on conflict do nothing
+             )
+             select id from generation",
             id.0,
             account.0,
             now,
         )
-        .execute(&self.pool)
+        .fetch_optional(&self.pool)
         .await?;
-        Ok(done.rows_affected() == 1)
+        Ok(done.is_some())
     }
 
     /// What an idempotency key is bound to. An expired binding is removed, so that the key can
@@ -427,12 +474,14 @@ impl NewGeneration {
             id: self.id,
             account_id: self.account_id,
             modality: self.modality,
-            status: Status::Processing,
+            status: self.status,
             provider: self.provider.clone(),
             model: self.model.clone(),
             prompt: self.prompt.clone(),
             parameters: self.parameters.clone(),
             result: None,
+            outputs: Vec::new(),
+            progress: None,
             usage: None,
             estimated: self.hold,
             charged: None,
@@ -445,7 +494,7 @@ impl NewGeneration {
             attempts: 0,
             provider_request_id: None,
             created_at: self.now,
-            started_at: Some(self.now),
+            started_at: self.instance.map(|_| self.now),
             completed_at: None,
         }
     }
@@ -484,6 +533,8 @@ impl TryFrom<GenerationRow> for Generation {
             prompt: row.prompt,
             parameters: row.parameters,
             result: row.result,
+            outputs: serde_json::from_value(row.outputs).map_err(|_| corrupt("outputs"))?,
+            progress: row.progress,
             usage: row.usage,
             estimated: Credits::from_micros(row.estimated),
             charged: row.charged.map(Credits::from_micros),

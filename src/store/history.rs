@@ -42,7 +42,7 @@ impl Store {
              'null'::jsonb as parameters, 'null'::jsonb as pricing, api_key_id, estimated, charged, \
              usage, case type when 'text' then left(result, 200) else result end as result, \
              error_code, error_message, attempts, provider_request_id, created_at, started_at, \
-             completed_at from generations where deleted_at is null and account_id = ",
+             completed_at, outputs, progress from generations where deleted_at is null and account_id = ",
         );
         query.push_bind(account.0);
         if let Some(modality) = filter.modality {
@@ -95,7 +95,7 @@ impl Store {
 }
 
 /// The lowest version-7 uuid of a time's millisecond.
-fn lowest_id(time: DateTime<Utc>) -> Uuid {
+pub(super) fn lowest_id(time: DateTime<Utc>) -> Uuid {
     let millis = u64::try_from(time.timestamp_millis()).unwrap_or(0);
     Builder::from_unix_timestamp_millis(millis, &[0; 10]).into_uuid()
 }
@@ -124,6 +124,8 @@ impl FromRow<'_, PgRow> for GenerationRow {
             created_at: row.try_get("created_at")?,
             started_at: row.try_get("started_at")?,
             completed_at: row.try_get("completed_at")?,
+            outputs: row.try_get("outputs")?,
+            progress: row.try_get("progress")?,
         })
     }
 }

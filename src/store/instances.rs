@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use uuid::Uuid;
+
 use super::{Store, StoreError, bounded, exactly_one};
 use crate::domain::ids::{GenerationId, InstanceId};
 
@@ -38,24 +40,23 @@ impl Store {
 
     /// Takes processes off the list that have not been seen for `lease`.
     pub async fn retire_silent(&self, lease: Duration) -> Result<u64, StoreError> {
-        let done = sqlx::query!(
+        let retiring = sqlx::query!(
             "delete from instances
              where seen_at < clock_timestamp() - make_interval(secs => $1)",
             lease.as_secs_f64()
         )
-        .execute(&self.reserved)
-        .await?;
-        Ok(done.rows_affected())
+        .execute(&self.reserved);
+        Ok(bounded(retiring).await?.rows_affected())
     }
 
-    /// Unfinished generations whose process is gone, with the process's id.
-    pub async fn abandoned(
-        &self,
-        limit: i64,
-    ) -> Result<Vec<(GenerationId, InstanceId)>, StoreError> {
-        let rows = sqlx::query!(
+    /// Unfinished generations whose process is gone.
+    pub async fn abandoned(&self, limit: i64) -> Result<Vec<Abandoned>, StoreError> {
+        let reading = sqlx::query_as!(
+            AbandonedRow,
             r#"
-            select g.id, g.lease_token as "lease_token!"
+            select g.id, g.lease_token as "lease_token!",
+                   type in ('video', 'audio') and (submitted_at is null or remote_id is not null)
+                   as "resumable!"
             from generations g
             where g.status in ('pending', 'processing') and g.lease_token is not null
               and not exists (select from instances i where i.id = g.lease_token)
@@ -63,23 +64,52 @@ impl Store {
             "#,
             limit
         )
-        .fetch_all(&self.reserved)
-        .await?;
-        Ok(rows
-            .into_iter()
-            .map(|r| (GenerationId(r.id), InstanceId(r.lease_token)))
-            .collect())
+        .fetch_all(&self.reserved);
+        let rows = bounded(reading).await?;
+        Ok(rows.into_iter().map(Abandoned::from).collect())
     }
 
     /// Unfinished generations that are this process's to finish.
-    pub async fn owned(&self, instance: InstanceId) -> Result<Vec<GenerationId>, StoreError> {
-        let rows = sqlx::query_scalar!(
-            "select id from generations
-             where status in ('pending', 'processing') and lease_token = $1",
+    pub async fn owned(&self, instance: InstanceId) -> Result<Vec<Abandoned>, StoreError> {
+        let reading = sqlx::query_as!(
+            AbandonedRow,
+            r#"select id, lease_token as "lease_token!",
+                   type in ('video', 'audio') and (submitted_at is null or remote_id is not null)
+                   as "resumable!"
+             from generations
+             where status in ('pending', 'processing') and lease_token = $1"#,
             instance.0
         )
-        .fetch_all(&self.reserved)
-        .await?;
-        Ok(rows.into_iter().map(GenerationId).collect())
+        .fetch_all(&self.reserved);
+        let rows = bounded(reading).await?;
+        Ok(rows.into_iter().map(Abandoned::from).collect())
+    }
+}
+
+/// A generation whose worker is, or may be, gone.
+#[derive(Debug, Clone, Copy)]
+pub struct Abandoned {
+    /// Which.
+    pub id: GenerationId,
+    /// Whose it was.
+    pub owner: InstanceId,
+    /// Whether another worker can go on: nothing was submitted yet, or the provider's task is
+    /// known.
+    pub resumable: bool,
+}
+
+struct AbandonedRow {
+    id: Uuid,
+    lease_token: Uuid,
+    resumable: bool,
+}
+
+impl From<AbandonedRow> for Abandoned {
+    fn from(row: AbandonedRow) -> Self {
+        Self {
+            id: GenerationId(row.id),
+            owner: InstanceId(row.lease_token),
+            resumable: row.resumable,
+        }
     }
 }

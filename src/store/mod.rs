@@ -9,7 +9,9 @@ pub mod credits;
 pub mod generations;
 pub mod history;
 pub mod instances;
+pub mod jobs;
 pub mod keys;
+pub mod media;
 pub mod sessions;
 pub mod verify;
 

@@ -1,0 +1,215 @@
+//! GET /v1/media/{uuid}/{file}: stored files, by links that are signed and expire.
+
+use std::{ops::Range, sync::Arc};
+
+use axum::{
+    body::Body,
+    extract::{Path, State, rejection::PathRejection},
+    response::{IntoResponse as _, Redirect, Response},
+};
+use chrono::TimeDelta;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use url::Url;
+
+use super::{ApiState, error::ApiError, extract::Query};
+use crate::{
+    domain::clock::SharedClock,
+    media::{MediaFile, MediaHead, MediaKey, MediaSigner, StoreError},
+};
+
+/// Makes links to stored files.
+#[derive(Clone)]
+pub struct MediaLinks {
+    signer: MediaSigner,
+    base: Arc<Url>,
+    lifetime: TimeDelta,
+    clock: SharedClock,
+}
+
+impl MediaLinks {
+    /// Links below `base` that are good for `lifetime`.
+    pub fn new(signer: MediaSigner, base: Url, lifetime: TimeDelta, clock: SharedClock) -> Self {
+        Self {
+            signer,
+            base: Arc::new(base),
+            lifetime,
+            clock,
+        }
+    }
+
+    /// The link to a stored file, signed anew.
+    pub fn url(&self, key: &str) -> String {
+        let expires = (self.clock.now() + self.lifetime).timestamp();
+        match key.parse::<MediaKey>() {
+            Ok(key) => self.signer.url(&self.base, &key, expires),
+            Err(error) => {
+                tracing::error!(key, %error, "a stored file has a name that cannot be");
+                String::new()
+            }
+        }
+    }
+}
+
+/// Fetch a stored file
+///
+/// By the link of a record; no token. Ranges and entity tags are heeded.
+#[utoipa::path(
+    get, path = "/v1/media/{uuid}/{file}", tag = "generations",
+    params(
+        ("uuid" = String, Path, description = "The generation's uuid"),
+        ("file" = String, Path, description = "The file's name"),
+        ("expires" = i64, Query, description = "Unix seconds"),
+        ("signature" = String, Query, description = "Of this server"),
+        ("Range" = Option<String>, Header, description = "`bytes=first-last`"),
+    ),
+    responses(
+        (status = 200, description = "The file", content_type = "application/octet-stream"),
+        (status = 206, description = "A part of it", content_type = "application/octet-stream"),
+        (status = 304, description = "It has not changed"),
+        (status = 307, description = "It lies in a bucket: a link signed by that"),
+    ),
+)]
+pub async fn file(
+    State(state): State<ApiState>,
+    path: Result<Path<(String, String)>, PathRejection>,
+    query: Query,
+    method: Method,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let missing = || ApiError::not_found("there is no such file");
+    let Path((uuid, file)) = path.map_err(|_| missing())?;
+    let key: MediaKey = format!("{uuid}/{file}").parse().map_err(|_| missing())?;
+    // What is missing or malformed in a signature makes it a bad one.
+    let (expires, signature) = query.read(|fields| {
+        let expires = fields.string("expires").and_then(|text| text.parse().ok());
+        let signature = fields.string("signature").unwrap_or_default();
+        (expires.unwrap_or_default(), signature.to_owned())
+    })?;
+    let links = &state.settings.links;
+    links
+        .signer
+        .verify(&key, expires, &signature, links.clock.now().timestamp())
+        .map_err(ApiError::link)?;
+    let store = &state.settings.storage;
+    let rest = TimeDelta::seconds(expires - links.clock.now().timestamp());
+    if let Some(there) = store.link(&key, rest.to_std().unwrap_or_default()).await? {
+        // A bucket serves its files itself, by a link that it signed for as long.
+        return Ok(Redirect::temporary(&there).into_response());
+    }
+    let head = store.head(&key).await?.ok_or_else(missing)?;
+    let etag = head.e_tag.clone().unwrap_or_default();
+    if matches_etag(&headers, &etag) {
+        return Ok(headed(StatusCode::NOT_MODIFIED, &key, &head, Body::empty()));
+    }
+    // A range means something for GET only.
+    let range = if method == Method::GET && same_version(&headers, &etag) {
+        byte_range(&headers, &head)?
+    } else {
+        None
+    };
+    let found = store.get(&key, range.clone()).await?.ok_or_else(missing)?;
+    let MediaFile { body, .. } = found;
+    let body = Body::from_stream(body);
+    let Some(range) = range else {
+        let mut response = headed(StatusCode::OK, &key, &head, body);
+        response
+            .headers_mut()
+            .insert(header::CONTENT_LENGTH, head.bytes.into());
+        return Ok(response);
+    };
+    let mut response = headed(StatusCode::PARTIAL_CONTENT, &key, &head, body);
+    let part = format!("bytes {}-{}/{}", range.start, range.end - 1, head.bytes);
+    let out = response.headers_mut();
+    out.insert(header::CONTENT_LENGTH, (range.end - range.start).into());
+    if let Ok(part) = HeaderValue::from_str(&part) {
+        out.insert(header::CONTENT_RANGE, part);
+    }
+    Ok(response)
+}
+
+/// The headers that every answer about a file has. A browser shows it and runs nothing of it.
+fn headed(status: StatusCode, key: &MediaKey, head: &MediaHead, body: Body) -> Response {
+    let mut response = (status, body).into_response();
+    let fixed: [(HeaderName, &str); 5] = [
+        (header::CONTENT_TYPE, key.kind().content_type()),
+        (header::ACCEPT_RANGES, "bytes"),
+        (header::CACHE_CONTROL, "private, max-age=86400, immutable"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; media-src 'self'; sandbox",
+        ),
+    ];
+    let headers = response.headers_mut();
+    for (name, value) in fixed {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.insert(name, value);
+        }
+    }
+    let etag = head.e_tag.as_deref().map(quoted);
+    if let Some(Ok(etag)) = etag.map(|e| HeaderValue::from_str(&e)) {
+        headers.insert(header::ETAG, etag);
+    }
+    response
+}
+
+/// An entity tag, in its quotes.
+fn quoted(etag: &str) -> String {
+    format!("\"{}\"", etag.trim_matches('"'))
+}
+
+fn matches_etag(headers: &HeaderMap, etag: &str) -> bool {
+    let asked = headers
+        .get(header::IF_NONE_MATCH)
+        .and_then(|v| v.to_str().ok());
+    asked.is_some_and(|asked| {
+        asked
+            .split(',')
+            .map(|one| one.trim().trim_start_matches("W/"))
+            .any(|one| one == "*" || (!etag.is_empty() && one == quoted(etag)))
+    })
+}
+
+/// Whether a range may be answered: `If-Range` names this version, or nothing.
+fn same_version(headers: &HeaderMap, etag: &str) -> bool {
+    match headers.get(header::IF_RANGE) {
+        None => true,
+        Some(version) => !etag.is_empty() && version.as_bytes() == quoted(etag).as_bytes(),
+    }
+}
+
+/// The one range that is asked for. Several at once, and what is malformed, count as none.
+fn byte_range(headers: &HeaderMap, head: &MediaHead) -> Result<Option<Range<u64>>, ApiError> {
+    let text = headers.get(header::RANGE).and_then(|v| v.to_str().ok());
+    let Some(spec) = text.and_then(|t| t.trim().strip_prefix("bytes=")) else {
+        return Ok(None);
+    };
+    let Some((first, last)) = spec.split_once('-').filter(|_| !spec.contains(',')) else {
+        return Ok(None);
+    };
+    let (first, last) = (first.trim(), last.trim());
+    let number = |text: &str| text.parse::<u64>().ok().filter(|_| !text.starts_with('+'));
+    let range = match (number(first), number(last)) {
+        (Some(first), Some(last)) if first <= last => first..last.saturating_add(1).min(head.bytes),
+        (Some(first), None) if last.is_empty() => first..head.bytes,
+        (None, Some(suffix)) if first.is_empty() => head.bytes.saturating_sub(suffix)..head.bytes,
+        _ => return Ok(None),
+    };
+    if range.start >= range.end {
+        return Err(ApiError::range(head.bytes));
+    }
+    Ok(Some(range))
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        if let StoreError::Range { bytes } = error {
+            return Self::range(bytes);
+        }
+        tracing::error!(
+            error = &error as &dyn std::error::Error,
+            "a stored file cannot be read"
+        );
+        Self::internal()
+    }
+}

@@ -1,0 +1,124 @@
+//! From a provider's bytes to stored files.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use chrono::TimeDelta;
+
+use super::Runner;
+use crate::{
+    domain::{
+        generation::{Failure, FailureCode, Output},
+        ids::GenerationId,
+    },
+    media::{self, BadMedia, MediaInfo, MediaKey, MediaKind},
+};
+
+/// How long after a generation's end its files may still be written: by a worker that has not
+/// learnt of the end.
+const LATE_WRITERS: TimeDelta = TimeDelta::minutes(15);
+
+/// Why a file was not stored: told to the caller, logged here.
+pub(super) fn unusable(id: GenerationId, error: &(dyn std::error::Error + 'static)) -> Failure {
+    tracing::warn!(generation = %id, error, "the provider's file cannot be used");
+    Failure::new(
+        FailureCode::ProviderError,
+        "the provider's file could not be used",
+    )
+}
+
+/// A failure of our own store.
+pub(super) fn not_stored(id: GenerationId, error: &media::StoreError) -> Failure {
+    let error = error as &dyn std::error::Error;
+    tracing::error!(generation = %id, error, "a file could not be stored");
+    Failure::new(FailureCode::ProviderError, "the file could not be stored")
+}
+
+/// How a stored file is described.
+pub(super) fn output(key: &MediaKey, info: &MediaInfo) -> Output {
+    Output {
+        key: key.to_string(),
+        content_type: info.content_type().to_owned(),
+        bytes: info.bytes,
+        sha256: info.sha256_hex(),
+        width: info.width,
+        height: info.height,
+        seconds: info.seconds,
+    }
+}
+
+impl Runner {
+    /// Reads or converts bytes off the async threads, a few at a time: it may take many
+    /// milliseconds, and much memory.
+    pub(super) async fn convert<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, BadMedia> + Send + 'static,
+    ) -> Result<T, BadMedia> {
+        let permit = Arc::clone(&self.0.conversions).acquire_owned().await;
+        let done = tokio::task::spawn_blocking(move || {
+            let done = work();
+            drop(permit);
+            done
+        });
+        done.await
+            .unwrap_or(Err(BadMedia::Damaged("reading it failed")))
+    }
+
+    /// Checks a file to be of `kind` and stores it.
+    pub(super) async fn keep(
+        &self,
+        id: GenerationId,
+        index: u16,
+        kind: MediaKind,
+        bytes: Bytes,
+    ) -> Result<Output, Failure> {
+        let checked = bytes.clone();
+        let info = self
+            .convert(move || media::inspect(&checked, &[kind]))
+            .await
+            .map_err(|error| unusable(id, &error))?;
+        let key = MediaKey::new(id, index, kind);
+        let stored = self.0.media.store.put(&key, bytes).await;
+        stored.map_err(|error| not_stored(id, &error))?;
+        Ok(output(&key, &info))
+    }
+
+    /// Removes the files of a generation that did not complete.
+    pub(super) async fn discard_files(&self, id: GenerationId) {
+        if let Err(error) = self.0.media.store.delete_generation(id).await {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(generation = %id, error, "files stay until they are removed by hand");
+        }
+    }
+
+    /// Removes the files of a generation that was deleted, at once. What fails is left to
+    /// [`Self::empty_trash`].
+    pub async fn remove_files(&self, id: GenerationId) -> Result<(), crate::store::StoreError> {
+        match self.0.media.store.delete_generation(id).await {
+            Ok(()) => self.0.store.media_removed(id).await,
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(generation = %id, error, "files could not be removed yet");
+                Ok(())
+            }
+        }
+    }
+
+    /// Removes files that nobody owns any more, at most `limit` generations' of them. Answers
+    /// whether there may be more.
+    pub async fn empty_trash(&self, limit: i64) -> Result<bool, crate::store::StoreError> {
+        let now = self.0.clock.now();
+        let trash = self.0.store.media_trash(now - LATE_WRITERS, limit).await?;
+        for &id in &trash {
+            match self.0.media.store.delete_generation(id).await {
+                Ok(()) => self.0.store.media_removed(id).await?,
+                Err(error) => {
+                    tracing::warn!(generation = %id, %error, "files could not be removed yet");
+                    // To the end of the queue, so that it does not keep others in it.
+                    self.0.store.postpone_removal(id, now).await?;
+                }
+            }
+        }
+        Ok(i64::try_from(trash.len()).is_ok_and(|n| n >= limit))
+    }
+}

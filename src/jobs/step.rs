@@ -1,0 +1,123 @@
+//! One step of a job: what its row says is to be done next, and what came of it.
+
+use super::{
+    Runner, Slot,
+    task::{failure, log_failure},
+};
+use crate::{
+    domain::generation::{Failure, FailureCode, Modality, Status},
+    providers::ProviderError,
+    store::{generations::Outcome, jobs::Job},
+};
+
+/// What a step came to.
+pub(super) enum Step {
+    /// The job has ended.
+    End {
+        /// How.
+        outcome: Box<Outcome>,
+        /// The provider's id of the request.
+        request_id: Option<String>,
+    },
+    /// It is to be looked at again.
+    Again {
+        /// How far it is, where the provider tells.
+        progress: Option<u8>,
+        /// In how many intervals.
+        intervals: f64,
+    },
+    /// It is no longer this worker's: cancelled, or taken over.
+    Lost,
+}
+
+impl Step {
+    pub(super) fn failed(failure: Failure) -> Self {
+        Self::End {
+            outcome: Box::new(Outcome::Failed(failure)),
+            request_id: None,
+        }
+    }
+
+    pub(super) fn interrupted() -> Self {
+        let message = "the server stopped during the call";
+        Self::failed(Failure::new(FailureCode::Interrupted, message))
+    }
+
+    /// The end that a provider's error is.
+    pub(super) fn upstream(job: &Job, error: ProviderError) -> Self {
+        log_failure(&job.provider, &job.model, &error);
+        Self::End {
+            outcome: Box::new(Outcome::Failed(failure(&error))),
+            request_id: error.request_id,
+        }
+    }
+
+    pub(super) const fn again() -> Self {
+        Self::Again {
+            progress: None,
+            intervals: 1.0,
+        }
+    }
+}
+
+impl Runner {
+    /// Takes a job's next step and writes down what came of it.
+    pub(super) async fn advance(&self, job: &Job, slot: &Slot) {
+        let late = job.deadline_at.is_some_and(|at| at <= self.0.clock.now());
+        let step = match job.modality {
+            // One last look at a task that may have been done while nobody could look.
+            Modality::Video if !late || job.remote_id.is_some() => self.video_step(job, slot).await,
+            _ if late => Step::again(),
+            _ => self.speech_step(job, slot).await,
+        };
+        let step = match step {
+            Step::Again { .. } if late => self.expire(job).await,
+            step => step,
+        };
+        match step {
+            Step::End {
+                outcome,
+                request_id,
+            } => self.end(job, *outcome, request_id).await,
+            Step::Again {
+                progress,
+                intervals,
+            } => self.put_back(job, progress, intervals).await,
+            Step::Lost => {}
+        }
+    }
+
+    async fn end(&self, job: &Job, outcome: Outcome, request_id: Option<String>) {
+        let completed = matches!(outcome, Outcome::Completed { .. });
+        // Submissions were counted in the row, with each intent.
+        let finish = self.finish(job.id, outcome, None, request_id);
+        let settled = self.settle_job(job, finish).await;
+        if completed && settled == Some(Status::Failed) {
+            // Somebody ended it meanwhile: what was just stored is nobody's. Where the end is
+            // not known the files stay; they may have been paid for.
+            self.discard_files(job.id).await;
+        }
+    }
+
+    async fn put_back(&self, job: &Job, progress: Option<u8>, intervals: f64) {
+        // A quarter more or less, so that many jobs do not ask together.
+        let jitter: [u8; 1] = crate::domain::token::random().unwrap_or([128]);
+        let wait = self
+            .0
+            .poll_interval
+            .mul_f64(intervals * (0.75 + f64::from(jitter[0]) / 512.0));
+        let next = self.0.clock.now() + chrono::TimeDelta::from_std(wait).unwrap_or_default();
+        let progress = progress.map(|p| i16::from(p.min(100)));
+        let (store, instance) = (&self.0.store, self.0.instance);
+        if let Err(error) = store.release_job(job.id, instance, progress, next).await {
+            // The row stays with this process; the sweep finds it without a worker.
+            tracing::warn!(generation = %job.id, %error, "a job could not be put back");
+        }
+    }
+
+    async fn expire(&self, job: &Job) -> Step {
+        self.cancel_task(job).await;
+        let message = "the generation was not finished by its deadline";
+        Step::failed(Failure::new(FailureCode::Expired, message))
+    }
+}

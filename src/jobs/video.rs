@@ -1,0 +1,255 @@
+//! Video: submitted once, polled, fetched and stored.
+
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use serde_json::json;
+
+use super::{
+    Runner, Slot,
+    files::{not_stored, output, unusable},
+    running::Stopped,
+    step::Step,
+    submit::Submissions,
+    task::storable,
+};
+use crate::{
+    domain::{
+        credits::Credits,
+        generation::{Failure, FailureCode, Output},
+        request::Ratio,
+    },
+    media::{self, BadMedia, MediaKey, MediaKind},
+    providers::{VideoCall, VideoOutput, VideoProvider, VideoStatus},
+    store::{StoreError, generations::Outcome, jobs::Job},
+};
+
+/// The largest video, in bytes.
+const MAX_BYTES: u64 = 1 << 30;
+/// How long after its submission a task may be unknown to its own provider.
+const REPLICATION_LAG: TimeDelta = TimeDelta::seconds(30);
+/// Seconds by which a video may be shorter than asked.
+const SHORTFALL: f64 = 1.0;
+/// Tries to store a task's id that are left once the process must end.
+const STORE_TRIES_AT_END: u32 = 5;
+/// Between two tries to store a task's id: it must not be lost.
+const STORE_AGAIN: Duration = Duration::from_millis(200);
+/// Intervals to wait after a look or a download that failed.
+const AFTER_TROUBLE: f64 = 2.0;
+
+impl Runner {
+    /// The next step of a video.
+    pub(super) async fn video_step(&self, job: &Job, slot: &Slot) -> Step {
+        let (Some(provider), Some(call)) = (self.0.providers.video.get(&job.provider), call(job))
+        else {
+            let message = "the provider is no longer on this server";
+            return Step::failed(Failure::new(FailureCode::ProviderError, message));
+        };
+        match &job.remote_id {
+            Some(task) => {
+                self.poll_video(job, slot, provider.as_ref(), task, &call)
+                    .await
+            }
+            // The intent without a task: the outcome of the call is unknown.
+            None if job.submitted_at.is_some() => Step::interrupted(),
+            None => self.submit_video(job, slot, provider.as_ref(), &call).await,
+        }
+    }
+
+    async fn submit_video(
+        &self,
+        job: &Job,
+        slot: &Slot,
+        provider: &dyn VideoProvider,
+        call: &VideoCall,
+    ) -> Step {
+        let mut submissions = Submissions::begin(self.0.submit);
+        loop {
+            if !self.intend(job, slot, submissions.made).await {
+                return Step::Lost;
+            }
+            submissions.made += 1;
+            // Not stopped by a cancel: without the task's id the provider could not be told to
+            // stop, and would go on for nobody.
+            let error = match self.unless_interrupted(provider.submit(call)).await {
+                Some(Ok(task)) => return self.store_task(job, provider, &storable(&task)).await,
+                Some(Err(error)) => error,
+                None => return Step::interrupted(),
+            };
+            let Some(wait) = submissions.wait_after(&error) else {
+                return Step::upstream(job, error);
+            };
+            match self.unless_stopped(slot, tokio::time::sleep(wait)).await {
+                Ok(()) => {}
+                Err(Stopped::Cancelled) => return Step::Lost,
+                Err(Stopped::Interrupted) => return Step::interrupted(),
+            }
+        }
+    }
+
+    /// Writes the task's id down, however long the database is away: without it the paid work
+    /// could not be found again.
+    async fn store_task(&self, job: &Job, provider: &dyn VideoProvider, task: &str) -> Step {
+        let mut tries_at_end = STORE_TRIES_AT_END;
+        loop {
+            let stored = self.0.store.store_task(job.id, self.0.instance, task).await;
+            let error = match stored {
+                Ok(true) => return Step::again(),
+                // Cancelled or ended while the submission ran: nobody waits for it.
+                Ok(false) => {
+                    stop_task(job, provider, task).await;
+                    return Step::Lost;
+                }
+                Err(error) => error,
+            };
+            tracing::error!(generation = %job.id, %error, "a task's id is not stored");
+            if self.0.interrupt.is_cancelled() {
+                tries_at_end -= 1;
+            }
+            if tries_at_end == 0 || !matches!(error, StoreError::Unavailable(_)) {
+                stop_task(job, provider, task).await;
+                let message = "the provider's task could not be noted";
+                return Step::failed(Failure::new(FailureCode::Interrupted, message));
+            }
+            tokio::time::sleep(STORE_AGAIN).await;
+        }
+    }
+
+    async fn poll_video(
+        &self,
+        job: &Job,
+        slot: &Slot,
+        provider: &dyn VideoProvider,
+        task: &str,
+        call: &VideoCall,
+    ) -> Step {
+        match self.unless_stopped(slot, provider.poll(task, call)).await {
+            Err(Stopped::Cancelled) => Step::Lost,
+            // The task goes on without us; the next worker asks again.
+            Err(Stopped::Interrupted) => Step::again(),
+            Ok(Err(error)) => {
+                tracing::warn!(generation = %job.id, %error, "a look at a task failed");
+                trouble()
+            }
+            Ok(Ok(VideoStatus::Running { progress })) => Step::Again {
+                progress,
+                intervals: 1.0,
+            },
+            Ok(Ok(VideoStatus::Failed(error))) => Step::upstream(job, error),
+            Ok(Ok(VideoStatus::Gone)) => {
+                let since = job.submitted_at.unwrap_or(job.created_at);
+                if self.0.clock.now() - since < REPLICATION_LAG {
+                    return Step::again();
+                }
+                let message = "the provider does not know the task any more";
+                Step::failed(Failure::new(FailureCode::Expired, message))
+            }
+            Ok(Ok(VideoStatus::Done(file))) => {
+                match self
+                    .unless_stopped(slot, self.fetch_video(job, call.duration, file))
+                    .await
+                {
+                    Ok(Ok(output)) => completed(job, task, call, output),
+                    Ok(Err(step)) => *step,
+                    Err(Stopped::Cancelled) => Step::Lost,
+                    Err(Stopped::Interrupted) => Step::again(),
+                }
+            }
+        }
+    }
+
+    async fn fetch_video(
+        &self,
+        job: &Job,
+        seconds: u32,
+        file: VideoOutput,
+    ) -> Result<Output, Box<Step>> {
+        let (url, header) = match file {
+            VideoOutput::Bytes(bytes) => {
+                let kept = self.keep(job.id, 0, MediaKind::Mp4, bytes).await;
+                return kept.map_err(|failure| Box::new(Step::failed(failure)));
+            }
+            VideoOutput::Url { url, header } => (url, header),
+        };
+        let media = &self.0.media;
+        let failed = |failure| Box::new(Step::failed(failure));
+        let spool = media
+            .store
+            .spool()
+            .await
+            .map_err(|error| Box::new(store_trouble(job, &error)))?;
+        let fetched = media
+            .downloader
+            .to_file(&url, header, MAX_BYTES, spool)
+            .await;
+        let file = fetched.map_err(|error| {
+            if error.is_final() {
+                failed(unusable(job.id, &error))
+            } else {
+                tracing::warn!(generation = %job.id, %error, "a file is fetched again later");
+                Box::new(trouble())
+            }
+        })?;
+        let checked = file.inspect(&[MediaKind::Mp4]).await;
+        let info = checked
+            .map_err(|error| Box::new(store_trouble(job, &error)))?
+            .map_err(|error| failed(unusable(job.id, &error)))?;
+        if info
+            .seconds
+            .is_some_and(|s| s + SHORTFALL < f64::from(seconds))
+        {
+            return Err(failed(unusable(
+                job.id,
+                &BadMedia::Damaged("it is too short"),
+            )));
+        }
+        let key = MediaKey::new(job.id, 0, MediaKind::Mp4);
+        let stored = media.store.put_file(&key, file).await;
+        stored.map_err(|error| Box::new(store_trouble(job, &error)))?;
+        Ok(output(&key, &info))
+    }
+}
+
+/// Stops a task that nobody waits for.
+async fn stop_task(job: &Job, provider: &dyn VideoProvider, task: &str) {
+    if let Err(error) = provider.cancel(task).await {
+        tracing::warn!(generation = %job.id, %error, "a task runs on unwatched");
+    }
+}
+
+/// Our own store has failed: the provider still has the file, and the job its deadline.
+fn store_trouble(job: &Job, error: &media::StoreError) -> Step {
+    not_stored(job.id, error);
+    trouble()
+}
+
+const fn trouble() -> Step {
+    Step::Again {
+        progress: None,
+        intervals: AFTER_TROUBLE,
+    }
+}
+
+fn completed(job: &Job, task: &str, call: &VideoCall, output: Output) -> Step {
+    Step::End {
+        outcome: Box::new(Outcome::Completed {
+            result: None,
+            outputs: vec![output],
+            usage: json!({ "seconds": call.duration }),
+            // The price is known before; it is what was held.
+            charged: Credits::from_micros(job.estimated),
+        }),
+        request_id: Some(task.to_owned()),
+    }
+}
+
+/// What the row asks of the provider.
+fn call(job: &Job) -> Option<VideoCall> {
+    let ratio = Ratio::parse(job.parameters["ratio"].as_str()?)?.reduced();
+    Some(VideoCall {
+        model: job.model.clone(),
+        prompt: job.prompt.clone(),
+        duration: u32::try_from(job.parameters["duration"].as_u64()?).ok()?,
+        ratio: (ratio.width, ratio.height),
+    })
+}

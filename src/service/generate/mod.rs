@@ -1,0 +1,213 @@
+//! A request becomes a generation: replay, model, price, ceiling, hold.
+
+mod media;
+mod text;
+
+use serde_json::{Map, Value};
+
+use super::{Service, ServiceError, TokenRefusal, auth::Caller, explain};
+use crate::{
+    domain::{
+        catalogue::Model,
+        credits::Credits,
+        generation::{Generation, Modality, Status},
+        ids::GenerationId,
+        json::fingerprint,
+        pricing::Ceiling,
+        request::{Target, Unreadable},
+        validate::FieldError,
+    },
+    jobs::{Handle, Started},
+    store::{
+        StoreError,
+        generations::{Idempotency, NewGeneration, Opened},
+    },
+};
+
+/// What a request turned out to be.
+pub enum Begun {
+    /// A new generation, held and running in this process.
+    New(Box<Generation>, Handle),
+    /// A new generation, held, for any worker to take.
+    Queued(Box<Generation>),
+    /// The generation that the idempotency key made before.
+    Replay(GenerationId),
+}
+
+/// The idempotency key of a request.
+#[derive(Debug, Clone)]
+pub struct KeyedRequest {
+    key: String,
+    fingerprint: [u8; 32],
+}
+
+impl KeyedRequest {
+    /// A key for a request. The same request is the route and the body without `stream`.
+    pub fn new(key: String, route: &str, body: &Map<String, Value>) -> Self {
+        let mut body = body.clone();
+        body.remove("stream");
+        let fingerprint = fingerprint(route, &body);
+        Self { key, fingerprint }
+    }
+}
+
+/// What a request is resolved to.
+struct Plan<'a> {
+    model: &'a Model,
+    prompt: String,
+    system_prompt: Option<String>,
+    negative_prompt: Option<String>,
+    parameters: Value,
+    ceiling: Ceiling,
+    max_cost: Option<Credits>,
+}
+
+impl Service {
+    /// What a body is refused for: its failing fields, and what its model refuses of the rest,
+    /// so that one answer names everything.
+    fn refused_body<T>(
+        unreadable: Unreadable<T>,
+        resolve: impl FnOnce(&T) -> Result<(), Vec<FieldError>>,
+    ) -> ServiceError {
+        let Unreadable { mut errors, read } = unreadable;
+        let more = resolve(&read).err().unwrap_or_default();
+        let known = |param: &str| errors.iter().any(|e| e.param == param);
+        let more: Vec<_> = more.into_iter().filter(|e| !known(&e.param)).collect();
+        errors.extend(more);
+        ServiceError::Invalid(errors)
+    }
+
+    /// The model that a request means.
+    fn resolve_model(
+        &self,
+        caller: &Caller,
+        modality: Modality,
+        target: &Target,
+    ) -> Result<&Model, Vec<FieldError>> {
+        let account = caller.account_default(modality);
+        let model = self.0.catalogue.resolve(modality, target, &account);
+        model.map_err(|error| vec![error])
+    }
+
+    /// What the idempotency key made before.
+    async fn replayed(
+        &self,
+        caller: &Caller,
+        keyed: Option<&KeyedRequest>,
+    ) -> Result<Option<GenerationId>, ServiceError> {
+        let Some(keyed) = keyed else { return Ok(None) };
+        let now = self.0.clock.now();
+        let bound = self
+            .0
+            .store
+            .bound_key(caller.account_id, &keyed.key, now)
+            .await?;
+        match bound {
+            Some(bound) if bound.fingerprint == keyed.fingerprint => Ok(Some(bound.generation)),
+            Some(_) => Err(ServiceError::IdempotencyKeyReused),
+            None => Ok(None),
+        }
+    }
+
+    /// Checks what needs no statement of its own, and makes the row that will be opened.
+    async fn prepare(
+        &self,
+        caller: &Caller,
+        plan: &Plan<'_>,
+        keyed: Option<&KeyedRequest>,
+        queued: bool,
+    ) -> Result<NewGeneration, ServiceError> {
+        let hold = plan.ceiling.hold();
+        if let Some(max_cost) = plan.max_cost.filter(|max| hold > *max) {
+            let (balance, unfinished) = self.0.store.standing(caller.account_id).await?;
+            self.check_jobs(unfinished)?;
+            let short = explain::above_max_cost(hold, max_cost, balance, &plan.ceiling);
+            return Err(ServiceError::CreditsShort(Box::new(short)));
+        }
+        let id = self.0.ids.next(self.0.clock.now());
+        let now = id.created_at();
+        let waits = queued && !self.0.runner.has_free_worker();
+        Ok(NewGeneration {
+            id,
+            account_id: caller.account_id,
+            credential: caller.credential,
+            modality: plan.model.modality(),
+            provider: plan.model.provider.clone(),
+            model: plan.model.id.clone(),
+            prompt: plan.prompt.clone(),
+            system_prompt: plan.system_prompt.clone(),
+            negative_prompt: plan.negative_prompt.clone(),
+            parameters: plan.parameters.clone(),
+            pricing: serde_json::json!(plan.model.prices()),
+            hold,
+            instance: (!queued).then(|| self.0.runner.instance()),
+            deadline: queued.then(|| now + self.0.settings.job_deadline),
+            status: if waits {
+                Status::Pending
+            } else {
+                Status::Processing
+            },
+            max_unfinished: self.0.settings.max_jobs_per_account,
+            idempotency: keyed.map(|k| Idempotency {
+                key: k.key.clone(),
+                fingerprint: k.fingerprint,
+                expires_at: now + self.0.settings.idempotency_period,
+            }),
+            now,
+        })
+    }
+
+    fn check_jobs(&self, unfinished: i32) -> Result<(), ServiceError> {
+        let most = self.0.settings.max_jobs_per_account;
+        if unfinished >= most {
+            return Err(ServiceError::TooManyJobs(most));
+        }
+        Ok(())
+    }
+
+    /// What starting a generation in this process came to.
+    async fn begun(
+        &self,
+        caller: &Caller,
+        started: Result<Started, StoreError>,
+        ceiling: &Ceiling,
+        keyed: Option<&KeyedRequest>,
+    ) -> Result<Begun, ServiceError> {
+        match started? {
+            Ok((generation, handle)) => Ok(Begun::New(Box::new(generation), handle)),
+            Err(refused) => self.refused(caller, refused, ceiling, keyed).await,
+        }
+    }
+
+    async fn refused(
+        &self,
+        caller: &Caller,
+        refused: Opened,
+        ceiling: &Ceiling,
+        keyed: Option<&KeyedRequest>,
+    ) -> Result<Begun, ServiceError> {
+        Err(match refused {
+            Opened::KeyBound => {
+                // A parallel request with the same key was first.
+                return match self.replayed(caller, keyed).await? {
+                    Some(id) => Ok(Begun::Replay(id)),
+                    None => Err(ServiceError::IdempotencyInProgress),
+                };
+            }
+            Opened::CredentialEnded => ServiceError::Token(match caller.user_id {
+                None if caller.expires_at.is_some_and(|at| at <= self.0.clock.now()) => {
+                    TokenRefusal::Expired
+                }
+                None => TokenRefusal::Revoked,
+                Some(_) => TokenRefusal::Invalid,
+            }),
+            Opened::Suspended => ServiceError::Suspended,
+            Opened::TooManyJobs => ServiceError::TooManyJobs(self.0.settings.max_jobs_per_account),
+            Opened::Short(balance) => {
+                let short = explain::above_available(ceiling.hold(), balance, ceiling);
+                ServiceError::CreditsShort(Box::new(short))
+            }
+            Opened::Held => ServiceError::Internal("a hold was both placed and refused".to_owned()),
+        })
+    }
+}

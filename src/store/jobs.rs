@@ -1,0 +1,228 @@
+//! Jobs: videos and speech, whose row is their state. Any worker takes the next step of any
+//! job that nobody holds.
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::{Store, StoreError, bounded};
+use crate::domain::{
+    credits::Credits,
+    generation::{Generation, Modality, Status},
+    ids::{AccountId, GenerationId, InstanceId},
+};
+
+/// A job, claimed for its next step.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// Its generation.
+    pub id: GenerationId,
+    /// Whose it is.
+    pub account_id: AccountId,
+    /// Video or audio.
+    pub modality: Modality,
+    /// Resolved provider.
+    pub provider: String,
+    /// Resolved model.
+    pub model: String,
+    /// The prompt.
+    pub prompt: String,
+    /// Resolved parameters.
+    pub parameters: Value,
+    /// What is held, in micro-credits.
+    pub estimated: i64,
+    /// Submissions so far.
+    pub attempts: i32,
+    /// When the intent to submit was stored.
+    pub submitted_at: Option<DateTime<Utc>>,
+    /// The provider's task.
+    pub remote_id: Option<String>,
+    /// When it is given up.
+    pub deadline_at: Option<DateTime<Utc>>,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+}
+
+impl Job {
+    /// What the worker knows of the generation.
+    pub fn record(&self) -> Generation {
+        Generation {
+            id: self.id,
+            account_id: self.account_id,
+            modality: self.modality,
+            status: Status::Processing,
+            provider: self.provider.clone(),
+            model: self.model.clone(),
+            prompt: self.prompt.clone(),
+            parameters: self.parameters.clone(),
+            result: None,
+            outputs: Vec::new(),
+            progress: None,
+            usage: None,
+            estimated: Credits::from_micros(self.estimated),
+            charged: None,
+            failure: None,
+            api_key_id: None,
+            pricing: Value::Null,
+            attempts: self.attempts,
+            provider_request_id: None,
+            created_at: self.created_at,
+            started_at: None,
+            completed_at: None,
+        }
+    }
+}
+
+struct JobRow {
+    id: Uuid,
+    account_id: i64,
+    r#type: String,
+    provider: String,
+    model: String,
+    prompt: String,
+    parameters: Value,
+    estimated: i64,
+    attempts: i32,
+    submitted_at: Option<DateTime<Utc>>,
+    remote_id: Option<String>,
+    deadline_at: Option<DateTime<Utc>>,
+    created_at: DateTime<Utc>,
+}
+
+impl Store {
+    /// Claims up to `limit` due jobs of `providers` for an instance; past their deadline, jobs
+    /// of any provider. Others' claims are skipped, not waited
+    /// for.
+    pub async fn claim_jobs(
+        &self,
+        instance: InstanceId,
+        limit: i64,
+        providers: &[String],
+        now: DateTime<Utc>,
+    ) -> Result<Vec<Job>, StoreError> {
+        let claiming = sqlx::query_as!(
+            JobRow,
+            "update generations
+             set lease_token = $1, status = 'processing', started_at = coalesce(started_at, $3)
+             where id = any(array(
+                 select id from generations
+                 where status in ('pending', 'processing') and lease_token is null
+                   and next_step_at <= $3 and (provider = any($4) or deadline_at <= $3)
+                 order by next_step_at limit $2
+                 for update skip locked
+             ))
+             returning id, account_id, type, provider, model, prompt, parameters, estimated,
+                       attempts, submitted_at, remote_id, deadline_at, created_at",
+            instance.0,
+            limit,
+            now,
+            providers,
+        )
+        .fetch_all(&self.reserved);
+        let rows = bounded(claiming).await?;
+        rows.into_iter().map(TryInto::try_into).collect()
+    }
+
+    /// A generation that was ended while a provider's task ran for it.
+    pub async fn cancelled_job(&self, id: GenerationId) -> Result<Option<Job>, StoreError> {
+        sqlx::query_as!(
+            JobRow,
+            "select id, account_id, type, provider, model, prompt, parameters, estimated,
+                    attempts, submitted_at, remote_id, deadline_at, created_at
+             from generations where id = $1 and status = 'failed' and remote_id is not null",
+            id.0
+        )
+        .fetch_optional(&self.pool)
+        .await?
+        .map(TryInto::try_into)
+        .transpose()
+    }
+
+    /// Stores the intent to submit, and counts it: `attempts` is how many there were. `false`:
+    /// the job is no longer this instance's, or another step of it has submitted meanwhile; it
+    /// must not be submitted.
+    pub async fn intend_submission(
+        &self,
+        id: GenerationId,
+        instance: InstanceId,
+        attempts: i32,
+        now: DateTime<Utc>,
+    ) -> Result<bool, StoreError> {
+        let intending = sqlx::query!(
+            "update generations set submitted_at = $3, attempts = attempts + 1
+             where id = $1 and lease_token = $2 and remote_id is null and attempts = $4
+               and status in ('pending', 'processing')",
+            id.0,
+            instance.0,
+            now,
+            attempts,
+        )
+        .execute(&self.reserved);
+        Ok(bounded(intending).await?.rows_affected() == 1)
+    }
+
+    /// Stores the provider's task. `false`: the job is no longer this instance's.
+    pub async fn store_task(
+        &self,
+        id: GenerationId,
+        instance: InstanceId,
+        remote_id: &str,
+    ) -> Result<bool, StoreError> {
+        let storing = sqlx::query!(
+            "update generations set remote_id = $3
+             where id = $1 and lease_token = $2 and status in ('pending', 'processing')
+               and (remote_id is null or remote_id = $3)",
+            id.0,
+            instance.0,
+            remote_id,
+        )
+        .execute(&self.reserved);
+        Ok(bounded(storing).await?.rows_affected() == 1)
+    }
+
+    /// Gives a job back, to be looked at again at `next`. `false`: it was no longer the
+    /// instance's.
+    pub async fn release_job(
+        &self,
+        id: GenerationId,
+        instance: InstanceId,
+        progress: Option<i16>,
+        next: DateTime<Utc>,
+    ) -> Result<bool, StoreError> {
+        let releasing = sqlx::query!(
+            "update generations
+             set lease_token = null, next_step_at = $4, progress = coalesce($3, progress)
+             where id = $1 and lease_token = $2 and status in ('pending', 'processing')",
+            id.0,
+            instance.0,
+            progress,
+            next,
+        )
+        .execute(&self.reserved);
+        Ok(bounded(releasing).await?.rows_affected() == 1)
+    }
+}
+
+impl TryFrom<JobRow> for Job {
+    type Error = StoreError;
+
+    fn try_from(row: JobRow) -> Result<Self, StoreError> {
+        let modality = Modality::parse(&row.r#type)
+            .ok_or_else(|| StoreError::Corrupt(format!("type of generation {}", row.id)))?;
+        Ok(Self {
+            id: GenerationId(row.id),
+            account_id: AccountId(row.account_id),
+            modality,
+            provider: row.provider,
+            model: row.model,
+            prompt: row.prompt,
+            parameters: row.parameters,
+            estimated: row.estimated,
+            attempts: row.attempts,
+            submitted_at: row.submitted_at,
+            remote_id: row.remote_id,
+            deadline_at: row.deadline_at,
+            created_at: row.created_at,
+        })
+    }
+}
