@@ -173,7 +173,8 @@ async fn the_database_itself_refuses_what_must_not_be(_: PgPoolOptions, options:
     }
     // More than was held cannot be charged; then nothing moves at all.
     let outcome = Outcome::Completed {
-        result: "x".to_owned(),
+        result: Some("x".to_owned()),
+        outputs: Vec::new(),
         usage: json!({}),
         charged: micros(61),
     };

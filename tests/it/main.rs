@@ -10,6 +10,7 @@ mod architecture;
 mod common;
 mod envelope;
 mod health;
+mod jobs;
 mod ledger;
 mod openapi;
 mod openapi_walk;

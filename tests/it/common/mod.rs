@@ -1,10 +1,15 @@
 //! The application under test, and a caller.
 
 mod upstream;
+pub mod vendors;
+mod work;
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use axum::{body::Body, extract::ConnectInfo};
+use axum::{
+    body::{Body, Bytes},
+    extract::ConnectInfo,
+};
 use chrono::{DateTime, TimeDelta, Utc};
 use gensvc::{
     app::App,
@@ -28,7 +33,8 @@ use sqlx::{
 use tower::ServiceExt as _;
 use uuid::Uuid;
 
-pub use upstream::{Reply, Upstream};
+pub use upstream::{Recorded, Reply, Upstream};
+pub use work::link;
 
 /// Connections that one application may use.
 const CONNECTIONS: u32 = 20;
@@ -59,7 +65,9 @@ pub struct Account {
 pub struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
+    /// Lossy, of files.
     pub text: String,
+    pub bytes: Bytes,
 }
 
 impl TestApp {
@@ -95,6 +103,7 @@ impl TestApp {
                 "GENSVC__SUBMISSIONS__RETRY_BASE_MS".to_owned(),
                 "1".to_owned(),
             ),
+            ("GENSVC__JOBS__POLL_INTERVAL_MS".to_owned(), "10".to_owned()),
         ]);
         all.extend(env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
         let now = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
@@ -109,7 +118,7 @@ impl TestApp {
         let config = Config::load(None, &env).unwrap();
         let wait = Duration::from_secs(30);
         let store = Store::connect_lazy(options.clone(), CONNECTIONS, wait);
-        let app = App::build(&config, store.clone(), clock.clone())
+        let app = App::build(&config, store.clone(), clock.clone(), "http://test")
             .await
             .unwrap();
         app.runner.sweep_step().await.unwrap();
@@ -250,7 +259,8 @@ impl TestApp {
         Answer {
             status: parts.status,
             headers: parts.headers,
-            text: String::from_utf8(bytes.to_vec()).unwrap(),
+            text: String::from_utf8_lossy(&bytes).into_owned(),
+            bytes,
         }
     }
 

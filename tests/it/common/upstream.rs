@@ -4,6 +4,7 @@
 use std::{
     net::SocketAddr,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use axum::{
@@ -12,15 +13,30 @@ use axum::{
     extract::State,
     response::{IntoResponse as _, Response},
 };
-use http::{HeaderMap, StatusCode, Uri};
-use serde_json::{Value, json};
+use http::{HeaderMap, Method, StatusCode, Uri};
+use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
+
+mod text;
+
+/// The longest wait for a request.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// One request that arrived.
 #[derive(Debug, Clone)]
 pub struct Recorded {
+    pub method: Method,
+    /// With the query.
+    pub path: String,
     pub headers: HeaderMap,
+    /// As JSON; null when it is none.
+    pub body: Value,
+    /// As text, for forms.
+    pub text: String,
 }
+
+/// Chooses a reply by the request.
+type Player = Arc<dyn Fn(&Recorded) -> Reply + Send + Sync>;
 
 /// What it answers.
 #[derive(Debug, Clone)]
@@ -33,6 +49,14 @@ pub enum Reply {
     Raw(u16, &'static str, String),
     /// A good answer's first half, then a cut.
     Cut,
+    /// A file.
+    File(&'static str, Bytes),
+    /// A file that is shorter than its header says.
+    Short(&'static str, Bytes),
+    /// A file that does not end.
+    Endless(&'static str),
+    /// Elsewhere.
+    Redirect(String),
 }
 
 /// The fake upstream.
@@ -45,7 +69,9 @@ pub struct Upstream {
 struct Shared {
     requests: Mutex<Vec<Recorded>>,
     arrived: watch::Sender<usize>,
-    reply: Mutex<Reply>,
+    player: Mutex<Player>,
+    /// Only requests whose path has this in it are held back.
+    held: Mutex<String>,
     gate: Semaphore,
 }
 
@@ -55,7 +81,8 @@ impl Upstream {
         let shared = Arc::new(Shared {
             requests: Mutex::default(),
             arrived: watch::Sender::new(0),
-            reply: Mutex::new(Reply::Text("Hello there.".to_owned(), 10, 3)),
+            player: Mutex::new(Arc::new(|_| Reply::Text("Hello there.".to_owned(), 10, 3))),
+            held: Mutex::default(),
             gate: Semaphore::new(Semaphore::MAX_PERMITS),
         });
         let router = Router::new()
@@ -73,7 +100,25 @@ impl Upstream {
 
     /// What it answers from now on.
     pub fn reply(&self, reply: Reply) {
-        *self.shared.reply.lock().unwrap() = reply;
+        self.play(move |_| reply.clone());
+    }
+
+    /// What it answers from now on, by the request.
+    pub fn play(&self, player: impl Fn(&Recorded) -> Reply + Send + Sync + 'static) {
+        *self.shared.player.lock().unwrap() = Arc::new(player);
+    }
+
+    /// As [`Self::hold`], but only answers to requests with `part` in their path.
+    pub fn hold_only(&self, part: &str) {
+        part.clone_into(&mut self.shared.held.lock().unwrap());
+        self.hold();
+    }
+
+    /// How many requests arrived with this method and with `part` in their path.
+    pub fn calls(&self, method: &Method, part: &str) -> usize {
+        let requests = self.shared.requests.lock().unwrap();
+        let meant = |r: &&Recorded| r.method == *method && r.path.contains(part);
+        requests.iter().filter(meant).count()
     }
 
     /// Holds answers back until [`Self::release`].
@@ -99,29 +144,42 @@ impl Upstream {
     /// Waits until `n` requests have arrived in all.
     pub async fn arrived(&self, n: usize) {
         let mut arrived = self.shared.arrived.subscribe();
-        arrived.wait_for(|&count| count >= n).await.unwrap();
+        let waiting = arrived.wait_for(|&count| count >= n);
+        let arrived = tokio::time::timeout(PATIENCE, waiting).await;
+        assert!(arrived.is_ok(), "fewer than {n} requests arrive");
     }
 }
 
 async fn answer(
     State(shared): State<Arc<Shared>>,
+    method: Method,
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
     let path = uri.path_and_query().unwrap().to_string();
-    let body: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    let streamed = body["stream"] == true || path.contains("streamGenerateContent");
+    let recorded = Recorded {
+        method,
+        path: path.clone(),
+        headers,
+        body: serde_json::from_slice(&body).unwrap_or(Value::Null),
+        text: String::from_utf8_lossy(&body).into_owned(),
+    };
+    let streamed = recorded.body["stream"] == true || path.contains("streamGenerateContent");
     let count = {
         let mut requests = shared.requests.lock().unwrap();
-        requests.push(Recorded { headers });
+        requests.push(recorded.clone());
         requests.len()
     };
     shared.arrived.send_replace(count);
-    shared.gate.acquire().await.unwrap().forget();
-    let reply = shared.reply.lock().unwrap().clone();
+    let held = path.contains(shared.held.lock().unwrap().as_str());
+    if held {
+        shared.gate.acquire().await.unwrap().forget();
+    }
+    let player = Arc::clone(&shared.player.lock().unwrap());
+    let reply = player(&recorded);
     match reply {
-        Reply::Text(text, input, output) => good(&path, streamed, &text, input, output),
+        Reply::Text(text, input, output) => text::good(&path, streamed, &text, input, output),
         Reply::Status(status, body) => {
             let json = [
                 ("content-type", "application/json"),
@@ -145,111 +203,30 @@ async fn answer(
             ];
             Response::new(Body::from_stream(futures_util::stream::iter(pieces)))
         }
+        other => file(other),
     }
 }
 
-fn good(path: &str, streamed: bool, text: &str, input: i64, output: i64) -> Response {
-    let body = if path.starts_with("/anthropic") {
-        anthropic(streamed, text, input, output)
-    } else if path.starts_with("/gemini") {
-        gemini(streamed, text, input, output)
-    } else {
-        openai(streamed, text, input, output)
-    };
-    let content_type = if streamed {
-        "text/event-stream"
-    } else {
-        "application/json"
-    };
-    (
-        [("content-type", content_type), ("x-request-id", "req_up")],
-        body,
-    )
-        .into_response()
-}
-
-/// The text in two pieces.
-fn halves(text: &str) -> (String, String) {
-    let at = text.chars().count() / 2;
-    (
-        text.chars().take(at).collect(),
-        text.chars().skip(at).collect(),
-    )
-}
-
-fn data(value: &Value) -> String {
-    format!("data: {value}\n\n")
-}
-
-fn openai(streamed: bool, text: &str, input: i64, output: i64) -> String {
-    let usage = json!({"prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output});
-    if !streamed {
-        return json!({"id": "c-1", "object": "chat.completion", "model": "m",
-            "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
-            "usage": usage})
-        .to_string();
+fn file(reply: Reply) -> Response {
+    let typed = |content_type, body| ([("content-type", content_type)], body).into_response();
+    match reply {
+        Reply::File(content_type, bytes) => typed(content_type, Body::from(bytes)),
+        Reply::Short(content_type, bytes) => {
+            let length = (bytes.len() + 1).to_string();
+            let cut = Err(std::io::Error::other("cut"));
+            let pieces = futures_util::stream::iter([Ok(bytes), cut]);
+            let mut response = typed(content_type, Body::from_stream(pieces));
+            let headers = response.headers_mut();
+            headers.insert("content-length", length.parse().unwrap());
+            response
+        }
+        Reply::Endless(content_type) => {
+            let piece = Bytes::from(vec![0; 1 << 20]);
+            let pieces =
+                futures_util::stream::repeat_with(move || Ok::<_, std::io::Error>(piece.clone()));
+            typed(content_type, Body::from_stream(pieces))
+        }
+        Reply::Redirect(to) => (StatusCode::FOUND, [("location", to)]).into_response(),
+        _ => StatusCode::NOT_IMPLEMENTED.into_response(),
     }
-    let chunk = |delta: Value, finish: Value| {
-        data(
-            &json!({"id": "c-1", "object": "chat.completion.chunk", "model": "m",
-            "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], "usage": null}),
-        )
-    };
-    let (first, second) = halves(text);
-    [
-        chunk(json!({"role": "assistant", "content": first}), Value::Null),
-        chunk(json!({"content": second}), Value::Null),
-        chunk(json!({}), json!("stop")),
-        data(&json!({"id": "c-1", "choices": [], "usage": usage})),
-        "data: [DONE]\n\n".to_owned(),
-    ]
-    .concat()
-}
-
-fn anthropic(streamed: bool, text: &str, input: i64, output: i64) -> String {
-    let usage = json!({"input_tokens": input, "output_tokens": output});
-    if !streamed {
-        return json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "m",
-            "content": [{"type": "text", "text": text}], "stop_reason": "end_turn", "usage": usage})
-        .to_string();
-    }
-    let event = |value: Value| {
-        format!(
-            "event: {}\n{}",
-            value["type"].as_str().unwrap(),
-            data(&value)
-        )
-    };
-    let (first, second) = halves(text);
-    let delta = |text: String| {
-        event(
-            json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}),
-        )
-    };
-    [
-        event(json!({"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant",
-            "model": "m", "content": [], "usage": {"input_tokens": input, "output_tokens": 1}}})),
-        event(json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}})),
-        delta(first),
-        delta(second),
-        event(json!({"type": "content_block_stop", "index": 0})),
-        event(json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage})),
-        event(json!({"type": "message_stop"})),
-    ]
-    .concat()
-}
-
-fn gemini(streamed: bool, text: &str, input: i64, output: i64) -> String {
-    let answer = |text: &str, finish: Value| {
-        json!({"candidates": [{"content": {"role": "model", "parts": [{"text": text}]},
-                "finishReason": finish, "index": 0}],
-            "usageMetadata": {"promptTokenCount": input, "candidatesTokenCount": output,
-                "totalTokenCount": input + output},
-            "modelVersion": "m", "responseId": "r-1"})
-    };
-    if !streamed {
-        return answer(text, json!("STOP")).to_string();
-    }
-    let (first, second) = halves(text);
-    data(&answer(&first, Value::Null)) + &data(&answer(&second, json!("STOP")))
 }

@@ -3,7 +3,7 @@
 use gensvc::{
     domain::{
         credits::Credits,
-        generation::{Failure, FailureCode, Modality},
+        generation::{Failure, FailureCode, Modality, Status},
         ids::{AccountId, ApiKeyId, GenerationId, GenerationIds, InstanceId},
     },
     store::{
@@ -56,10 +56,13 @@ impl Mover {
             model: "m".to_owned(),
             prompt: "x".to_owned(),
             system_prompt: None,
+            negative_prompt: None,
             parameters: json!({}),
             pricing: json!({}),
             hold: micros(hold),
-            instance: self.instance,
+            instance: Some(self.instance),
+            deadline: None,
+            status: Status::Processing,
             max_unfinished: i32::MAX,
             idempotency: None,
             now: self.now,
@@ -83,7 +86,8 @@ impl Mover {
     pub async fn finish(&self, id: GenerationId, charge: Option<i64>) -> bool {
         let outcome = match charge {
             Some(amount) => Outcome::Completed {
-                result: "x".to_owned(),
+                result: Some("x".to_owned()),
+                outputs: Vec::new(),
                 usage: json!({}),
                 charged: micros(amount),
             },

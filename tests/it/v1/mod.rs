@@ -3,6 +3,7 @@
 mod api_keys;
 mod auth;
 mod credits;
-mod generate;
+pub mod generate;
+mod media;
 mod models;
 mod rate_limit;

@@ -1,6 +1,10 @@
 //! /v1/generate
 
+mod audio;
 mod history;
+mod image;
 mod lookup;
+mod replay;
 mod text;
 mod text_money;
+pub mod video;

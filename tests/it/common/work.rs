@@ -1,0 +1,158 @@
+//! The worker of the application under test, driven by hand, and the files that it stores.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use chrono::TimeDelta;
+use http::Method;
+use serde_json::Value;
+use sqlx::postgres::PgConnectOptions;
+
+use super::{Account, Answer, TestApp, Upstream};
+
+/// The longest wait for anything, in steps of [`STEP`].
+const PATIENCE: usize = 15_000;
+const STEP: Duration = Duration::from_millis(2);
+
+impl TestApp {
+    /// With every vendor, all played by `upstream`.
+    pub async fn vendors(
+        options: PgConnectOptions,
+        upstream: &Upstream,
+        more: &[(&str, &str)],
+    ) -> Self {
+        let url = upstream.url();
+        let at = |name: &str| format!("{url}/{name}");
+        let (openai, gemini, stability) = (at("openai/v1"), at("gemini"), at("stability"));
+        let (runway, elevenlabs) = (at("runway"), at("elevenlabs"));
+        let mut env = vec![
+            ("OPENAI_API_KEY", "sk-test-openai"),
+            ("OPENAI_BASE_URL", &openai),
+            ("GEMINI_API_KEY", "test-gemini"),
+            ("GOOGLE_GEMINI_BASE_URL", &gemini),
+            ("STABILITY_API_KEY", "test-stability"),
+            ("STABILITY_BASE_URL", &stability),
+            ("RUNWAYML_API_SECRET", "test-runway"),
+            ("RUNWAYML_BASE_URL", &runway),
+            ("ELEVENLABS_API_KEY", "test-elevenlabs"),
+            ("ELEVENLABS_BASE_URL", &elevenlabs),
+        ];
+        env.extend_from_slice(more);
+        Self::with(options, &env).await
+    }
+
+    /// One round of the worker, to its end. Answers how many jobs it took.
+    pub async fn work_once(&self) -> usize {
+        let claimed = self.app.runner.work_step().await.unwrap();
+        self.idle().await;
+        claimed
+    }
+
+    /// Works until nothing is due.
+    pub async fn work(&self) {
+        while self.work_once().await > 0 {}
+    }
+
+    /// Waits until nothing runs here.
+    pub async fn idle(&self) {
+        for _ in 0..PATIENCE {
+            if self.app.runner.running() == 0 {
+                return;
+            }
+            tokio::time::sleep(STEP).await;
+        }
+        panic!("{} generations still run", self.app.runner.running());
+    }
+
+    pub async fn record(&self, account: &Account, uuid: &str) -> Value {
+        let path = format!("/v1/generate/{uuid}");
+        self.get(&account.key, &path).await.expect(200)
+    }
+
+    /// Works, and lets the time pass, until a generation is finished.
+    pub async fn until_finished(&self, account: &Account, uuid: &str) -> Value {
+        for _ in 0..400 {
+            self.work().await;
+            let record = self.record(account, uuid).await;
+            if record["status"] != "processing" && record["status"] != "pending" {
+                return record;
+            }
+            self.advance(TimeDelta::milliseconds(500));
+        }
+        panic!(
+            "{uuid} does not finish: {:?}",
+            self.record(account, uuid).await
+        );
+    }
+
+    /// Posts, expects 202, and answers the uuid.
+    pub async fn queue(&self, account: &Account, kind: &str, body: &Value) -> String {
+        let path = format!("/v1/generate/{kind}");
+        let record = self.post(&account.key, &path, body).await.expect(202);
+        assert_eq!(record["status"], "processing");
+        record["uuid"].as_str().unwrap().to_owned()
+    }
+
+    /// Fetches a file by the link of a record.
+    pub async fn file(&self, url: &Value, headers: &[(&str, &str)]) -> Answer {
+        let path = link(url);
+        self.call(Method::GET, "", &path, headers, None).await
+    }
+
+    /// Makes another instance look dead to `self`, which then sweeps. Answers how many
+    /// generations it ended.
+    pub async fn bury(&self, dead: &Self) -> u64 {
+        // Heard for a whole lease before it may judge.
+        self.app.runner.sweep_step().await.unwrap();
+        sqlx::query("update instances set seen_at = seen_at - interval '1 hour' where id = $1")
+            .bind(dead.app.runner.instance().0)
+            .execute(&self.pool)
+            .await
+            .unwrap();
+        self.advance(TimeDelta::seconds(31));
+        self.app.runner.sweep_step().await.unwrap()
+    }
+
+    /// The files that are kept, and those on their way in.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        walk(
+            &Path::new(&self.env["GENSVC_DATA_DIR"]).join("media"),
+            &mut found,
+        );
+        found
+    }
+
+    /// Nothing is stored, and nothing on hold.
+    pub async fn assert_nothing_kept(&self) {
+        // Workers that have not learnt of an end may still write for a while.
+        self.advance(TimeDelta::minutes(16));
+        while self.app.runner.empty_trash(100).await.unwrap() {}
+        assert_eq!(self.files(), Vec::<PathBuf>::new());
+        self.assert_settled().await;
+    }
+}
+
+/// A link's path and query.
+pub fn link(url: &Value) -> String {
+    let url = url.as_str().unwrap();
+    url.strip_prefix("http://test").unwrap().to_owned()
+}
+
+fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        // The store's own marks begin with a dot.
+        if name.starts_with('.') {
+            continue;
+        }
+        if path.is_dir() {
+            walk(&path, found);
+        } else {
+            found.push(path);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Jobs over several servers: taking over, cancelling, deadlines.
+
+use std::sync::Arc;
+
+use chrono::TimeDelta;
+use futures_util::future::join_all;
+use http::Method;
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use crate::{
+    common::{Reply, TestApp, Upstream, vendors::mp4, vendors::runway},
+    v1::generate::video::{body, playing},
+};
+
+mod ends;
+
+#[sqlx::test]
+async fn another_server_takes_over_a_task_of_a_dead_one(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = playing().await;
+    let app = TestApp::vendors(options, &upstream, &[]).await;
+    let account = app.account("100").await;
+    let uuid = app.queue(&account, "video", &body()).await;
+    app.work_once().await;
+    // It dies while it looks: the row is its own.
+    upstream.hold();
+    app.advance(TimeDelta::seconds(1));
+    assert_eq!(app.app.runner.work_step().await.unwrap(), 1);
+    upstream.arrived(2).await;
+    let other = app.replica().await;
+    assert_eq!(
+        other.work_once().await,
+        0,
+        "a living server's job was taken"
+    );
+    assert_eq!(other.bury(&app).await, 0);
+    upstream.release(usize::MAX >> 4);
+    let record = other.until_finished(&account, &uuid).await;
+    assert_eq!(record["status"], "completed", "{record}");
+    assert_eq!(record["metadata"]["attempts"], 1);
+    assert_eq!(upstream.calls(&Method::POST, "text_to_video"), 1);
+    app.idle().await;
+    assert_eq!(app.files().len(), 1);
+    assert_eq!(other.file(&record["result"], &[]).await.status, 200);
+    assert_eq!(app.balance(&account).await.0, "76");
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn an_intent_without_a_task_is_interrupted(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = playing().await;
+    upstream.hold();
+    let app = TestApp::vendors(options, &upstream, &[]).await;
+    let account = app.account("100").await;
+    let uuid = app.queue(&account, "video", &body()).await;
+    let speech = json!({"prompt": "x", "provider": "elevenlabs"});
+    let spoken = app.queue(&account, "audio", &speech).await;
+    assert_eq!(app.app.runner.work_step().await.unwrap(), 2);
+    upstream.arrived(2).await;
+    let other = app.replica().await;
+    assert_eq!(other.bury(&app).await, 2);
+    for uuid in [&uuid, &spoken] {
+        let record = other.record(&account, uuid).await;
+        assert_eq!(record["error"]["code"], "interrupted", "{record}");
+        assert_eq!(record["metadata"]["attempts"], 1);
+        assert_eq!(record["credits"]["charged"], "0");
+    }
+    app.assert_settled().await;
+    assert_eq!(other.work_once().await, 0);
+    // The first one was only slow: its task is told to stop, for nobody waits for it.
+    upstream.release(usize::MAX >> 4);
+    app.idle().await;
+    assert_eq!(upstream.calls(&Method::POST, "text_to_video"), 1);
+    assert_eq!(upstream.calls(&Method::DELETE, "/tasks/task-0"), 1);
+    assert_eq!(upstream.calls(&Method::POST, "text-to-speech"), 1);
+    assert_eq!(
+        app.record(&account, &uuid).await["error"]["code"],
+        "interrupted"
+    );
+    app.assert_nothing_kept().await;
+}
+
+#[sqlx::test]
+async fn two_servers_never_submit_twice(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    runway(&upstream, 1, None, Reply::File("video/mp4", mp4(2).await));
+    let app = Arc::new(TestApp::vendors(options, &upstream, &[]).await);
+    let other = Arc::new(app.replica().await);
+    let account = app.account("10000").await;
+    let mut uuids = Vec::new();
+    for _ in 0..50 {
+        uuids.push(app.queue(&account, "video", &body()).await);
+    }
+    for _ in 0..200 {
+        let rounds = [&app, &other, &app, &other].map(|app| {
+            let app = Arc::clone(app);
+            tokio::spawn(async move { app.app.runner.work_step().await.unwrap() })
+        });
+        let claimed: usize = join_all(rounds).await.into_iter().map(Result::unwrap).sum();
+        app.idle().await;
+        other.idle().await;
+        app.advance(TimeDelta::milliseconds(100));
+        let open: i64 = sqlx::query_scalar(
+            "select count(*) from generations where status in ('pending', 'processing')",
+        )
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+        if open == 0 && claimed == 0 {
+            break;
+        }
+    }
+    for uuid in &uuids {
+        let record = other.record(&account, uuid).await;
+        assert_eq!(record["status"], "completed", "{record}");
+        assert_eq!(record["metadata"]["attempts"], 1);
+    }
+    assert_eq!(upstream.calls(&Method::POST, "text_to_video"), 50);
+    assert_eq!(app.balance(&account).await.0, "8800");
+    assert_eq!(app.files().len(), 50);
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn a_job_waits_as_pending_for_a_free_worker(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = playing().await;
+    upstream.hold();
+    let workers = [("GENSVC__JOBS__WORKERS", "1")];
+    let app = TestApp::vendors(options, &upstream, &workers).await;
+    let account = app.account("100").await;
+    let first = app.queue(&account, "video", &body()).await;
+    assert_eq!(app.app.runner.work_step().await.unwrap(), 1);
+    upstream.arrived(1).await;
+    // The answer itself says processing, a lookup says how it is.
+    let second = app.queue(&account, "video", &body()).await;
+    assert_eq!(app.app.runner.work_step().await.unwrap(), 0);
+    let waiting = app.record(&account, &second).await;
+    assert_eq!(
+        (&waiting["status"], &waiting["started_at"]),
+        (&json!("pending"), &Value::Null)
+    );
+    let pending = app
+        .get(&account.key, "/v1/generate/history?status=pending")
+        .await
+        .expect(200);
+    assert_eq!(pending["data"].as_array().unwrap().len(), 1);
+    upstream.release(usize::MAX >> 4);
+    for uuid in [&first, &second] {
+        let record = app.until_finished(&account, uuid).await;
+        assert_eq!(record["status"], "completed");
+    }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn wait_answers_as_soon_as_it_is_finished(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = playing().await;
+    let app = Arc::new(TestApp::vendors(options, &upstream, &[]).await);
+    let account = app.account("100").await;
+    let short = app
+        .post_with(
+            &account.key,
+            "/v1/generate/video",
+            &[("prefer", "wait=1")],
+            &body(),
+        )
+        .await;
+    assert_eq!(short.expect(202)["status"], "processing");
+    assert_eq!(short.header("preference-applied"), "wait=1");
+    let uuid = short.json()["uuid"].as_str().unwrap().to_owned();
+    let call = |method: Method, path: String, body: Option<String>| {
+        let (app, key) = (Arc::clone(&app), account.key.clone());
+        tokio::spawn(async move {
+            let headers = [("prefer", "wait=99"), ("content-type", "application/json")];
+            app.call(method, &key, &path, &headers, body).await
+        })
+    };
+    let lookup = call(Method::GET, format!("/v1/generate/{uuid}"), None);
+    let post = call(
+        Method::POST,
+        "/v1/generate/video".to_owned(),
+        Some(body().to_string()),
+    );
+    for _ in 0..10_000 {
+        if lookup.is_finished() && post.is_finished() {
+            break;
+        }
+        app.work().await;
+        app.advance(TimeDelta::milliseconds(500));
+        tokio::task::yield_now().await;
+    }
+    for answer in [lookup.await.unwrap(), post.await.unwrap()] {
+        assert_eq!(answer.expect(200)["status"], "completed");
+        assert_eq!(answer.header("preference-applied"), "wait=60");
+        assert_eq!(answer.header("retry-after"), "");
+    }
+    // Ignored on these routes.
+    let ignored = app
+        .post_with(
+            &account.key,
+            "/v1/generate/video",
+            &[("prefer", "respond-async, wait=0")],
+            &body(),
+        )
+        .await;
+    ignored.expect(202);
+    assert_eq!(ignored.header("preference-applied"), "");
+}
