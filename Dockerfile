@@ -5,6 +5,9 @@ ARG BUILD_IMAGE=docker.io/library/rust:1.95-slim-bookworm
 ARG RUNTIME_IMAGE=docker.io/library/debian:bookworm-slim
 
 FROM ${BUILD_IMAGE} AS build
+# The encoder of the sandbox's videos is C++.
+RUN apt-get update && apt-get install -y --no-install-recommends g++ \
+    && rm -rf /var/lib/apt/lists/*
 WORKDIR /build
 # The libraries first, with empty sources: this layer stays until Cargo.lock changes.
 COPY .cargo .cargo
@@ -21,6 +24,8 @@ RUN touch src/main.rs src/lib.rs && cargo build --release --locked
 
 FROM ${RUNTIME_IMAGE}
 ARG POSTGRES=no
+RUN apt-get update && apt-get install -y --no-install-recommends libstdc++6 \
+    && rm -rf /var/lib/apt/lists/*
 # Debian would set up a database along with the programs; gensvc makes its own.
 RUN if [ "$POSTGRES" = yes ]; then \
         mkdir -p /etc/postgresql-common/createcluster.d \
