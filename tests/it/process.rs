@@ -142,8 +142,14 @@ impl Server {
     }
 
     async fn get(&self, key: &str, path: &str) -> Value {
+        self.get_within(key, path, 0).await
+    }
+
+    /// A lookup that waits for the end, at most that many seconds.
+    async fn get_within(&self, key: &str, path: &str, seconds: u32) -> Value {
         let request = reqwest::Client::new()
             .get(format!("{}{path}", self.url))
+            .header("prefer", format!("wait={seconds}"))
             .bearer_auth(key);
         request.send().await.unwrap().json().await.unwrap()
     }
@@ -220,6 +226,41 @@ async fn kill_9_of_postgres_in_the_middle_of_100_generations_loses_nothing() {
     }
     let balance = server.get(&key, "/v1/credits/balance").await;
     assert_eq!(balance["held"], "0");
+    let audit = site.audit().await;
+    assert_eq!(audit["ok"], true, "{audit}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kill_9_of_the_server_between_submission_and_end_of_a_video_loses_and_repeats_nothing() {
+    let site = Site::new(&[("GENSVC__JOBS__POLL_INTERVAL_MS", "100")]);
+    let (mut server, key) = site.first().await;
+    let body = json!({"prompt": "[[slow:2]] waves", "parameters": {"duration": 1}});
+    let made = reqwest::Client::new()
+        .post(format!("{}/v1/generate/video", server.url))
+        .bearer_auth(&key)
+        .json(&body)
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(made.status(), 202);
+    let made: Value = made.json().await.unwrap();
+    let path = format!("/v1/generate/{}", made["uuid"].as_str().unwrap());
+    // A progress is told by a task that was submitted and looked at.
+    let watched = async { while server.get_within(&key, &path, 1).await["progress"].is_null() {} };
+    tokio::time::timeout(PATIENCE, watched).await.unwrap();
+    server.child.kill().await.unwrap();
+
+    let server = site.serve().await;
+    let found = server.get_within(&key, &path, 60).await;
+    assert_eq!(found["status"], "completed", "{found}");
+    assert_eq!(found["metadata"]["attempts"], 1);
+    assert_eq!(found["credits"]["charged"], "5");
+    let balance = server.get(&key, "/v1/credits/balance").await;
+    assert_eq!(
+        (&balance["balance"], &balance["held"]),
+        (&json!("995"), &json!("0"))
+    );
     let audit = site.audit().await;
     assert_eq!(audit["ok"], true, "{audit}");
     server.stop().await;
