@@ -179,11 +179,15 @@ impl Runner {
     /// settles what is left. Afterwards nothing runs.
     pub async fn drain(&self, grace: Duration, hurry: &CancellationToken) {
         self.0.draining.store(true, Ordering::Release);
-        // A claim that is under way ends first, so that its jobs are waited for.
-        drop(self.0.claims.lock().await);
         self.0.tasks.close();
+        let ended = async {
+            // A claim that is under way ends first, so that its jobs are waited for. Within
+            // the grace period: the database may hang just now.
+            drop(self.0.claims.lock().await);
+            self.0.tasks.wait().await;
+        };
         tokio::select! {
-            () = self.0.tasks.wait() => {}
+            () = ended => {}
             () = tokio::time::sleep(grace) => {}
             () = hurry.cancelled() => {}
         }

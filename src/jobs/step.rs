@@ -71,7 +71,10 @@ impl Runner {
             _ => self.speech_step(job, slot).await,
         };
         let step = match step {
-            Step::Again { .. } if late => self.expire(job).await,
+            // Not where a stop cut the last look short: the next worker takes it.
+            Step::Again { .. } if late && !self.0.interrupt.is_cancelled() => {
+                self.expire(job).await
+            }
             step => step,
         };
         match step {
