@@ -314,6 +314,15 @@ impl ApiError {
                 "max_cost_exceeded",
                 format!("this request may cost {required} credits, which is above its max_cost"),
             ),
+            ShortOf::SpendLimit(cap) => (
+                StatusCode::PAYMENT_REQUIRED,
+                ErrorType::InsufficientCredits,
+                "spend_limit_exceeded",
+                format!(
+                    "this request may cost {required} credits; the key may spend {} in all and {} of it is spent",
+                    cap.limit, cap.spent
+                ),
+            ),
             ShortOf::Balance => (
                 StatusCode::PAYMENT_REQUIRED,
                 ErrorType::InsufficientCredits,
@@ -344,6 +353,7 @@ impl ApiError {
             .detail("affordable", affordable);
         match short.of {
             ShortOf::Holds => error.retry_after(BUSY_RETRY_SECONDS),
+            ShortOf::SpendLimit(cap) => error.detail("limit", cap.limit).detail("spent", cap.spent),
             ShortOf::MaxCost | ShortOf::Balance => error,
         }
     }

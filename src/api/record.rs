@@ -14,7 +14,7 @@ use super::media::MediaLinks;
 use crate::domain::{
     credits::Credits,
     generation::{FailureCode, Generation, Modality, Output, Status},
-    ids::{ApiKeyId, GenerationId},
+    ids::{ApiKeyId, GenerationId, TemplateId},
     page::Page,
 };
 
@@ -66,7 +66,7 @@ pub struct RecordMetadata {
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct RecordTemplate {
     /// Its id.
-    pub id: i64,
+    pub id: TemplateId,
     /// Its version.
     pub version: i32,
 }
@@ -216,7 +216,10 @@ impl GenerationRecord {
                 .collect(),
             metadata: RecordMetadata {
                 api_key_id: g.api_key_id,
-                template: None,
+                template: g.template.map(|t| RecordTemplate {
+                    id: t.id,
+                    version: t.version,
+                }),
                 attempts: g.attempts,
                 provider_request_id: g.provider_request_id.clone(),
                 duration_ms: duration.map(|d| d.num_milliseconds()),

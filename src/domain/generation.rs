@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     credits::Credits,
-    ids::{AccountId, ApiKeyId, GenerationId},
+    ids::{AccountId, ApiKeyId, GenerationId, TemplateId},
     named::named_enum,
 };
 
@@ -122,6 +122,15 @@ pub struct Output {
     pub seconds: Option<f64>,
 }
 
+/// Which template a prompt was rendered from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TemplateUse {
+    /// The template.
+    pub id: TemplateId,
+    /// Its version, from 1.
+    pub version: i32,
+}
+
 /// A generation as stored.
 #[derive(Debug, Clone)]
 pub struct Generation {
@@ -157,6 +166,8 @@ pub struct Generation {
     pub failure: Option<Failure>,
     /// The key that made it; `None` for sessions.
     pub api_key_id: Option<ApiKeyId>,
+    /// The template that the prompt was rendered from.
+    pub template: Option<TemplateUse>,
     /// The price row at creation.
     pub pricing: Value,
     /// Submissions to the provider.

@@ -45,6 +45,22 @@ numeric_id!(
     /// One movement of credits.
     LedgerEntryId
 );
+numeric_id!(
+    /// A prompt template.
+    TemplateId
+);
+numeric_id!(
+    /// A webhook endpoint.
+    WebhookId
+);
+numeric_id!(
+    /// One event on its way to one webhook.
+    WebhookDeliveryId
+);
+numeric_id!(
+    /// A token of the operator's own systems.
+    AdminTokenId
+);
 
 /// A generation's uuid: version 7, so that newer ones sort higher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ToSchema)]

@@ -3,7 +3,7 @@
 use super::{CreditsShort, ShortOf};
 use crate::{
     domain::{credits::Credits, pricing::Ceiling},
-    store::credits::Balance,
+    store::{credits::Balance, generations::SpendLimit},
 };
 
 /// A hold that does not fit below the request's own `max_cost`.
@@ -28,6 +28,27 @@ pub(super) fn above_available(
         ShortOf::Holds
     };
     short(of, required, balance.available(), balance, ceiling)
+}
+
+/// A hold that does not fit below the key's own cap.
+pub(super) fn above_spend_limit(
+    required: Credits,
+    cap: SpendLimit,
+    balance: Balance,
+    ceiling: &Ceiling,
+) -> CreditsShort {
+    let short = short(
+        ShortOf::SpendLimit(cap),
+        required,
+        cap.left(),
+        balance,
+        ceiling,
+    );
+    CreditsShort {
+        // What would fit must fit the balance too.
+        affordable: ceiling.affordable(cap.left().min(balance.available())),
+        ..short
+    }
 }
 
 fn short(

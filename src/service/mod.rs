@@ -24,7 +24,7 @@ use crate::{
     },
     jobs::Runner,
     providers::Registry,
-    store::{Store, StoreError, credits::Balance},
+    store::{Store, StoreError, credits::Balance, generations::SpendLimit},
 };
 
 /// The settings of the rules.
@@ -113,6 +113,8 @@ pub enum TokenRefusal {
 pub enum ShortOf {
     /// The request's own `max_cost`.
     MaxCost,
+    /// The key's own cap.
+    SpendLimit(SpendLimit),
     /// The balance itself.
     Balance,
     /// The balance would do, but holds of running work take it for now.

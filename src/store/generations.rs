@@ -9,8 +9,8 @@ use uuid::Uuid;
 use super::{Store, StoreError, bounded, credits::Balance};
 use crate::domain::{
     credits::Credits,
-    generation::{Failure, FailureCode, Generation, Modality, Output, Status},
-    ids::{AccountId, ApiKeyId, GenerationId, InstanceId, SessionId},
+    generation::{Failure, FailureCode, Generation, Modality, Output, Status, TemplateUse},
+    ids::{AccountId, ApiKeyId, GenerationId, InstanceId, SessionId, TemplateId},
 };
 
 /// How often an opening is tried again when the account changed between the refusal and its
@@ -60,6 +60,8 @@ pub struct NewGeneration {
     pub negative_prompt: Option<String>,
     /// Resolved parameters.
     pub parameters: Value,
+    /// The template that the prompt was rendered from.
+    pub template: Option<TemplateUse>,
     /// The price row.
     pub pricing: Value,
     /// The ceiling to hold.
@@ -78,6 +80,15 @@ pub struct NewGeneration {
     pub now: DateTime<Utc>,
 }
 
+/// How a key's own cap stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SpendLimit {
+    /// The cap of the current period.
+    pub limit: Credits,
+    /// Charged and on hold in it.
+    pub spent: Credits,
+}
+
 /// How an opening ended. Anything but `Held` left no trace.
 #[derive(Debug)]
 pub enum Opened {
@@ -91,6 +102,8 @@ pub enum Opened {
     Suspended,
     /// The account has too many unfinished generations.
     TooManyJobs,
+    /// The key's own cap would be exceeded.
+    SpendLimit(SpendLimit, Balance),
     /// Less is available than must be held.
     Short(Balance),
 }
@@ -163,6 +176,8 @@ pub(super) struct GenerationRow {
     pub completed_at: Option<DateTime<Utc>>,
     pub outputs: Value,
     pub progress: Option<i16>,
+    pub template_id: Option<i64>,
+    pub template_version: Option<i32>,
 }
 
 impl Store {
@@ -177,6 +192,8 @@ impl Store {
                 Err(error) if error.is_constraint("idempotency_keys_pkey") => {
                     return Ok(Opened::KeyBound);
                 }
+                // Another hold of the key got in between the look and the write.
+                Err(error) if error.is_constraint("key_spend_within_limit") => {}
                 Err(error) => return Err(error),
             }
             match self.explain_refusal(new).await? {
@@ -197,23 +214,36 @@ impl Store {
         let opening = sqlx::query!(
             r#"
             with credential as (
-                select from api_keys
+                select spend_limit, spend_period_start(spend_period, $14) as period
+                from api_keys
                 where id = $2 and revoked_at is null and (expires_at is null or expires_at > $14)
                 union all
-                select from sessions where id = $3 and revoked_at is null and expires_at > $14
+                select null, null from sessions
+                where id = $3 and revoked_at is null and expires_at > $14
             ), account as (
                 update accounts set held = held + $4, unfinished = unfinished + 1
                 where id = $1 and balance - held >= $4 and unfinished < $5
                   and suspended_at is null and exists (select from credential)
+                  -- A look that spares an error; what holds is the constraint of key_spend.
+                  and not exists (
+                      select from credential c left join key_spend s
+                          on s.api_key_id = $2 and s.period = c.period
+                      where coalesce(s.spent, 0) + $4 > c.spend_limit)
                 returning id, balance, held
+            ), spend as (
+                insert into key_spend as s (api_key_id, period, spend_limit, spent)
+                select $2, c.period, c.spend_limit, $4 from account, credential c
+                where $2::bigint is not null and $4 > 0
+                on conflict (api_key_id, period) do update set spent = s.spent + excluded.spent
             ), generation as (
                 insert into generations
                     (id, account_id, type, status, provider, model, prompt, system_prompt,
                      parameters, pricing, api_key_id, session_id, estimated, lease_token,
-                     created_at, started_at, negative_prompt, deadline_at, next_step_at)
+                     created_at, started_at, negative_prompt, deadline_at, next_step_at,
+                     template_id, template_version)
                 select $6, id, $7, $19, $8, $9, $10, $11, $12, $13, $2, $3, $4, $15::uuid, $14,
                        case when $15::uuid is not null then $14 end, $20, $21,
-                       case when $15::uuid is null then $14 end
+                       case when $15::uuid is null then $14 end, $22::bigint, $23::integer
                 from account
             ), entry as (
                 insert into ledger_entries
@@ -246,6 +276,8 @@ impl Store {
             new.status.as_str(),
             new.negative_prompt,
             new.deadline,
+            new.template.map(|t| t.id.0),
+            new.template.map(|t| t.version),
         )
         .fetch_optional(&self.pool);
         Ok(bounded(opening).await?.is_some())
@@ -264,7 +296,11 @@ impl Store {
                            where id = $3 and revoked_at is null and expires_at > $4)
                    as "live!",
                    exists (select from idempotency_keys i where i.account_id = $1 and i.key = $5)
-                   as "bound!"
+                   as "bound!",
+                   (select k.spend_limit from api_keys k where k.id = $2) as spend_limit,
+                   coalesce((select s.spent from api_keys k join key_spend s
+                       on s.api_key_id = k.id and s.period = spend_period_start(k.spend_period, $4)
+                       where k.id = $2), 0) as "spent!"
             from accounts where id = $1
             "#,
             new.account_id.0,
@@ -279,6 +315,10 @@ impl Store {
             balance: Credits::from_micros(row.balance),
             held: Credits::from_micros(row.held),
         };
+        let cap = row.spend_limit.map(|limit| SpendLimit {
+            limit: Credits::from_micros(limit),
+            spent: Credits::from_micros(row.spent),
+        });
         Ok(if !row.live {
             Some(Opened::CredentialEnded)
         } else if row.suspended {
@@ -288,6 +328,8 @@ impl Store {
             Some(Opened::KeyBound)
         } else if row.unfinished >= new.max_unfinished {
             Some(Opened::TooManyJobs)
+        } else if let Some(limit) = cap.filter(|cap| cap.left() < new.hold) {
+            Some(Opened::SpendLimit(limit, balance))
         } else if balance.available() < new.hold {
             Some(Opened::Short(balance))
         } else {
@@ -337,7 +379,8 @@ impl Store {
                     started_at = coalesce(started_at, created_at)
                 where id = $1 and status in ('pending', 'processing')
                   and ($2::uuid is null or lease_token = $2)
-                returning account_id, estimated, charged, type, status
+                returning account_id, estimated, charged, type, status, provider, model,
+                          api_key_id, created_at
             ), trash as (
                 -- Files of a failure are nobody's.
                 insert into media_trash (generation_id, created_at)
@@ -357,6 +400,39 @@ impl Store {
                        a.balance, a.held, $1, $11
                 from account a, generation g
                 where g.estimated > 0
+            ), spend as (
+                update key_spend s set spent = s.spent - (g.estimated - g.charged)
+                from account, generation g join api_keys k on k.id = g.api_key_id
+                where s.api_key_id = k.id and g.estimated > g.charged
+                  and s.period = spend_period_start(k.spend_period, g.created_at)
+            ), counted as (
+                insert into usage_hours as u
+                    (account_id, hour, type, provider, model, api_key_id, completed, failed,
+                     charged, input_tokens, output_tokens, images, seconds, characters)
+                select a.id, usage_hour(g.created_at), g.type, g.provider, g.model,
+                       coalesce(g.api_key_id, 0), (g.status = 'completed')::int,
+                       (g.status = 'failed')::int, g.charged, coalesce(($5::jsonb ->> 'input_tokens')::numeric, 0),
+                       coalesce(($5 ->> 'output_tokens')::numeric, 0),
+                       coalesce(($5 ->> 'images')::bigint, 0),
+                       coalesce(($5 ->> 'seconds')::bigint, 0),
+                       coalesce(($5 ->> 'characters')::bigint, 0)
+                from account a, generation g
+                on conflict (account_id, hour, type, provider, model, api_key_id) do update
+                set completed = u.completed + excluded.completed,
+                    failed = u.failed + excluded.failed,
+                    charged = u.charged + excluded.charged,
+                    input_tokens = u.input_tokens + excluded.input_tokens,
+                    output_tokens = u.output_tokens + excluded.output_tokens,
+                    images = u.images + excluded.images,
+                    seconds = u.seconds + excluded.seconds,
+                    characters = u.characters + excluded.characters
+            ), told as (
+                insert into webhook_deliveries
+                    (webhook_id, account_id, generation_id, event, next_attempt_at, created_at)
+                select w.id, a.id, $1, 'generation.' || g.status, $11, $11
+                from account a, generation g, webhooks w
+                where w.account_id = a.id and w.deleted_at is null
+                  and 'generation.' || g.status = any (w.events)
             )
             select id from account
             "#,
@@ -388,7 +464,7 @@ impl Store {
             "select id, account_id, type, status, provider, model, prompt, parameters, pricing,
                     api_key_id, estimated, charged, usage, result, error_code, error_message,
                     attempts, provider_request_id, created_at, started_at, completed_at,
-                    outputs, progress
+                    outputs, progress, template_id, template_version
              from generations where id = $1 and account_id = $2 and deleted_at is null",
             id.0,
             account.0,
@@ -490,6 +566,7 @@ impl NewGeneration {
                 Credential::ApiKey(id) => Some(id),
                 Credential::Session(_) => None,
             },
+            template: self.template,
             pricing: self.pricing.clone(),
             attempts: 0,
             provider_request_id: None,
@@ -497,6 +574,13 @@ impl NewGeneration {
             started_at: self.instance.map(|_| self.now),
             completed_at: None,
         }
+    }
+}
+
+impl SpendLimit {
+    /// What may still be spent.
+    pub fn left(self) -> Credits {
+        self.limit.minus_or_zero(self.spent)
     }
 }
 
@@ -540,6 +624,13 @@ impl TryFrom<GenerationRow> for Generation {
             charged: row.charged.map(Credits::from_micros),
             failure,
             api_key_id: row.api_key_id.map(ApiKeyId),
+            template: row
+                .template_id
+                .zip(row.template_version)
+                .map(|(id, version)| TemplateUse {
+                    id: TemplateId(id),
+                    version,
+                }),
             pricing: row.pricing,
             attempts: row.attempts,
             provider_request_id: row.provider_request_id,

@@ -42,7 +42,7 @@ impl Store {
              'null'::jsonb as parameters, 'null'::jsonb as pricing, api_key_id, estimated, charged, \
              usage, case type when 'text' then left(result, 200) else result end as result, \
              error_code, error_message, attempts, provider_request_id, created_at, started_at, \
-             completed_at, outputs, progress from generations where deleted_at is null and account_id = ",
+             completed_at, outputs, progress, template_id, template_version from generations where deleted_at is null and account_id = ",
         );
         query.push_bind(account.0);
         if let Some(modality) = filter.modality {
@@ -126,6 +126,8 @@ impl FromRow<'_, PgRow> for GenerationRow {
             completed_at: row.try_get("completed_at")?,
             outputs: row.try_get("outputs")?,
             progress: row.try_get("progress")?,
+            template_id: row.try_get("template_id")?,
+            template_version: row.try_get("template_version")?,
         })
     }
 }

@@ -63,6 +63,7 @@ impl Job {
             charged: None,
             failure: None,
             api_key_id: None,
+            template: None,
             pricing: Value::Null,
             attempts: self.attempts,
             provider_request_id: None,

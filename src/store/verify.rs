@@ -41,6 +41,8 @@ impl Store {
         .await?;
         let mut differences = account_differences(&mut tx).await?;
         differences.extend(generation_differences(&mut tx).await?);
+        differences.extend(spend_differences(&mut tx).await?);
+        differences.extend(usage_differences(&mut tx).await?);
         tx.commit().await?;
         Ok(Audit {
             accounts: counts.accounts,
@@ -135,4 +137,72 @@ async fn generation_differences(tx: &mut PgConnection) -> Result<Vec<String>, sq
             )
             .fetch_all(tx)
             .await
+}
+
+/// What keys have spent against the generations that they made.
+async fn spend_differences(tx: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"
+        with recomputed as (
+            -- Before a key had a period, all it made counts for ever.
+            select g.api_key_id, spend_period_start(k.spend_period, g.created_at) as period,
+                   sum(coalesce(g.charged, g.estimated)) as spent
+            from generations g join api_keys k on k.id = g.api_key_id
+            group by 1, 2
+        )
+        select format('key %s has spent %s since %s; its generations say %s',
+                      coalesce(s.api_key_id, r.api_key_id), coalesce(s.spent, 0),
+                      coalesce(s.period, r.period), coalesce(r.spent, 0)) as "line!"
+        from key_spend s full join recomputed r
+            on r.api_key_id = s.api_key_id and r.period = s.period
+        where coalesce(s.spent, 0) <> coalesce(r.spent, 0)
+        union all
+        select format('key %s may spend %s; %s says %s', k.id, k.spend_limit, s.period, s.spend_limit)
+        from key_spend s join api_keys k on k.id = s.api_key_id
+        where k.spend_limit is distinct from s.spend_limit
+        limit $1
+        "#,
+        SPELLED_OUT
+    )
+    .fetch_all(tx)
+    .await
+}
+
+/// The usage report's hours against the generations that they count.
+async fn usage_differences(tx: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"
+        with recomputed as (
+            select account_id, usage_hour(created_at) as hour, type, provider, model,
+                   coalesce(api_key_id, 0) as api_key_id,
+                   count(*) filter (where status = 'completed') as completed,
+                   count(*) filter (where status = 'failed') as failed,
+                   sum(charged) as charged,
+                   sum(coalesce((usage ->> 'input_tokens')::numeric, 0)) as input_tokens,
+                   sum(coalesce((usage ->> 'output_tokens')::numeric, 0)) as output_tokens,
+                   sum(coalesce((usage ->> 'images')::numeric, 0)) as images,
+                   sum(coalesce((usage ->> 'seconds')::numeric, 0)) as seconds,
+                   sum(coalesce((usage ->> 'characters')::numeric, 0)) as characters
+            from generations where status in ('completed', 'failed')
+            group by 1, 2, 3, 4, 5, 6
+        )
+        select format('usage of account %s in the hour %s (%s, %s, %s, key %s) is counted as %s; its generations say %s',
+                      account_id, hour, type, provider, model, api_key_id,
+                      row (u.completed, u.failed, u.charged, u.input_tokens, u.output_tokens, u.images,
+                           u.seconds, u.characters),
+                      row (r.completed, r.failed, r.charged, r.input_tokens, r.output_tokens, r.images,
+                           r.seconds, r.characters)) as "line!"
+        from usage_hours u
+            full join recomputed r using (account_id, hour, type, provider, model, api_key_id)
+        where (u.completed, u.failed, u.charged, u.input_tokens, u.output_tokens, u.images,
+               u.seconds, u.characters)
+            is distinct from
+              (r.completed, r.failed, r.charged, r.input_tokens, r.output_tokens, r.images,
+               r.seconds, r.characters)
+        limit $1
+        "#,
+        SPELLED_OUT
+    )
+    .fetch_all(tx)
+    .await
 }

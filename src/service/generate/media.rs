@@ -153,6 +153,7 @@ impl Service {
             prompt: request.prompt,
             system_prompt: None,
             negative_prompt: request.negative_prompt,
+            template: None,
             parameters,
             ceiling: Ceiling::Image(price),
             max_cost: request.max_cost,
@@ -192,6 +193,7 @@ impl Service {
             prompt: request.prompt,
             system_prompt: None,
             negative_prompt: None,
+            template: None,
             parameters: json!({"duration": duration, "ratio": ratio.to_string()}),
             ceiling: Ceiling::Video(VideoCeiling {
                 per_second: video.prices.per_second,
@@ -230,6 +232,7 @@ impl Service {
             prompt: request.prompt,
             system_prompt: None,
             negative_prompt: None,
+            template: None,
             parameters: json!({"voice": voice, "speed": speed, "format": format}),
             max_cost: request.max_cost,
         };

@@ -10,7 +10,7 @@ use crate::{
     domain::{
         catalogue::Model,
         credits::Credits,
-        generation::{Generation, Modality, Status},
+        generation::{Generation, Modality, Status, TemplateUse},
         ids::GenerationId,
         json::fingerprint,
         pricing::Ceiling,
@@ -57,6 +57,7 @@ struct Plan<'a> {
     prompt: String,
     system_prompt: Option<String>,
     negative_prompt: Option<String>,
+    template: Option<TemplateUse>,
     parameters: Value,
     ceiling: Ceiling,
     max_cost: Option<Credits>,
@@ -138,6 +139,7 @@ impl Service {
             system_prompt: plan.system_prompt.clone(),
             negative_prompt: plan.negative_prompt.clone(),
             parameters: plan.parameters.clone(),
+            template: plan.template,
             pricing: serde_json::json!(plan.model.prices()),
             hold,
             instance: (!queued).then(|| self.0.runner.instance()),
@@ -203,6 +205,10 @@ impl Service {
             }),
             Opened::Suspended => ServiceError::Suspended,
             Opened::TooManyJobs => ServiceError::TooManyJobs(self.0.settings.max_jobs_per_account),
+            Opened::SpendLimit(cap, balance) => {
+                let short = explain::above_spend_limit(ceiling.hold(), cap, balance, ceiling);
+                ServiceError::CreditsShort(Box::new(short))
+            }
             Opened::Short(balance) => {
                 let short = explain::above_available(ceiling.hold(), balance, ceiling);
                 ServiceError::CreditsShort(Box::new(short))

@@ -63,6 +63,7 @@ impl Service {
             prompt: request.prompt.clone(),
             system_prompt: request.system_prompt.clone(),
             negative_prompt: None,
+            template: None,
             parameters,
             ceiling: Ceiling::Text(TextCeiling {
                 prices: text.prices,

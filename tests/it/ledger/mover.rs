@@ -57,6 +57,7 @@ impl Mover {
             prompt: "x".to_owned(),
             system_prompt: None,
             negative_prompt: None,
+            template: None,
             parameters: json!({}),
             pricing: json!({}),
             hold: micros(hold),
