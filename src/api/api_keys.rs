@@ -15,7 +15,9 @@ use super::{
     schema::KeyCreationRequest,
 };
 use crate::{
-    domain::{ability::Abilities, ids::ApiKeyId, page::PageRequest},
+    domain::{
+        ability::Abilities, credits::Credits, ids::ApiKeyId, page::PageRequest, spend::SpendPeriod,
+    },
     service::keys::KeyRequest,
     store::keys::{ApiKeyRecord, KEYS_CURSOR},
 };
@@ -37,6 +39,14 @@ pub struct KeyBody {
     /// When it ends; null for never.
     #[schema(required, nullable)]
     pub expires_at: Option<DateTime<Utc>>,
+    /// What it may spend in each period; null for no limit but the balance.
+    #[schema(required, nullable)]
+    pub spend_limit: Option<Credits>,
+    /// The period of the limit, in UTC; null for ever.
+    #[schema(required, nullable)]
+    pub spend_period: Option<SpendPeriod>,
+    /// What it has spent in the present period: charged, and on hold for what still runs.
+    pub spent: Credits,
     /// When it was last used; may lag by 60 s.
     #[schema(required, nullable)]
     pub last_used_at: Option<DateTime<Utc>>,
@@ -77,6 +87,9 @@ impl From<ApiKeyRecord> for KeyBody {
             abilities: key.abilities,
             rate_limit_per_minute: key.rate_limit_per_minute,
             expires_at: key.expires_at,
+            spend_limit: key.spend_limit,
+            spend_period: key.spend_period,
+            spent: key.spent,
             last_used_at: key.last_used_at,
             revoked_at: key.revoked_at,
             created_at: key.created_at,
@@ -86,7 +99,8 @@ impl From<ApiKeyRecord> for KeyBody {
 
 /// Create an API key
 ///
-/// The full key is in this answer only.
+/// The full key is in this answer only. A key with a `spend_limit` makes no keys (403
+/// session_required): its limit would be worth nothing.
 #[utoipa::path(
     post, path = "/v1/api-keys", tag = "api-keys", request_body = KeyCreationRequest,
     responses((status = 201, description = "The key", body = NewKeyBody)),

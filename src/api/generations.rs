@@ -161,7 +161,8 @@ pub fn one_of<T: Copy + std::fmt::Display>(
     value
 }
 
-fn time(fields: &Fields<'_>, name: &'static str) -> Option<DateTime<Utc>> {
+/// Reads a time.
+pub fn time(fields: &Fields<'_>, name: &'static str) -> Option<DateTime<Utc>> {
     let text = fields.string(name)?;
     // A plus sign that was not encoded arrives as a blank.
     let time = parse_time(&text.replace(' ', "+"));

@@ -19,6 +19,7 @@ mod prefer;
 mod record;
 mod schema;
 mod stream;
+mod usage;
 
 use std::{sync::Arc, time::Duration};
 
@@ -92,6 +93,7 @@ fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(generations::cancel))
         .routes(routes!(credits::balance))
         .routes(routes!(credits::ledger))
+        .routes(routes!(usage::usage))
         .routes(routes!(api_keys::create, api_keys::list))
         .routes(routes!(api_keys::get, api_keys::revoke))
         .routes(routes!(auth::login))

@@ -12,6 +12,7 @@ use crate::domain::{
     ability::Abilities,
     credits::Credits,
     request::{Quality, SpeechFormat, Style},
+    spend::SpendPeriod,
     usage::TextUsage,
 };
 
@@ -222,6 +223,13 @@ pub struct KeyCreationRequest {
     /// In the future. Default: never.
     #[schema(nullable)]
     pub expires_at: Option<DateTime<Utc>>,
+    /// What it may spend in each period, charged and on hold together. Default: no limit but
+    /// the balance.
+    #[schema(schema_with = credits_given)]
+    pub spend_limit: Option<Credits>,
+    /// When the sum begins anew, in UTC; only with a `spend_limit`. Default: never.
+    #[schema(nullable)]
+    pub spend_period: Option<SpendPeriod>,
 }
 
 /// Credentials.

@@ -29,6 +29,8 @@ pub(super) async fn create(app: &App, credits: Credits, url: &str) -> Result<(),
         abilities: Abilities::all(),
         rate_limit_per_minute: DEFAULT_PER_MINUTE,
         expires_at: None,
+        spend_limit: None,
+        spend_period: None,
     };
     let (_, secret) = app.service.create_key(account, &key, None).await?;
     let key = secret.expose_secret();

@@ -30,6 +30,8 @@ pub struct Caller {
     pub expires_at: Option<DateTime<Utc>>,
     /// Whether the account is suspended.
     suspended: bool,
+    /// Whether it is a key with a spend limit.
+    capped: bool,
     /// The account's default providers and models, by modality.
     defaults: serde_json::Value,
 }
@@ -63,6 +65,11 @@ impl Caller {
             return Err(ServiceError::Suspended);
         }
         Ok(())
+    }
+
+    /// Whether it is a key with a spend limit.
+    pub fn is_capped(&self) -> bool {
+        self.capped
     }
 
     /// Refuses an API key.
@@ -111,6 +118,7 @@ impl Service {
                     abilities: key.abilities,
                     expires_at: key.expires_at,
                     suspended: key.suspended,
+                    capped: key.capped,
                     defaults: key.defaults,
                 };
                 Ok(Authenticated { caller, rate })
@@ -126,6 +134,7 @@ impl Service {
                     abilities: Abilities::all(),
                     expires_at: Some(session.expires_at),
                     suspended: session.suspended,
+                    capped: false,
                     defaults: session.defaults,
                 };
                 Ok(Authenticated {

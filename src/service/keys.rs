@@ -8,9 +8,11 @@ use super::{Service, ServiceError, TokenRefusal, auth::Caller};
 use crate::{
     domain::{
         ability::{Abilities, AbilitiesError},
+        credits::Credits,
         ids::{AccountId, ApiKeyId},
         page::{Page, PageRequest},
         rate::{DEFAULT_PER_MINUTE, MAX_PER_MINUTE},
+        spend::SpendPeriod,
         token,
         validate::{Errors, FieldCode, Fields},
     },
@@ -34,6 +36,10 @@ pub struct KeyRequest {
     pub rate_limit_per_minute: u32,
     /// When it ends; in the future.
     pub expires_at: Option<DateTime<Utc>>,
+    /// What it may spend in each period.
+    pub spend_limit: Option<Credits>,
+    /// The period of the limit; `None`: for ever.
+    pub spend_period: Option<SpendPeriod>,
 }
 
 impl KeyRequest {
@@ -75,6 +81,18 @@ impl KeyRequest {
             }
             time
         });
+        let spend_limit = fields.credits("spend_limit");
+        let spend_period = fields.string("spend_period").and_then(|text| {
+            let period = SpendPeriod::parse(text);
+            if period.is_none() {
+                let message = "must be day, month or null";
+                fields.error("spend_period", FieldCode::NotAllowed, message);
+            } else if spend_limit.is_none() && !errors.has("spend_limit") {
+                let message = "is the period of a spend_limit, which is missing";
+                fields.error("spend_period", FieldCode::NotAllowed, message);
+            }
+            period
+        });
         fields.finish();
         match (name, errors.take()) {
             (Some(name), errors) if errors.is_empty() => Ok(Self {
@@ -84,6 +102,8 @@ impl KeyRequest {
                     .and_then(|n| u32::try_from(n).ok())
                     .unwrap_or(DEFAULT_PER_MINUTE),
                 expires_at,
+                spend_limit,
+                spend_period,
             }),
             (_, errors) => Err(ServiceError::Invalid(errors)),
         }
@@ -109,6 +129,10 @@ impl Service {
         request: &KeyRequest,
         by: Option<&Caller>,
     ) -> Result<(ApiKeyRecord, SecretString), ServiceError> {
+        // Its cap would be worth nothing: the new key would have another, or none.
+        if by.is_some_and(Caller::is_capped) {
+            return Err(ServiceError::SessionRequired);
+        }
         let token = token::new_api_key().map_err(|e| ServiceError::Internal(e.to_string()))?;
         let new = NewApiKey {
             account_id: account,
@@ -118,6 +142,8 @@ impl Service {
             abilities: &request.abilities,
             rate_limit_per_minute: request.rate_limit_per_minute,
             expires_at: request.expires_at,
+            spend_limit: request.spend_limit,
+            spend_period: request.spend_period,
             now: self.0.clock.now(),
         };
         match self
@@ -141,7 +167,7 @@ impl Service {
 
     /// One key of the caller's account.
     pub async fn key(&self, caller: &Caller, id: ApiKeyId) -> Result<ApiKeyRecord, ServiceError> {
-        let key = self.0.store.key(caller.account_id, id).await?;
+        let key = self.0.store.key(caller.account_id, id, self.now()).await?;
         key.ok_or(ServiceError::NotFound)
     }
 
@@ -151,7 +177,11 @@ impl Service {
         caller: &Caller,
         page: &PageRequest,
     ) -> Result<Page<ApiKeyRecord>, ServiceError> {
-        Ok(self.0.store.keys(caller.account_id, page).await?)
+        Ok(self
+            .0
+            .store
+            .keys(caller.account_id, page, self.now())
+            .await?)
     }
 
     /// Revokes a key of the caller's account, at once and for ever.

@@ -12,6 +12,7 @@ pub mod login;
 pub mod lookup;
 pub mod operator;
 mod password;
+pub mod usage;
 
 use std::{sync::Arc, time::Duration};
 

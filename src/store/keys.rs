@@ -5,9 +5,11 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::{Store, StoreError, bounded, generations::Credential};
 use crate::domain::{
     ability::Abilities,
+    credits::Credits,
     ids::{AccountId, ApiKeyId},
     page::{Cursor, Page, PageRequest},
     rate::{Gcra, RateState},
+    spend::SpendPeriod,
     token::TokenDigest,
 };
 
@@ -33,6 +35,10 @@ pub struct NewApiKey<'a> {
     pub rate_limit_per_minute: u32,
     /// When it ends.
     pub expires_at: Option<DateTime<Utc>>,
+    /// What it may spend in each period.
+    pub spend_limit: Option<Credits>,
+    /// The period of the limit; `None`: for ever.
+    pub spend_period: Option<SpendPeriod>,
     /// When it is made.
     pub now: DateTime<Utc>,
 }
@@ -52,6 +58,12 @@ pub struct ApiKeyRecord {
     pub rate_limit_per_minute: u32,
     /// When it ends.
     pub expires_at: Option<DateTime<Utc>>,
+    /// What it may spend in each period.
+    pub spend_limit: Option<Credits>,
+    /// The period of the limit; `None`: for ever.
+    pub spend_period: Option<SpendPeriod>,
+    /// What it has spent in the present period: charged, and on hold for what still runs.
+    pub spent: Credits,
     /// When it was last used; may lag by 60 s.
     pub last_used_at: Option<DateTime<Utc>>,
     /// When it was revoked.
@@ -77,6 +89,8 @@ pub struct PresentedKey {
     pub expired: bool,
     /// Whether its account is suspended.
     pub suspended: bool,
+    /// Whether it has a spend limit.
+    pub capped: bool,
     /// The request, counted; `None` for a dead key.
     pub rate: Option<RateState>,
     /// The account's default providers and models, by modality.
@@ -90,6 +104,9 @@ struct KeyRow {
     abilities: Vec<String>,
     rate_limit_per_minute: i32,
     expires_at: Option<DateTime<Utc>>,
+    spend_limit: Option<i64>,
+    spend_period: Option<String>,
+    spent: i64,
     last_used_at: Option<DateTime<Utc>>,
     revoked_at: Option<DateTime<Utc>>,
     created_at: DateTime<Utc>,
@@ -116,11 +133,13 @@ impl Store {
                  for share
              )
              insert into api_keys
-                 (account_id, name, digest, key_hint, abilities, rate_limit_per_minute, expires_at, created_at)
-             select $1, $2, $3, $4, $5, $6, $7, $8
+                 (account_id, name, digest, key_hint, abilities, rate_limit_per_minute, expires_at,
+                  created_at, spend_limit, spend_period)
+             select $1, $2, $3, $4, $5, $6, $7, $8, $11::bigint, $12::text
              where ($9::bigint is null and $10::bigint is null)
                 or exists (select from by_key) or exists (select from by_session)
              returning id, name, key_hint, abilities, rate_limit_per_minute, expires_at,
+                       spend_limit, spend_period, 0::bigint as \"spent!\",
                        last_used_at, revoked_at, created_at",
             new.account_id.0,
             new.name,
@@ -132,6 +151,8 @@ impl Store {
             new.now,
             key,
             session,
+            new.spend_limit.map(Credits::micros),
+            new.spend_period.map(SpendPeriod::as_str),
         )
         .fetch_optional(&self.pool)
         .await?
@@ -144,14 +165,19 @@ impl Store {
         &self,
         account: AccountId,
         id: ApiKeyId,
+        now: DateTime<Utc>,
     ) -> Result<Option<ApiKeyRecord>, StoreError> {
         sqlx::query_as!(
             KeyRow,
             "select id, name, key_hint, abilities, rate_limit_per_minute, expires_at,
+                    spend_limit, spend_period,
+                    coalesce((select s.spent from key_spend s where s.api_key_id = api_keys.id
+                        and s.period = spend_period_start(api_keys.spend_period, $3)), 0) as \"spent!\",
                     last_used_at, revoked_at, created_at
              from api_keys where account_id = $1 and id = $2",
             account.0,
             id.0,
+            now,
         )
         .fetch_optional(&self.pool)
         .await?
@@ -164,16 +190,21 @@ impl Store {
         &self,
         account: AccountId,
         page: &PageRequest,
+        now: DateTime<Utc>,
     ) -> Result<Page<ApiKeyRecord>, StoreError> {
         let rows = sqlx::query_as!(
             KeyRow,
             "select id, name, key_hint, abilities, rate_limit_per_minute, expires_at,
+                    spend_limit, spend_period,
+                    coalesce((select s.spent from key_spend s where s.api_key_id = api_keys.id
+                        and s.period = spend_period_start(api_keys.spend_period, $4)), 0) as \"spent!\",
                     last_used_at, revoked_at, created_at
              from api_keys where account_id = $1 and ($2::bigint is null or id < $2)
              order by id desc limit $3",
             account.0,
             page.after_number(),
             page.per_page + 1,
+            now,
         )
         .fetch_all(&self.pool)
         .await?;
@@ -200,6 +231,9 @@ impl Store {
             "update api_keys set revoked_at = coalesce(revoked_at, $3)
              where account_id = $1 and id = $2
              returning id, name, key_hint, abilities, rate_limit_per_minute, expires_at,
+                       spend_limit, spend_period,
+                       coalesce((select s.spent from key_spend s where s.api_key_id = api_keys.id
+                           and s.period = spend_period_start(api_keys.spend_period, $3)), 0) as \"spent!\",
                        last_used_at, revoked_at, created_at",
             account.0,
             id.0,
@@ -228,7 +262,7 @@ impl Store {
                 select coalesce($3::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint * 1000) as now
             ), key as materialized (
                 select k.id, k.account_id, k.abilities, k.rate_limit_per_minute, k.expires_at,
-                       k.revoked_at, k.last_used_at, a.suspended_at, a.defaults, m.now,
+                       k.revoked_at, k.last_used_at, k.spend_limit, a.suspended_at, a.defaults, m.now,
                        (60000000000 + k.rate_limit_per_minute - 1) / k.rate_limit_per_minute as emission
                 from api_keys k join accounts a on a.id = k.account_id, moment m
                 where k.digest = $1
@@ -260,7 +294,7 @@ impl Store {
             )
             select key.now as "now!", key.defaults as "defaults!", key.id, key.account_id, key.abilities, key.rate_limit_per_minute,
                    key.expires_at, key.revoked_at is not null as "revoked!",
-                   key.suspended_at is not null as "suspended!",
+                   key.suspended_at is not null as "suspended!", key.spend_limit is not null as "capped!",
                    counted.tat as "tat?", counted.admitted as "admitted?"
             from key left join counted on true
             "#,
@@ -288,6 +322,7 @@ impl Store {
             revoked: row.revoked,
             expired,
             suspended: row.suspended,
+            capped: row.capped,
             rate,
             defaults: row.defaults,
         }))
@@ -309,6 +344,13 @@ impl TryFrom<KeyRow> for ApiKeyRecord {
             abilities: abilities(&row.abilities)?,
             rate_limit_per_minute: u32::try_from(row.rate_limit_per_minute).unwrap_or(1),
             expires_at: row.expires_at,
+            spend_limit: row.spend_limit.map(Credits::from_micros),
+            spend_period: row
+                .spend_period
+                .map(|name| SpendPeriod::parse(&name).ok_or(name))
+                .transpose()
+                .map_err(|name| StoreError::Corrupt(format!("spend_period {name}")))?,
+            spent: Credits::from_micros(row.spent),
             last_used_at: row.last_used_at,
             revoked_at: row.revoked_at,
             created_at: row.created_at,

@@ -13,6 +13,7 @@ pub mod jobs;
 pub mod keys;
 pub mod media;
 pub mod sessions;
+pub mod usage;
 pub mod verify;
 
 use std::{

@@ -1,0 +1,74 @@
+//! The usage report.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::{Service, ServiceError};
+use crate::domain::{
+    ids::AccountId,
+    report::{Span, UsageGroup, UsageRow, UsageTotals},
+    validate::{FieldCode, FieldError},
+};
+
+/// How far a report reaches back unless told.
+const DEFAULT_DAYS: TimeDelta = TimeDelta::days(30);
+/// Groups that one report may have.
+const MAX_GROUPS: usize = 10_000;
+
+/// What a report is asked for.
+#[derive(Debug, Clone, Default)]
+pub struct UsageRequest {
+    /// Inclusive; 30 days before the end by default.
+    pub from: Option<DateTime<Utc>>,
+    /// Exclusive; up to now by default.
+    pub to: Option<DateTime<Utc>>,
+    /// In any order.
+    pub group_by: Vec<UsageGroup>,
+}
+
+/// A report.
+#[derive(Debug, Clone)]
+pub struct UsageReport {
+    /// The groups, in ascending order.
+    pub rows: Vec<UsageRow>,
+    /// Their sum.
+    pub total: UsageTotals,
+}
+
+impl Service {
+    /// What an account made in a span of creation times.
+    pub async fn usage(
+        &self,
+        account: AccountId,
+        request: &UsageRequest,
+    ) -> Result<UsageReport, ServiceError> {
+        let now = self.0.clock.now();
+        // "Up to now" includes what is made at this very moment.
+        let to = request.to.unwrap_or(now + TimeDelta::hours(1));
+        let from = request
+            .from
+            .unwrap_or(request.to.unwrap_or(now) - DEFAULT_DAYS);
+        if from >= to {
+            return Err(ServiceError::invalid(FieldError::new(
+                if request.from.is_some() { "from" } else { "to" },
+                FieldCode::OutOfRange,
+                "leaves no time between from and to",
+            )));
+        }
+        let limit = i64::try_from(MAX_GROUPS + 1).unwrap_or(i64::MAX);
+        let span = Span { from, to };
+        let usage = self.0.store.usage(account, span, &request.group_by, limit);
+        let rows = usage.await?;
+        if rows.len() > MAX_GROUPS {
+            return Err(ServiceError::invalid(FieldError::new(
+                "group_by",
+                FieldCode::OutOfRange,
+                format!("makes more than {MAX_GROUPS} groups; ask for a shorter time or fewer"),
+            )));
+        }
+        let mut total = UsageTotals::default();
+        for row in &rows {
+            total += row.totals;
+        }
+        Ok(UsageReport { rows, total })
+    }
+}
