@@ -93,6 +93,17 @@ async fn the_audit_finds_every_tampering(_: PgPoolOptions, options: PgConnectOpt
             "insert into ledger_entries (account_id, kind, amount, balance, held, created_at)
              values ({mine}, 'grant', 1, 0, 0, now())"
         ),
+        "update key_spend set spent = spent + 1".to_owned(),
+        "update key_spend set spend_limit = 10000000".to_owned(),
+        "update key_spend set period = '2027-01-01'".to_owned(),
+        "delete from key_spend".to_owned(),
+        "update usage_hours set completed = completed + 1".to_owned(),
+        "update usage_hours set failed = failed - 1".to_owned(),
+        "update usage_hours set charged = charged + 1".to_owned(),
+        "update usage_hours set input_tokens = input_tokens + 1".to_owned(),
+        "update usage_hours set hour = hour + interval '1 hour'".to_owned(),
+        "update usage_hours set api_key_id = 0".to_owned(),
+        "delete from usage_hours".to_owned(),
     ];
     run(&app, &SAVE).await;
     for statement in tampering {
@@ -107,14 +118,20 @@ async fn the_audit_finds_every_tampering(_: PgPoolOptions, options: PgConnectOpt
 }
 
 /// Takes the locks off and keeps a copy.
-const SAVE: [&str; 5] = [
+const SAVE: [&str; 7] = [
+    "create table saved_spend as table key_spend",
+    "create table saved_usage as table usage_hours",
     "alter table ledger_entries disable trigger all",
     "drop index ledger_entries_one_hold_one_resolution",
     "create table saved_accounts as table accounts",
     "create table saved_generations as table generations",
     "create table saved_entries as table ledger_entries",
 ];
-const RESTORE: [&str; 4] = [
+const RESTORE: [&str; 8] = [
+    "delete from key_spend",
+    "insert into key_spend select * from saved_spend",
+    "delete from usage_hours",
+    "insert into usage_hours select * from saved_usage",
     "delete from ledger_entries",
     "insert into ledger_entries overriding system value select * from saved_entries",
     "update accounts a set balance = s.balance, held = s.held, unfinished = s.unfinished
@@ -142,6 +159,8 @@ async fn the_database_itself_refuses_what_must_not_be(_: PgPoolOptions, options:
     assert_eq!(mover.hold(41).await, None);
     let id = account.id;
     for statement in [
+        "update key_spend set spent = -1".to_owned(),
+        "update key_spend set spend_limit = spent - 1".to_owned(),
         "update ledger_entries set amount = 1".to_owned(),
         "update ledger_entries set reference = 'x' where false".to_owned(),
         "delete from ledger_entries where false".to_owned(),

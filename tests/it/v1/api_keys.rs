@@ -31,7 +31,7 @@ async fn a_key_has_its_defaults_and_is_shown_once(_: PgPoolOptions, options: PgC
             made,
             json!({"id": made["id"], "key": key, "key_hint": hint, "name": "backend",
                 "abilities": ["*"], "rate_limit_per_minute": 600, "expires_at": null,
-                "last_used_at": null, "revoked_at": null, "created_at": now})
+                "last_used_at": null, "revoked_at": null, "spend_limit": null, "spend_period": null, "spent": "0", "created_at": now})
         );
         assert!(made["id"].is_i64());
         made.as_object_mut().unwrap().remove("key");

@@ -7,3 +7,5 @@ pub mod generate;
 mod media;
 mod models;
 mod rate_limit;
+mod spend_caps;
+mod usage;
