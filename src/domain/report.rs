@@ -32,14 +32,36 @@ pub struct Span {
 }
 
 impl Span {
-    /// The whole hours within, and what is left before and after them. Together they are the
-    /// span, without gap or overlap; any of them may be empty.
-    pub fn whole_hours(self) -> (Self, [Self; 2]) {
-        let hour = TimeDelta::hours(1);
-        let floor = |time: DateTime<Utc>| time.duration_trunc(hour).unwrap_or(time);
+    /// The span cut into parts, without gap or overlap; any of them may be empty.
+    pub fn parts(self) -> SpanParts {
+        let nothing = Self {
+            from: self.to,
+            to: self.to,
+        };
+        let (days, [before, after]) = self.whole(TimeDelta::days(1));
+        let (hours_before, edges_before) = before.whole(TimeDelta::hours(1));
+        let (hours_after, edges_after) = after.whole(TimeDelta::hours(1));
+        // Two at most: where the span is cut at a midnight, nothing is left on either side of
+        // the cut.
+        let mut edges = edges_before.into_iter().chain(edges_after);
+        let mut edge = || edges.find(|edge| !edge.is_empty()).unwrap_or(nothing);
+        SpanParts {
+            days,
+            hours: [hours_before, hours_after],
+            edges: [edge(), edge()],
+        }
+    }
+
+    fn is_empty(self) -> bool {
+        self.from >= self.to
+    }
+
+    /// The whole units within, and what is left before and after them.
+    fn whole(self, unit: TimeDelta) -> (Self, [Self; 2]) {
+        let floor = |time: DateTime<Utc>| time.duration_trunc(unit).unwrap_or(time);
         let first = floor(self.from);
         let first = if first < self.from {
-            first + hour
+            first + unit
         } else {
             first
         };
@@ -57,6 +79,17 @@ impl Span {
             [span(self.from, first), span(last, self.to)],
         )
     }
+}
+
+/// A span in parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SpanParts {
+    /// Whole days, in UTC.
+    pub days: Span,
+    /// Whole hours of the days that the span cuts.
+    pub hours: [Span; 2],
+    /// What is left of the hours that the span cuts.
+    pub edges: [Span; 2],
 }
 
 /// What was made and used.
@@ -123,20 +156,29 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whole_hours_and_edges_are_the_span(from in 0_i64..30_000_000, length in 1_i64..20_000_000) {
+        fn the_parts_are_the_span(from in 0_i64..300_000_000, length in 1_i64..400_000_000) {
             let at = |ms: i64| DateTime::from_timestamp_millis(1_790_000_000_000 + ms).unwrap();
             let span = Span { from: at(from), to: at(from + length) };
-            let (hours, edges) = span.whole_hours();
-            let parts = [edges[0], hours, edges[1]];
-            let lengths: TimeDelta = parts.iter().map(|p| p.to - p.from).sum();
-            prop_assert_eq!(lengths, span.to - span.from);
-            for part in parts.into_iter().filter(|p| p.from < p.to) {
-                prop_assert!(span.from <= part.from && part.to <= span.to);
+            let parts = span.parts();
+            let mut all = vec![parts.days, parts.hours[0], parts.hours[1], parts.edges[0], parts.edges[1]];
+            all.retain(|part| !part.is_empty());
+            all.sort_by_key(|part| part.from);
+            // Without gap or overlap.
+            prop_assert_eq!(all[0].from, span.from);
+            prop_assert_eq!(all[all.len() - 1].to, span.to);
+            for pair in all.windows(2) {
+                prop_assert_eq!(pair[0].to, pair[1].from);
             }
-            prop_assert_eq!(hours.from.timestamp() % 3600 * i64::from(hours.from < hours.to), 0);
-            prop_assert_eq!(hours.to.timestamp() % 3600 * i64::from(hours.from < hours.to), 0);
-            for edge in edges {
-                prop_assert!(edge.to - edge.from < TimeDelta::hours(2));
+            let aligned = |part: Span, seconds: i64| {
+                part.is_empty() || [part.from, part.to].iter().all(|t| t.timestamp_millis() % (seconds * 1000) == 0)
+            };
+            prop_assert!(aligned(parts.days, 86_400));
+            for part in parts.hours {
+                prop_assert!(aligned(part, 3_600));
+                prop_assert!(part.to - part.from < TimeDelta::hours(48));
+            }
+            for part in parts.edges {
+                prop_assert!(part.to - part.from < TimeDelta::hours(2));
             }
         }
     }

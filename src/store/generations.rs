@@ -406,18 +406,18 @@ impl Store {
                 where s.api_key_id = k.id and g.estimated > g.charged
                   and s.period = spend_period_start(k.spend_period, g.created_at)
             ), counted as (
-                insert into usage_hours as u
-                    (account_id, hour, type, provider, model, api_key_id, completed, failed,
+                insert into usage_sums as u
+                    (account_id, span, start, type, provider, model, api_key_id, completed, failed,
                      charged, input_tokens, output_tokens, images, seconds, characters)
-                select a.id, usage_hour(g.created_at), g.type, g.provider, g.model,
+                select a.id, span, usage_start(span, g.created_at), g.type, g.provider, g.model,
                        coalesce(g.api_key_id, 0), (g.status = 'completed')::int,
                        (g.status = 'failed')::int, g.charged, coalesce(($5::jsonb ->> 'input_tokens')::numeric, 0),
                        coalesce(($5 ->> 'output_tokens')::numeric, 0),
                        coalesce(($5 ->> 'images')::bigint, 0),
                        coalesce(($5 ->> 'seconds')::bigint, 0),
                        coalesce(($5 ->> 'characters')::bigint, 0)
-                from account a, generation g
-                on conflict (account_id, hour, type, provider, model, api_key_id) do update
+                from account a, generation g, (values ('d'::"char"), ('h')) spans (span)
+                on conflict (account_id, span, start, type, provider, model, api_key_id) do update
                 set completed = u.completed + excluded.completed,
                     failed = u.failed + excluded.failed,
                     charged = u.charged + excluded.charged,

@@ -1,7 +1,7 @@
 //! The history: a keyset list over an account's generations.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use sqlx::{FromRow, QueryBuilder, Row as _, postgres::PgRow};
+use sqlx::{FromRow, Postgres, QueryBuilder, Row as _, postgres::PgRow};
 use uuid::{Builder, Uuid};
 
 use super::{Store, StoreError, generations::GenerationRow};
@@ -28,6 +28,16 @@ pub struct HistoryFilter {
     pub created_before: Option<DateTime<Utc>>,
 }
 
+impl HistoryFilter {
+    /// Whether it names a type, status, provider or model.
+    const fn is_of_some_kind(&self) -> bool {
+        self.modality.is_some()
+            || self.status.is_some()
+            || self.provider.is_some()
+            || self.model.is_some()
+    }
+}
+
 impl Store {
     /// The account's generations, newest first. Prompt and result are cut to 200 characters;
     /// parameters and pricing are left out.
@@ -37,47 +47,42 @@ impl Store {
         filter: &HistoryFilter,
         page: &PageRequest,
     ) -> Result<Page<Generation>, StoreError> {
-        let mut query = QueryBuilder::new(
-            "select id, account_id, type, status, provider, model, left(prompt, 200) as prompt, \
-             'null'::jsonb as parameters, 'null'::jsonb as pricing, api_key_id, estimated, charged, \
-             usage, case type when 'text' then left(result, 200) else result end as result, \
-             error_code, error_message, attempts, provider_request_id, created_at, started_at, \
-             completed_at, outputs, progress, template_id, template_version from generations where deleted_at is null and account_id = ",
-        );
-        query.push_bind(account.0);
-        if let Some(modality) = filter.modality {
-            query.push(" and type = ").push_bind(modality.as_str());
-        }
-        if let Some(status) = filter.status {
-            query.push(" and status = ").push_bind(status.as_str());
-        }
-        if let Some(provider) = &filter.provider {
-            query.push(" and provider = ").push_bind(provider.clone());
-        }
-        if let Some(model) = &filter.model {
-            query.push(" and model = ").push_bind(model.clone());
-        }
-        // An id carries its creation in milliseconds, so a range of times is a range of the
-        // key that the index is sorted by; the exact comparison decides at the edges.
-        if let Some(after) = filter.created_after {
-            query.push(" and id >= ").push_bind(lowest_id(after));
-            query.push(" and created_at >= ").push_bind(after);
-        }
-        if let Some(before) = filter.created_before {
-            let end = lowest_id(
-                before
-                    .checked_add_signed(TimeDelta::milliseconds(1))
-                    .unwrap_or(before),
+        let mut query = QueryBuilder::new("with recursive ");
+        let kinds = filter.is_of_some_kind();
+        if kinds {
+            push_kinds(&mut query, account, filter);
+            query.push(
+                ", found as (select newest.id from kinds cross join lateral (select id \
+                from generations where deleted_at is null and account_id = ",
             );
-            query.push(" and id < ").push_bind(end);
-            query.push(" and created_at < ").push_bind(before);
+            query.push_bind(account.0);
+            query.push(
+                " and type = kinds.type and provider = kinds.provider and model = kinds.model \
+                 and status = kinds.status",
+            );
+        } else {
+            query.push(
+                "found as (select id from generations where deleted_at is null and account_id = ",
+            );
+            query.push_bind(account.0);
         }
-        if let Some(after) = page.after_generation() {
-            query.push(" and id < ").push_bind(after);
-        }
+        push_span(&mut query, filter, page);
         query
             .push(" order by id desc limit ")
             .push_bind(page.per_page + 1);
+        if kinds {
+            query
+                .push(") newest order by id desc limit ")
+                .push_bind(page.per_page + 1);
+        }
+        query.push(
+            ") select id, account_id, type, status, provider, model, left(prompt, 200) as prompt, \
+             'null'::jsonb as parameters, 'null'::jsonb as pricing, api_key_id, estimated, charged, \
+             usage, case type when 'text' then left(result, 200) else result end as result, \
+             error_code, error_message, attempts, provider_request_id, created_at, started_at, \
+             completed_at, outputs, progress, template_id, template_version \
+             from found join generations using (id) order by id desc",
+        );
         // Planned anew each time: a plan for any value would be wrong for rare ones.
         let rows: Vec<GenerationRow> = query
             .build_query_as()
@@ -91,6 +96,65 @@ impl Store {
         Ok(Page::from_surplus(rows, page.per_page, |g: &Generation| {
             Cursor::Generation(g.id.0)
         }))
+    }
+}
+
+/// The kinds that an account has generations of and that the filters let through: each a
+/// combination of type, provider, model and status. One look into the index for each, whatever
+/// the number of rows (a loose index scan).
+fn push_kinds(query: &mut QueryBuilder<Postgres>, account: AccountId, filter: &HistoryFilter) {
+    let next = |query: &mut QueryBuilder<Postgres>, after: &str| {
+        query.push(
+            "(select type, provider, model, status from generations \
+             where deleted_at is null and account_id = ",
+        );
+        query.push_bind(account.0);
+        query.push(after);
+        query.push(" order by type, provider, model, status limit 1)");
+    };
+    query.push("every (type, provider, model, status) as (");
+    next(query, "");
+    query.push(" union all select next.* from every cross join lateral ");
+    next(
+        query,
+        " and (type, provider, model, status) > \
+         (every.type, every.provider, every.model, every.status)",
+    );
+    query.push(" next), kinds as (select * from every where true");
+    if let Some(modality) = filter.modality {
+        query.push(" and type = ").push_bind(modality.as_str());
+    }
+    if let Some(status) = filter.status {
+        query.push(" and status = ").push_bind(status.as_str());
+    }
+    if let Some(provider) = &filter.provider {
+        query.push(" and provider = ").push_bind(provider.clone());
+    }
+    if let Some(model) = &filter.model {
+        query.push(" and model = ").push_bind(model.clone());
+    }
+    query.push(")");
+}
+
+/// The span of time, and where the page begins. An id carries its creation in milliseconds, so
+/// a range of times is a range of the key that the indexes are sorted by; the exact comparison
+/// decides at the edges.
+fn push_span(query: &mut QueryBuilder<Postgres>, filter: &HistoryFilter, page: &PageRequest) {
+    if let Some(after) = filter.created_after {
+        query.push(" and id >= ").push_bind(lowest_id(after));
+        query.push(" and created_at >= ").push_bind(after);
+    }
+    if let Some(before) = filter.created_before {
+        let end = lowest_id(
+            before
+                .checked_add_signed(TimeDelta::milliseconds(1))
+                .unwrap_or(before),
+        );
+        query.push(" and id < ").push_bind(end);
+        query.push(" and created_at < ").push_bind(before);
+    }
+    if let Some(after) = page.after_generation() {
+        query.push(" and id < ").push_bind(after);
     }
 }
 

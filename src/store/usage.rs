@@ -1,4 +1,4 @@
-//! The usage report: some hundred rows of hours, and the generations at its edges.
+//! The usage report: the sums of days and hours, and the generations at its edges.
 
 use super::{Store, StoreError, history::lowest_id};
 use crate::domain::{
@@ -10,8 +10,9 @@ use chrono::TimeDelta;
 
 impl Store {
     /// What an account made in a span of creation times, grouped; at most `limit` groups, in
-    /// ascending order. One statement, so one moment: the hours that lie within the span as
-    /// they are counted, the finished generations of the hours that it cuts, and what runs.
+    /// ascending order. One statement, so one moment: the days and hours that lie within the
+    /// span as they are counted, the finished generations of the hours that it cuts, and what
+    /// runs.
     pub async fn usage(
         &self,
         account: AccountId,
@@ -20,7 +21,8 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<UsageRow>, StoreError> {
         let by = |group| groups.contains(&group);
-        let (hours, [before, after]) = span.whole_hours();
+        let parts = span.parts();
+        let [before, after] = parts.edges;
         // Ids carry their creation in milliseconds, and indexes are sorted by them; the exact
         // comparison of times decides.
         let end = |time| lowest_id(time + TimeDelta::milliseconds(1));
@@ -30,29 +32,38 @@ impl Store {
                 select * from generations
                 where account_id = $1 and deleted_at is null
                   and status in ('completed', 'failed')
-                  and id >= $4 and id < $5 and created_at >= $6 and created_at < $7
+                  and id >= $8 and id < $9 and created_at >= $10 and created_at < $11
                 union all
                 select * from generations
                 where account_id = $1 and deleted_at is not null
-                  and id >= $4 and id < $5 and created_at >= $6 and created_at < $7
+                  and id >= $8 and id < $9 and created_at >= $10 and created_at < $11
                 union all
                 select * from generations
                 where account_id = $1 and deleted_at is null
                   and status in ('completed', 'failed')
-                  and id >= $8 and id < $9 and created_at >= $10 and created_at < $11
+                  and id >= $12 and id < $13 and created_at >= $14 and created_at < $15
                 union all
                 select * from generations
                 where account_id = $1 and deleted_at is not null
-                  and id >= $8 and id < $9 and created_at >= $10 and created_at < $11
+                  and id >= $12 and id < $13 and created_at >= $14 and created_at < $15
                 union all
                 select * from generations
                 where account_id = $1 and status in ('pending', 'processing')
-                  and created_at >= $6 and created_at < $11
+                  and created_at >= $22 and created_at < $23
+            ), sums as (
+                select * from usage_sums
+                where account_id = $1 and span = 'd' and start >= $2 and start < $3
+                union all
+                select * from usage_sums
+                where account_id = $1 and span = 'h' and start >= $4 and start < $5
+                union all
+                select * from usage_sums
+                where account_id = $1 and span = 'h' and start >= $6 and start < $7
             ), parts as (
-                select hour as moment, type, provider, model, api_key_id,
+                select start as moment, type, provider, model, api_key_id,
                        completed + failed as generations, completed, failed, charged,
                        input_tokens, output_tokens, images, seconds, characters
-                from usage_hours where account_id = $1 and hour >= $2 and hour < $3
+                from sums
                 union all
                 select created_at, type, provider, model, coalesce(api_key_id, 0), 1,
                        (status = 'completed')::int, (status = 'failed')::int,
@@ -63,11 +74,11 @@ impl Store {
                        coalesce((usage ->> 'characters')::bigint, 0)
                 from edges
             )
-            select case when $12 then (moment at time zone 'UTC')::date end as day,
-                   case when $13 then type end as type,
-                   case when $14 then provider end as provider,
-                   case when $15 then model end as model,
-                   case when $16 then api_key_id end as api_key,
+            select case when $16 then (moment at time zone 'UTC')::date end as day,
+                   case when $17 then type end as type,
+                   case when $18 then provider end as provider,
+                   case when $19 then model end as model,
+                   case when $20 then api_key_id end as api_key,
                    sum(generations)::bigint as "generations!",
                    sum(completed)::bigint as "completed!", sum(failed)::bigint as "failed!",
                    sum(charged)::bigint as "charged!",
@@ -79,11 +90,15 @@ impl Store {
             from parts
             group by 1, 2, 3, 4, 5
             order by 1, 2, 3, 4, 5
-            limit $17
+            limit $21
             "#,
             account.0,
-            hours.from,
-            hours.to,
+            parts.days.from,
+            parts.days.to,
+            parts.hours[0].from,
+            parts.hours[0].to,
+            parts.hours[1].from,
+            parts.hours[1].to,
             lowest_id(before.from),
             end(before.to),
             before.from,
@@ -98,6 +113,8 @@ impl Store {
             by(UsageGroup::Model),
             by(UsageGroup::ApiKey),
             limit,
+            span.from,
+            span.to,
         )
         .fetch_all(&self.pool)
         .await?;

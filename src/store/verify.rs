@@ -168,12 +168,12 @@ async fn spend_differences(tx: &mut PgConnection) -> Result<Vec<String>, sqlx::E
     .await
 }
 
-/// The usage report's hours against the generations that they count.
+/// The usage report's sums against the generations that they count.
 async fn usage_differences(tx: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
     sqlx::query_scalar!(
         r#"
         with recomputed as (
-            select account_id, usage_hour(created_at) as hour, type, provider, model,
+            select account_id, span, usage_start(span, created_at) as start, type, provider, model,
                    coalesce(api_key_id, 0) as api_key_id,
                    count(*) filter (where status = 'completed') as completed,
                    count(*) filter (where status = 'failed') as failed,
@@ -183,17 +183,18 @@ async fn usage_differences(tx: &mut PgConnection) -> Result<Vec<String>, sqlx::E
                    sum(coalesce((usage ->> 'images')::numeric, 0)) as images,
                    sum(coalesce((usage ->> 'seconds')::numeric, 0)) as seconds,
                    sum(coalesce((usage ->> 'characters')::numeric, 0)) as characters
-            from generations where status in ('completed', 'failed')
-            group by 1, 2, 3, 4, 5, 6
+            from generations, (values ('d'::"char"), ('h')) spans (span)
+            where status in ('completed', 'failed')
+            group by 1, 2, 3, 4, 5, 6, 7
         )
-        select format('usage of account %s in the hour %s (%s, %s, %s, key %s) is counted as %s; its generations say %s',
-                      account_id, hour, type, provider, model, api_key_id,
+        select format('usage of account %s in the span %s of %s (%s, %s, %s, key %s) is counted as %s; its generations say %s',
+                      account_id, span, start, type, provider, model, api_key_id,
                       row (u.completed, u.failed, u.charged, u.input_tokens, u.output_tokens, u.images,
                            u.seconds, u.characters),
                       row (r.completed, r.failed, r.charged, r.input_tokens, r.output_tokens, r.images,
                            r.seconds, r.characters)) as "line!"
-        from usage_hours u
-            full join recomputed r using (account_id, hour, type, provider, model, api_key_id)
+        from usage_sums u
+            full join recomputed r using (account_id, span, start, type, provider, model, api_key_id)
         where (u.completed, u.failed, u.charged, u.input_tokens, u.output_tokens, u.images,
                u.seconds, u.characters)
             is distinct from

@@ -97,13 +97,13 @@ async fn the_audit_finds_every_tampering(_: PgPoolOptions, options: PgConnectOpt
         "update key_spend set spend_limit = 10000000".to_owned(),
         "update key_spend set period = '2027-01-01'".to_owned(),
         "delete from key_spend".to_owned(),
-        "update usage_hours set completed = completed + 1".to_owned(),
-        "update usage_hours set failed = failed - 1".to_owned(),
-        "update usage_hours set charged = charged + 1".to_owned(),
-        "update usage_hours set input_tokens = input_tokens + 1".to_owned(),
-        "update usage_hours set hour = hour + interval '1 hour'".to_owned(),
-        "update usage_hours set api_key_id = 0".to_owned(),
-        "delete from usage_hours".to_owned(),
+        "update usage_sums set completed = completed + 1".to_owned(),
+        "update usage_sums set failed = failed - 1".to_owned(),
+        "update usage_sums set charged = charged + 1".to_owned(),
+        "update usage_sums set input_tokens = input_tokens + 1".to_owned(),
+        "update usage_sums set start = start + interval '1 day'".to_owned(),
+        "update usage_sums set api_key_id = 0".to_owned(),
+        "delete from usage_sums".to_owned(),
     ];
     run(&app, &SAVE).await;
     for statement in tampering {
@@ -120,7 +120,7 @@ async fn the_audit_finds_every_tampering(_: PgPoolOptions, options: PgConnectOpt
 /// Takes the locks off and keeps a copy.
 const SAVE: [&str; 7] = [
     "create table saved_spend as table key_spend",
-    "create table saved_usage as table usage_hours",
+    "create table saved_usage as table usage_sums",
     "alter table ledger_entries disable trigger all",
     "drop index ledger_entries_one_hold_one_resolution",
     "create table saved_accounts as table accounts",
@@ -130,8 +130,8 @@ const SAVE: [&str; 7] = [
 const RESTORE: [&str; 8] = [
     "delete from key_spend",
     "insert into key_spend select * from saved_spend",
-    "delete from usage_hours",
-    "insert into usage_hours select * from saved_usage",
+    "delete from usage_sums",
+    "insert into usage_sums select * from saved_usage",
     "delete from ledger_entries",
     "insert into ledger_entries overriding system value select * from saved_entries",
     "update accounts a set balance = s.balance, held = s.held, unfinished = s.unfinished

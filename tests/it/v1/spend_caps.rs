@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use crate::common::{Account, TestApp, Upstream};
+use crate::common::{Account, Reply, TestApp, Upstream};
 
 const IMAGE: &str = "/v1/generate/image";
 const KEYS: &str = "/v1/api-keys";
@@ -209,6 +209,8 @@ async fn parallel_holds_on_two_servers_stay_within_the_limit(
     options: PgConnectOptions,
 ) {
     let upstream = Upstream::start().await;
+    // Charged as held.
+    upstream.reply(Reply::Text("ok".to_owned(), 65, 64));
     upstream.hold();
     let app = Arc::new(TestApp::upstream(options, &upstream).await);
     let replica = Arc::new(app.replica().await);
