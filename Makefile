@@ -7,12 +7,13 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 gensvc := $(CARGO_TARGET_DIR)/debug/gensvc
 
-.PHONY: help run test check fmt sqlx check-sqlx openapi tools postgres
+.PHONY: help run test check fmt sqlx check-sqlx openapi scale tools postgres
 .NOTPARALLEL:
 
 help:
 	@echo 'make run         start the service, with a Postgres of its own under data/'
 	@echo 'make test        run all tests, with a Postgres of their own under target/'
+	@echo 'make scale       measure the history and usage over 5 million generations (rows=N)'
 	@echo 'make check       see whether formatting, lints and .sqlx are in order, as CI does'
 	@echo 'make fmt         format the code'
 	@echo 'make sqlx        write .sqlx anew, after a change of SQL or schema'
@@ -70,6 +71,12 @@ check-sqlx: tools postgres
 openapi: tools postgres
 	@cargo build
 	@$(with_postgres) GENSVC_UPDATE_OPENAPI=1 cargo test --test it openapi
+
+rows ?= 5000000
+
+scale: tools postgres
+	@cargo build --release
+	@$(with_postgres) cargo test --release --test scale -- $(rows)
 
 tools:
 	@command -v cargo >/dev/null || \
