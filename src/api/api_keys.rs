@@ -100,7 +100,7 @@ impl From<ApiKeyRecord> for KeyBody {
 /// Create an API key
 ///
 /// The full key is in this answer only. A key with a `spend_limit` makes no keys (403
-/// session_required): its limit would be worth nothing.
+/// `session_required`): its limit would be worth nothing.
 #[utoipa::path(
     post, path = "/v1/api-keys", tag = "api-keys", request_body = KeyCreationRequest,
     responses((status = 201, description = "The key", body = NewKeyBody)),

@@ -15,7 +15,7 @@ use crate::{
     domain::{
         credits::Credits,
         ids::ApiKeyId,
-        report::{UsageGroup, UsageRow, UsageTotals},
+        report::{UsageGroup, UsageKey, UsageRow, UsageTotals},
         validate::{FieldCode, Fields},
     },
     service::usage::{UsageReport, UsageRequest},
@@ -62,7 +62,7 @@ pub struct UsageRowBody {
     /// The key's id; null for sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<ApiKeyId>)]
-    pub api_key: Option<Option<ApiKeyId>>,
+    pub api_key: Option<UsageKey>,
     /// Its sums.
     #[serde(flatten)]
     pub totals: UsageTotalsBody,

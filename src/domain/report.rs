@@ -4,6 +4,8 @@ use std::ops::AddAssign;
 
 use chrono::{DateTime, DurationRound as _, NaiveDate, TimeDelta, Utc};
 
+use serde::Serialize;
+
 use super::{credits::Credits, ids::ApiKeyId, named::named_enum};
 
 named_enum!(
@@ -131,6 +133,11 @@ impl AddAssign for UsageTotals {
     }
 }
 
+/// The key that made something; `None`: a session did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct UsageKey(pub Option<ApiKeyId>);
+
 /// One group of the report. A field is `None` where the report is not grouped by it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageRow {
@@ -142,8 +149,8 @@ pub struct UsageRow {
     pub provider: Option<String>,
     /// Model.
     pub model: Option<String>,
-    /// The key; the inner `None`: sessions.
-    pub api_key: Option<Option<ApiKeyId>>,
+    /// The key.
+    pub api_key: Option<UsageKey>,
     /// Its sums.
     pub totals: UsageTotals,
 }

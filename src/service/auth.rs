@@ -118,7 +118,7 @@ impl Service {
                     abilities: key.abilities,
                     expires_at: key.expires_at,
                     suspended: key.suspended,
-                    capped: key.capped,
+                    capped: key.spend_limit.is_some(),
                     defaults: key.defaults,
                 };
                 Ok(Authenticated { caller, rate })

@@ -340,6 +340,7 @@ impl Store {
     /// Ends a generation and settles it: the row, the account and the ledger entry in one
     /// statement. `false`: it had ended already, or another instance works on it; nothing was
     /// touched.
+    #[expect(clippy::too_many_lines, reason = "one statement")]
     pub async fn finish(&self, finish: &Finish) -> Result<bool, StoreError> {
         let none = Vec::new();
         let (status, result, outputs, usage, charged, failure) = match &finish.outcome {

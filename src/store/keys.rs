@@ -89,8 +89,8 @@ pub struct PresentedKey {
     pub expired: bool,
     /// Whether its account is suspended.
     pub suspended: bool,
-    /// Whether it has a spend limit.
-    pub capped: bool,
+    /// What it may spend in each period.
+    pub spend_limit: Option<Credits>,
     /// The request, counted; `None` for a dead key.
     pub rate: Option<RateState>,
     /// The account's default providers and models, by modality.
@@ -294,7 +294,7 @@ impl Store {
             )
             select key.now as "now!", key.defaults as "defaults!", key.id, key.account_id, key.abilities, key.rate_limit_per_minute,
                    key.expires_at, key.revoked_at is not null as "revoked!",
-                   key.suspended_at is not null as "suspended!", key.spend_limit is not null as "capped!",
+                   key.suspended_at is not null as "suspended!", key.spend_limit,
                    counted.tat as "tat?", counted.admitted as "admitted?"
             from key left join counted on true
             "#,
@@ -322,7 +322,7 @@ impl Store {
             revoked: row.revoked,
             expired,
             suspended: row.suspended,
-            capped: row.capped,
+            spend_limit: row.spend_limit.map(Credits::from_micros),
             rate,
             defaults: row.defaults,
         }))

@@ -4,7 +4,7 @@ use super::{Store, StoreError, history::lowest_id};
 use crate::domain::{
     credits::Credits,
     ids::{AccountId, ApiKeyId},
-    report::{Span, UsageGroup, UsageRow, UsageTotals},
+    report::{Span, UsageGroup, UsageKey, UsageRow, UsageTotals},
 };
 use chrono::TimeDelta;
 
@@ -13,6 +13,7 @@ impl Store {
     /// ascending order. One statement, so one moment: the days and hours that lie within the
     /// span as they are counted, the finished generations of the hours that it cuts, and what
     /// runs.
+    #[expect(clippy::too_many_lines, reason = "one statement")]
     pub async fn usage(
         &self,
         account: AccountId,
@@ -125,7 +126,9 @@ impl Store {
                 r#type: row.r#type,
                 provider: row.provider,
                 model: row.model,
-                api_key: row.api_key.map(|id| (id != 0).then_some(ApiKeyId(id))),
+                api_key: row
+                    .api_key
+                    .map(|id| UsageKey((id != 0).then_some(ApiKeyId(id)))),
                 totals: UsageTotals {
                     generations: row.generations,
                     completed: row.completed,
