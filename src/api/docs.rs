@@ -22,7 +22,7 @@ use super::{
 use crate::domain::validate::FieldError;
 
 /// Bodies whose unknown fields are refused.
-const CLOSED: [&str; 10] = [
+const CLOSED: [&str; 12] = [
     "TextGenerationRequest",
     "TextParameters",
     "ImageGenerationRequest",
@@ -33,6 +33,8 @@ const CLOSED: [&str; 10] = [
     "SpeechParameters",
     "KeyCreationRequest",
     "LoginRequest",
+    "AccountCreationRequest",
+    "CreditMovementRequest",
 ];
 
 /// What the handlers do not declare themselves.
@@ -51,13 +53,14 @@ const CLOSED: [&str; 10] = [
         (name = "credits", description = "What it costs"),
         (name = "api-keys", description = "Keys for servers"),
         (name = "auth", description = "Sessions for people"),
+        (name = "admin", description = "For the operator's own systems, with an admin token"),
         (name = "catalogue", description = "What this server offers; no token needed"),
         (name = "health", description = "How the server is; no token needed"),
     )
 )]
 pub struct Document;
 
-/// Completes the document: the bearer scheme, and the errors that every route can answer.
+/// Completes the document: the bearer schemes, and the errors that every route can answer.
 pub fn complete(document: &mut utoipa::openapi::OpenApi) -> Result<Value, serde_json::Error> {
     if let Some(components) = &mut document.components {
         let bearer = HttpBuilder::new()
@@ -65,6 +68,14 @@ pub fn complete(document: &mut utoipa::openapi::OpenApi) -> Result<Value, serde_
             .description(Some("An API key (svc_...) or a session token"))
             .build();
         components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
+        let admin = HttpBuilder::new()
+            .scheme(HttpAuthScheme::Bearer)
+            .description(Some(
+                "An admin token (adm_...), which only `gensvc admin token create` makes. It is \
+                 good for /v1/admin only; other tokens get 403 missing_ability there.",
+            ))
+            .build();
+        components.add_security_scheme("admin", SecurityScheme::Http(admin));
     }
     let mut document = serde_json::to_value(document)?;
     let schemas = &mut document["components"]["schemas"];

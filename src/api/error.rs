@@ -137,7 +137,7 @@ impl ApiError {
                 "send a token: Authorization: Bearer <API key or session token>",
             ),
             TokenRefusal::Invalid => ("invalid_token", "the token is not valid"),
-            TokenRefusal::Revoked => ("revoked_key", "the API key has been revoked"),
+            TokenRefusal::Revoked => ("revoked_key", "the key or token has been revoked"),
             TokenRefusal::Expired => ("expired_key", "the API key has expired"),
         };
         Self::new(
@@ -440,6 +440,11 @@ impl From<ServiceError> for ApiError {
                 "session_required",
                 "this needs a session token from POST /v1/auth/login, not an API key",
             ),
+            ServiceError::AdminRequired => permission(
+                "missing_ability",
+                "this needs an admin token, which only the operator can make",
+            )
+            .detail("required_ability", "admin"),
             ServiceError::Suspended => permission("account_suspended", "the account is suspended"),
             ServiceError::InvalidCredentials => Self::new(
                 StatusCode::UNAUTHORIZED,

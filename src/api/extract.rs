@@ -91,7 +91,7 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
 }
 
 /// The bearer token of a request.
-fn bearer(headers: &HeaderMap) -> Result<&str, TokenRefusal> {
+pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, TokenRefusal> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let value = values.next().ok_or(TokenRefusal::Missing)?;
     if values.next().is_some() {

@@ -2,6 +2,7 @@
 //!
 //! Here: bodies, queries, headers and status codes. Not here: rules, arithmetic, writes.
 
+mod admin;
 mod api_keys;
 mod auth;
 mod catalogue;
@@ -32,8 +33,10 @@ use tower_http::{
 use utoipa::OpenApi as _;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-pub use api_keys::NewKeyBody;
+pub use admin::{AdminAccountBody, AdminTokenBody, NewAdminTokenBody};
+pub use api_keys::{KeyBody, NewKeyBody};
 pub use client_address::Network;
+pub use credits::LedgerEntryBody;
 pub use error::ApiError;
 pub use media::MediaLinks;
 
@@ -99,6 +102,11 @@ fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(auth::login))
         .routes(routes!(auth::logout))
         .routes(routes!(auth::me))
+        .routes(routes!(admin::list, admin::create))
+        .routes(routes!(admin::get))
+        .routes(routes!(admin::move_credits))
+        .routes(routes!(admin::suspend))
+        .routes(routes!(admin::resume))
         .routes(routes!(catalogue::models))
         .routes(routes!(catalogue::model))
         .routes(routes!(catalogue::providers))

@@ -28,7 +28,7 @@ pub struct TextParameters {
 }
 
 /// Credits as a caller may give them: a string, or a number that is exact in six digits.
-fn credits_given() -> utoipa::openapi::schema::Schema {
+pub(super) fn credits_given() -> utoipa::openapi::schema::Schema {
     use utoipa::openapi::{ObjectBuilder, OneOfBuilder, schema::Type};
     let text = ObjectBuilder::new()
         .schema_type(Type::String)

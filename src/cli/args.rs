@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::domain::credits::Credits;
+use crate::domain::{credits::Credits, ids::GenerationId};
 
 /// One HTTP API for text, image, video and speech generation, paid from prepaid credits.
 #[derive(Debug, Parser)]
@@ -26,15 +26,18 @@ pub(super) enum Command {
     Serve,
     /// Bring the database's schema up to date.
     Migrate,
-    /// Make and suspend accounts.
+    /// Make, list and suspend accounts.
     #[command(subcommand)]
     Account(AccountCommand),
-    /// Grant and correct credits.
+    /// Grant, correct and refund credits.
     #[command(subcommand)]
     Credits(CreditsCommand),
-    /// Make API keys.
+    /// Make, list and revoke API keys.
     #[command(subcommand)]
     Key(KeyCommand),
+    /// What the operator's own systems call with.
+    #[command(subcommand)]
+    Admin(AdminCommand),
     /// Audit the ledger.
     #[command(subcommand)]
     Ledger(LedgerCommand),
@@ -50,10 +53,33 @@ pub(super) enum Command {
 pub(super) enum AccountCommand {
     /// Make an account with its first user.
     Create(NewAccount),
+    /// List all accounts, newest first.
+    List(OptionalEmail),
+    /// Show one account.
+    Show(Who),
     /// Refuse the account's tokens from now on; its running work finishes.
-    Suspend(Email),
+    Suspend(Who),
     /// Let a suspended account go on.
-    Resume(Email),
+    Resume(Who),
+}
+
+/// One account.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(super) struct Who {
+    /// The email of a user of the account.
+    #[arg(long)]
+    pub(super) email: Option<String>,
+    /// The account's id.
+    #[arg(long)]
+    pub(super) id: Option<i64>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct OptionalEmail {
+    /// Only the account that has a user of this email.
+    #[arg(long)]
+    pub(super) email: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -85,6 +111,8 @@ pub(super) enum CreditsCommand {
     Grant(Movement),
     /// Correct a balance; a negative amount takes credits back.
     Adjust(Adjustment),
+    /// Give back what a generation was charged, once.
+    Refund(Refund),
 }
 
 #[derive(Debug, Args)]
@@ -113,10 +141,72 @@ pub(super) struct Adjustment {
     pub(super) reference: String,
 }
 
+#[derive(Debug, Args)]
+pub(super) struct Refund {
+    /// The generation's uuid.
+    #[arg(long, value_name = "UUID", value_parser = generation)]
+    pub(super) generation: GenerationId,
+    /// Credits; all that it was charged by default.
+    #[arg(long, allow_hyphen_values = true)]
+    pub(super) amount: Option<Credits>,
+    /// A note for the ledger: why.
+    #[arg(long)]
+    pub(super) reference: String,
+}
+
+fn generation(text: &str) -> Result<GenerationId, &'static str> {
+    GenerationId::parse(text).ok_or("must be a uuid")
+}
+
 #[derive(Debug, Subcommand)]
 pub(super) enum KeyCommand {
     /// Make an API key; it is shown once.
     Create(NewKey),
+    /// List the API keys of an account, newest first.
+    List(Email),
+    /// Revoke an API key, at once and for ever.
+    Revoke(RevokedKey),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RevokedKey {
+    /// The email of a user of the account.
+    #[arg(long)]
+    pub(super) email: String,
+    /// The key's id.
+    #[arg(long)]
+    pub(super) id: i64,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum AdminCommand {
+    /// Tokens for /v1/admin.
+    #[command(subcommand)]
+    Token(TokenCommand),
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum TokenCommand {
+    /// Make an admin token; it is shown once.
+    Create(TokenName),
+    /// List all admin tokens, newest first.
+    List,
+    /// Revoke an admin token, at once and for ever.
+    Revoke(TokenId),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct TokenName {
+    /// Its label.
+    #[arg(long)]
+    pub(super) name: String,
+}
+
+#[derive(Debug, Clone, Copy, Args)]
+pub(super) struct TokenId {
+    /// The token's id.
+    #[arg(long)]
+    pub(super) id: i64,
 }
 
 #[derive(Debug, Args)]

@@ -51,10 +51,11 @@ async fn run(arguments: Arguments, output: Output) -> Result<ExitCode, Failure> 
         Command::Config(args::ConfigCommand::Check) => commands::config_check(&config, output),
         Command::Database(command) => commands::database(&config, &command, output).await,
         Command::Migrate => commands::migrate(&config, output).await,
-        Command::Account(command) => commands::account(&config, command, output).await,
-        Command::Credits(command) => commands::credits(&config, command, output).await,
-        Command::Key(args::KeyCommand::Create(key)) => {
-            commands::create_key(&config, key, output).await
+        Command::Account(command) => commands::accounts::run(&config, command, output).await,
+        Command::Credits(command) => commands::credits::run(&config, command, output).await,
+        Command::Key(command) => commands::keys::run(&config, command, output).await,
+        Command::Admin(args::AdminCommand::Token(command)) => {
+            commands::admin::run(&config, command, output).await
         }
         Command::Ledger(args::LedgerCommand::Verify) => {
             commands::verify_ledger(&config, output).await

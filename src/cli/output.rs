@@ -1,7 +1,11 @@
 //! Results on stdout: for people, or as JSON for scripts.
 
-use std::{error::Error, io::Write as _};
+use std::{
+    error::Error,
+    io::{ErrorKind, Write as _},
+};
 
+use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 use serde_json::json;
 
@@ -16,15 +20,19 @@ impl Output {
         Self { json }
     }
 
-    /// Prints a result: `people` or `script`.
+    /// Prints a result: `people` or `script`. A reader that wants no more (`| head`) is no
+    /// failure.
     pub(super) fn result(self, people: &str, script: &impl Serialize) -> std::io::Result<()> {
         let mut out = std::io::stdout().lock();
-        if self.json {
-            writeln!(out, "{}", json!(script))?;
+        let written = if self.json {
+            writeln!(out, "{}", json!(script))
         } else {
-            writeln!(out, "{people}")?;
+            writeln!(out, "{people}")
+        };
+        match written.and_then(|()| out.flush()) {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+            written => written,
         }
-        out.flush()
     }
 
     /// Prints why a command failed, on stderr.
@@ -36,5 +44,52 @@ impl Output {
         };
         // Nobody is left to tell when stderr is closed.
         let _ = writeln!(std::io::stderr(), "{text}");
+    }
+}
+
+/// Rows under their headings, each column as wide as its widest cell.
+pub(super) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> String {
+    // What a customer has typed must not steer the operator's terminal.
+    let plain = |text: &str| text.replace(char::is_control, "\u{fffd}");
+    let mut lines = vec![headings.map(str::to_owned)];
+    lines.extend(
+        rows.iter()
+            .map(|row| row.each_ref().map(|cell| plain(cell))),
+    );
+    let width = |at: usize| lines.iter().map(|l| l[at].chars().count()).max();
+    let widths: [usize; N] = std::array::from_fn(|at| width(at).unwrap_or(0));
+    let line = |cells: &[String; N]| {
+        let padded: Vec<String> = cells
+            .iter()
+            .zip(widths)
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
+        padded.join("  ").trim_end().to_owned()
+    };
+    lines.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// A time for people, to the second.
+pub(super) fn time(time: DateTime<Utc>) -> String {
+    time.to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+/// A time that may not be there.
+pub(super) fn maybe_time(at: Option<DateTime<Utc>>) -> String {
+    at.map_or_else(|| "-".to_owned(), time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_and_control_characters_harmless() {
+        let rows = [["1", "Zoë"], ["1234", "\u{1b}[2Jx"]].map(|r| r.map(str::to_owned));
+        assert_eq!(
+            table(["ID", "NAME"], &rows),
+            "ID    NAME\n1     Zoë\n1234  \u{fffd}[2Jx"
+        );
+        assert_eq!(table(["ID"], &[]), "ID");
     }
 }

@@ -1,7 +1,7 @@
-//! Bearer tokens: API keys with a checksum, and opaque session tokens.
+//! Bearer tokens: API keys and admin tokens with a checksum, and opaque session tokens.
 //!
 //! The plain text lives only in the answer that makes it; stored is its SHA-256, which is
-//! enough because both carry far more entropy than can be guessed.
+//! enough because all of them carry far more entropy than can be guessed.
 
 use std::fmt;
 
@@ -10,6 +10,8 @@ use sha2::{Digest as _, Sha256};
 
 /// Prefix of every API key.
 pub const KEY_PREFIX: &str = "svc_";
+/// Prefix of every token of the operator's own systems.
+pub const ADMIN_PREFIX: &str = "adm_";
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const RANDOM_CHARS: usize = 34;
 const CHECKSUM_CHARS: usize = 6;
@@ -30,6 +32,8 @@ impl fmt::Debug for TokenDigest {
 pub enum BearerToken {
     /// `svc_` and a body with a right checksum.
     ApiKey(TokenDigest),
+    /// `adm_` and a body with a right checksum.
+    Admin(TokenDigest),
     /// Anything that could be a session token.
     Session(TokenDigest),
 }
@@ -39,11 +43,10 @@ impl BearerToken {
     pub fn parse(text: &str) -> Option<Self> {
         let digest = digest(text);
         if let Some(body) = text.strip_prefix(KEY_PREFIX) {
-            let body = body.as_bytes();
-            let right = body.len() == RANDOM_CHARS + CHECKSUM_CHARS
-                && body.iter().all(u8::is_ascii_alphanumeric)
-                && checksum(&body[..RANDOM_CHARS]) == body[RANDOM_CHARS..];
-            return right.then_some(Self::ApiKey(digest));
+            return is_body(body).then_some(Self::ApiKey(digest));
+        }
+        if let Some(body) = text.strip_prefix(ADMIN_PREFIX) {
+            return is_body(body).then_some(Self::Admin(digest));
         }
         let right = text.len() == 43
             && text
@@ -71,6 +74,16 @@ pub struct RandomError(getrandom::Error);
 
 /// A new API key: `svc_` + 34 random base62 characters + their CRC-32 in base62.
 pub fn new_api_key() -> Result<NewToken, RandomError> {
+    new_checked(KEY_PREFIX)
+}
+
+/// A new admin token: `adm_` and a body like an API key's.
+pub fn new_admin_token() -> Result<NewToken, RandomError> {
+    new_checked(ADMIN_PREFIX)
+}
+
+/// A prefix and a body with its checksum.
+fn new_checked(prefix: &str) -> Result<NewToken, RandomError> {
     let mut body = Vec::with_capacity(RANDOM_CHARS + CHECKSUM_CHARS);
     while body.len() < RANDOM_CHARS {
         for byte in random::<64>()? {
@@ -81,7 +94,7 @@ pub fn new_api_key() -> Result<NewToken, RandomError> {
         }
     }
     body.extend(checksum(&body));
-    let text = format!("{KEY_PREFIX}{}", String::from_utf8_lossy(&body));
+    let text = format!("{prefix}{}", String::from_utf8_lossy(&body));
     let hint = format!("{}...{}", &text[..8], &text[text.len() - 4..]);
     Ok(NewToken {
         digest: digest(&text),
@@ -96,8 +109,8 @@ pub fn new_session_token() -> Result<NewToken, RandomError> {
     let secret = loop {
         let text =
             base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(random::<SESSION_BYTES>()?);
-        // It would be read as a key. One in 16 million.
-        if !text.starts_with(KEY_PREFIX) {
+        // It would be read as another kind of token. One in 8 million.
+        if !text.starts_with(KEY_PREFIX) && !text.starts_with(ADMIN_PREFIX) {
             break SecretString::from(text);
         }
     };
@@ -113,6 +126,14 @@ pub fn random<const N: usize>() -> Result<[u8; N], RandomError> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(RandomError)?;
     Ok(bytes)
+}
+
+/// Whether a text is 34 base62 characters and their right checksum.
+fn is_body(text: &str) -> bool {
+    let body = text.as_bytes();
+    body.len() == RANDOM_CHARS + CHECKSUM_CHARS
+        && body.iter().all(u8::is_ascii_alphanumeric)
+        && checksum(&body[..RANDOM_CHARS]) == body[RANDOM_CHARS..]
 }
 
 /// SHA-256 of a token's text.
@@ -151,6 +172,19 @@ mod tests {
                 "{at}"
             );
         }
+    }
+
+    #[test]
+    fn an_admin_token_is_no_key() {
+        let token = new_admin_token().unwrap();
+        let text = token.secret.expose_secret();
+        let parsed = BearerToken::parse(text);
+        assert!(matches!(parsed, Some(BearerToken::Admin(d)) if d == token.digest));
+        let body = text.strip_prefix(ADMIN_PREFIX).unwrap();
+        assert_eq!(body.len(), 40);
+        let swapped = body.chars().rev().collect::<String>();
+        assert!(BearerToken::parse(&format!("{ADMIN_PREFIX}{swapped}")).is_none());
+        assert!(BearerToken::parse(&text[..43]).is_none());
     }
 
     #[test]

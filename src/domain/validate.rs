@@ -224,6 +224,16 @@ impl<'a> Fields<'a> {
 
     /// Credits, as a string or a JSON number; not negative.
     pub fn credits(&self, name: &'static str) -> Option<Credits> {
+        let credits = self.signed_credits(name)?;
+        if credits < Credits::ZERO {
+            self.error(name, FieldCode::OutOfRange, "must not be negative");
+            return None;
+        }
+        Some(credits)
+    }
+
+    /// Credits, as a string or a JSON number; may be negative.
+    pub fn signed_credits(&self, name: &'static str) -> Option<Credits> {
         let text = self.typed(name, "credits, as a string or a number", |v| match v {
             Value::String(text) => Some(text.clone()),
             // Rust prints a float in full, without an exponent.
@@ -232,11 +242,7 @@ impl<'a> Fields<'a> {
             _ => None,
         })?;
         match text.parse::<Credits>() {
-            Ok(credits) if credits >= Credits::ZERO => Some(credits),
-            Ok(_) => {
-                self.error(name, FieldCode::OutOfRange, "must not be negative");
-                None
-            }
+            Ok(credits) => Some(credits),
             Err(error) => {
                 self.error(name, FieldCode::InvalidFormat, error.to_string());
                 None

@@ -99,7 +99,8 @@ impl Service {
         let now = self.0.clock.now();
         let moment = (!self.0.clock.is_real()).then(|| nanos(now));
         match BearerToken::parse(token) {
-            None => refused(TokenRefusal::Invalid),
+            // An admin token is good for /v1/admin only.
+            None | Some(BearerToken::Admin(_)) => refused(TokenRefusal::Invalid),
             Some(BearerToken::ApiKey(digest)) => {
                 let Some(key) = self.0.store.present_key(digest, now, moment).await? else {
                     return refused(TokenRefusal::Invalid);

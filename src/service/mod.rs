@@ -3,6 +3,7 @@
 //! Here: who may do what, what a request becomes, how a refusal is explained. Not here: SQL
 //! text, JSON, headers, status codes.
 
+pub mod admin;
 pub mod auth;
 pub mod credits;
 mod explain;
@@ -10,6 +11,7 @@ pub mod generate;
 pub mod keys;
 pub mod login;
 pub mod lookup;
+pub mod movements;
 pub mod operator;
 mod password;
 pub mod usage;
@@ -20,8 +22,13 @@ use chrono::TimeDelta;
 
 use crate::{
     domain::{
-        ability::Ability, catalogue::Catalogue, clock::SharedClock, credits::Credits,
-        ids::GenerationIds, rate::RateState, validate::FieldError,
+        ability::Ability,
+        catalogue::Catalogue,
+        clock::SharedClock,
+        credits::Credits,
+        ids::GenerationIds,
+        rate::RateState,
+        validate::{Errors, FieldError},
     },
     jobs::Runner,
     providers::Registry,
@@ -152,6 +159,9 @@ pub enum ServiceError {
     /// 403: only a session may do this.
     #[error("only a session may do this")]
     SessionRequired,
+    /// 403: only the operator may do this.
+    #[error("only an admin token may do this")]
+    AdminRequired,
     /// 403.
     #[error("the account is suspended")]
     Suspended,
@@ -200,5 +210,13 @@ impl ServiceError {
     /// One failing field.
     pub fn invalid(error: FieldError) -> Self {
         Self::Invalid(vec![error])
+    }
+
+    /// A refusal, where there are failing fields.
+    pub fn any(errors: &Errors) -> Result<(), Self> {
+        match errors.take() {
+            none if none.is_empty() => Ok(()),
+            errors => Err(Self::Invalid(errors)),
+        }
     }
 }

@@ -1,16 +1,20 @@
-//! What the operator does from the command line: accounts, grants, keys, the audit.
+//! What the operator does with accounts: making, listing, suspending them.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
 
 use super::{Service, ServiceError, password::PASSWORD_CHARS};
 use crate::{
     domain::{
         credits::Credits,
-        ids::{AccountId, UserId},
-        validate::{FieldCode, FieldError},
+        ids::{AccountId, ApiKeyId, UserId},
+        page::{Page, PageRequest},
+        validate::{Errors, FieldCode, FieldError, Fields, too_long},
     },
     store::{
-        StoreError,
-        accounts::{NewAccount, USERS_EMAIL_KEY, UserRow},
-        credits::{Balance, MoveKind, Moved},
+        accounts::{AccountRecord, NewAccount, USERS_EMAIL_KEY, UserRow},
+        keys::ApiKeyRecord,
     },
 };
 
@@ -20,7 +24,7 @@ const EMAIL_CHARS: usize = 254;
 const NAME_CHARS: usize = 100;
 
 /// An account that is asked for.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct AccountRequest {
     /// The first user's email: one `@`, at most 254 characters.
     pub email: String,
@@ -32,22 +36,53 @@ pub struct AccountRequest {
     pub credits: Credits,
 }
 
+impl fmt::Debug for AccountRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("AccountRequest");
+        out.field("email", &self.email)
+            .field("credits", &self.credits);
+        out.finish_non_exhaustive()
+    }
+}
+
 impl AccountRequest {
-    fn check(&self) -> Result<(), ServiceError> {
-        let mut errors = Vec::new();
-        let mut error =
-            |param, code, message: &str| errors.push(FieldError::new(param, code, message));
+    /// Reads and checks a body.
+    pub fn read(body: &Map<String, Value>) -> Result<Self, ServiceError> {
+        let errors = Errors::default();
+        let fields = Fields::new(body, &errors);
+        let email = fields.required_text("email", EMAIL_CHARS);
+        let password = fields.string("password");
+        if password.is_none() && !errors.has("password") {
+            fields.error("password", FieldCode::Required, "is required");
+        }
+        let name = fields.text("name", NAME_CHARS);
+        let credits = fields.credits("credits");
+        fields.finish();
+        let request = Self {
+            email: email.unwrap_or_default().to_owned(),
+            password: password.unwrap_or_default().to_owned(),
+            name: name.map(str::to_owned),
+            credits: credits.unwrap_or(Credits::ZERO),
+        };
+        request.check(&errors);
+        ServiceError::any(&errors)?;
+        Ok(request)
+    }
+
+    /// Adds what is wrong with fields that have no error yet.
+    fn check(&self, errors: &Errors) {
+        let error = |param, code, message: &str| {
+            if !errors.has(param) {
+                errors.add(param, code, message);
+            }
+        };
         let halves = self.email.split_once('@');
         let sound = |part: &str| {
             !part.is_empty()
                 && !part.contains(|c: char| c.is_whitespace() || c.is_control() || c == '@')
         };
         if self.email.chars().count() > EMAIL_CHARS {
-            error(
-                "email",
-                FieldCode::TooLong,
-                "must be at most 254 characters",
-            );
+            error("email", FieldCode::TooLong, &too_long(EMAIL_CHARS));
         } else if !halves.is_some_and(|(name, host)| sound(name) && sound(host)) {
             error(
                 "email",
@@ -55,29 +90,34 @@ impl AccountRequest {
                 "must be an address with one @",
             );
         }
-        if !PASSWORD_CHARS.contains(&self.password.chars().count()) {
+        let password = self.password.chars().count();
+        if password > *PASSWORD_CHARS.end() {
+            error(
+                "password",
+                FieldCode::TooLong,
+                &too_long(*PASSWORD_CHARS.end()),
+            );
+        } else if password < *PASSWORD_CHARS.start() {
             error(
                 "password",
                 FieldCode::OutOfRange,
                 "must have 8 to 1,024 characters",
             );
+        } else if self.password.trim().is_empty() {
+            // A login takes no blank one.
+            error("password", FieldCode::NotAllowed, "must not be blank");
         }
-        if let Some(name) = &self.name
-            && (name.trim().is_empty() || name.chars().count() > NAME_CHARS || name.contains('\0'))
-        {
-            error(
-                "name",
-                FieldCode::OutOfRange,
-                "must have 1 to 100 characters",
-            );
+        match &self.name {
+            Some(name) if name.trim().is_empty() => {
+                error("name", FieldCode::OutOfRange, "must not be blank");
+            }
+            Some(name) if name.chars().count() > NAME_CHARS => {
+                error("name", FieldCode::TooLong, &too_long(NAME_CHARS));
+            }
+            _ => {}
         }
         if self.credits < Credits::ZERO {
             error("credits", FieldCode::OutOfRange, "must not be negative");
-        }
-        if errors.is_empty() {
-            Ok(())
-        } else {
-            Err(ServiceError::Invalid(errors))
         }
     }
 }
@@ -88,7 +128,9 @@ impl Service {
         &self,
         request: &AccountRequest,
     ) -> Result<(AccountId, UserId), ServiceError> {
-        request.check()?;
+        let errors = Errors::default();
+        request.check(&errors);
+        ServiceError::any(&errors)?;
         let password_hash = self.0.passwords.hash(request.password.clone()).await?;
         let local = request.email.split('@').next().unwrap_or_default();
         let new = NewAccount {
@@ -117,51 +159,41 @@ impl Service {
         user.ok_or(ServiceError::NotFound)
     }
 
-    /// Grants or adjusts credits; the same reference once. Answers the balance, and whether
-    /// anything was moved.
-    pub async fn move_credits(
-        &self,
-        account: AccountId,
-        kind: MoveKind,
-        amount: Credits,
-        reference: Option<&str>,
-    ) -> Result<(Balance, bool), ServiceError> {
-        let invalid = |message: &str| {
-            ServiceError::invalid(FieldError::new("amount", FieldCode::OutOfRange, message))
-        };
-        if amount == Credits::ZERO {
-            return Err(invalid("must not be 0"));
-        }
-        if kind == MoveKind::Grant && amount < Credits::ZERO {
-            return Err(invalid(
-                "must be positive; use an adjustment to take credits back",
-            ));
-        }
-        let now = self.0.clock.now();
-        match self
-            .0
-            .store
-            .move_credits(account, kind, amount, reference, now)
-            .await
-        {
-            Ok(Moved::Done(balance)) => Ok((balance, true)),
-            Ok(Moved::Repeated(balance)) => Ok((balance, false)),
-            Ok(Moved::Short(balance)) => Err(invalid(&format!(
-                "takes more than the {} credits that are available",
-                balance.available()
-            ))),
-            Err(StoreError::OutOfRange(_)) => Err(invalid("makes the balance too large")),
-            Err(error) => Err(error.into()),
-        }
+    /// One account.
+    pub async fn account(&self, id: AccountId) -> Result<AccountRecord, ServiceError> {
+        let account = self.0.store.account(id).await?;
+        account.ok_or(ServiceError::NotFound)
     }
 
-    /// Suspends an account or lets it go on.
+    /// All accounts, newest first; with `email`, the one that has a user of it.
+    pub async fn accounts(
+        &self,
+        email: Option<&str>,
+        page: &PageRequest,
+    ) -> Result<Page<AccountRecord>, ServiceError> {
+        Ok(self.0.store.accounts(email, page).await?)
+    }
+
+    /// Suspends an account or lets it go on. A suspended account's tokens are refused; its
+    /// running work finishes.
     pub async fn set_suspended(
         &self,
         account: AccountId,
         suspended: bool,
-    ) -> Result<(), ServiceError> {
+    ) -> Result<AccountRecord, ServiceError> {
         let now = self.0.clock.now();
-        Ok(self.0.store.set_suspended(account, suspended, now).await?)
+        let account = self.0.store.set_suspended(account, suspended, now).await?;
+        account.ok_or(ServiceError::NotFound)
+    }
+
+    /// Revokes a key of any account, at once and for ever.
+    pub async fn revoke_key_of(
+        &self,
+        account: AccountId,
+        id: ApiKeyId,
+    ) -> Result<ApiKeyRecord, ServiceError> {
+        let now = self.0.clock.now();
+        let key = self.0.store.revoke_key(account, id, now).await?;
+        key.ok_or(ServiceError::NotFound)
     }
 }

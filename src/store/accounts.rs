@@ -1,12 +1,17 @@
 //! Accounts and the people who log in to them.
 
 use chrono::{DateTime, Utc};
+use sqlx::{FromRow, QueryBuilder};
 
-use super::{Store, StoreError, exactly_one};
+use super::{Store, StoreError, credits::Balance};
 use crate::domain::{
     credits::Credits,
     ids::{AccountId, UserId},
+    page::{Cursor, Page, PageRequest},
 };
+
+/// The letter of the account list's cursors.
+pub const ACCOUNTS_CURSOR: u8 = b'a';
 
 /// Unique without case.
 pub const USERS_EMAIL_KEY: &str = "users_email_key";
@@ -41,6 +46,34 @@ pub struct UserRow {
     pub password_hash: String,
     /// The account's name.
     pub account_name: String,
+}
+
+/// An account, as the operator sees it.
+#[derive(Debug, Clone)]
+pub struct AccountRecord {
+    /// Its id.
+    pub id: AccountId,
+    /// Its name.
+    pub name: String,
+    /// Its first user's email.
+    pub email: String,
+    /// How it stands.
+    pub balance: Balance,
+    /// Since when it is suspended.
+    pub suspended_at: Option<DateTime<Utc>>,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+}
+
+#[derive(FromRow)]
+struct AccountRow {
+    id: i64,
+    name: String,
+    email: String,
+    balance: i64,
+    held: i64,
+    suspended_at: Option<DateTime<Utc>>,
+    created_at: DateTime<Utc>,
 }
 
 /// Who and whose a token is, for people.
@@ -131,24 +164,86 @@ impl Store {
         })
     }
 
-    /// Suspends an account, or lets it go on. Repeating it changes nothing.
+    /// One account.
+    pub async fn account(&self, id: AccountId) -> Result<Option<AccountRecord>, StoreError> {
+        let row = sqlx::query_as!(
+            AccountRow,
+            r#"
+            select id, name, balance, held, suspended_at, created_at,
+                   coalesce((select u.email from users u where u.account_id = a.id
+                             order by u.id limit 1), '') as "email!"
+            from accounts a where id = $1
+            "#,
+            id.0,
+        )
+        .fetch_optional(&self.pool)
+        .await?;
+        Ok(row.map(AccountRecord::from))
+    }
+
+    /// All accounts, newest first; with `email`, the one that has a user of it, compared
+    /// without case.
+    pub async fn accounts(
+        &self,
+        email: Option<&str>,
+        page: &PageRequest,
+    ) -> Result<Page<AccountRecord>, StoreError> {
+        let mut query = QueryBuilder::new(
+            "select id, name, balance, held, suspended_at, created_at, \
+                    coalesce((select u.email from users u where u.account_id = a.id \
+                              order by u.id limit 1), '') as email \
+             from accounts a where true",
+        );
+        if let Some(email) = email {
+            query
+                .push(" and id in (select account_id from users where lower(email) = lower(")
+                .push_bind(email.to_owned())
+                .push("))");
+        }
+        if let Some(after) = page.after_number() {
+            query.push(" and id < ").push_bind(after);
+        }
+        query
+            .push(" order by id desc limit ")
+            .push_bind(page.per_page + 1);
+        let rows: Vec<AccountRow> = query
+            .build_query_as()
+            .persistent(false)
+            .fetch_all(&self.pool)
+            .await?;
+        let accounts = rows.into_iter().map(AccountRecord::from).collect();
+        Ok(Page::from_surplus(
+            accounts,
+            page.per_page,
+            |account: &AccountRecord| Cursor::Number(ACCOUNTS_CURSOR, account.id.0),
+        ))
+    }
+
+    /// Suspends an account, or lets it go on. Repeating it changes nothing. `None`: there is
+    /// no such account.
     pub async fn set_suspended(
         &self,
         account: AccountId,
         suspended: bool,
         now: DateTime<Utc>,
-    ) -> Result<(), StoreError> {
-        let done = sqlx::query!(
-            "update accounts
-             set suspended_at = case when $2 then coalesce(suspended_at, $3) end
-             where id = $1",
+    ) -> Result<Option<AccountRecord>, StoreError> {
+        let row = sqlx::query_as!(
+            AccountRow,
+            r#"
+            update accounts a
+            set suspended_at = case when $2 then coalesce(suspended_at, $3) end
+            where id = $1
+            returning id, name, balance, held, suspended_at, created_at,
+                      coalesce((select u.email from users u where u.account_id = a.id
+                                order by u.id limit 1), '') as "email!"
+            "#,
             account.0,
             suspended,
             now,
         )
-        .execute(&self.pool)
+        .fetch_optional(&self.pool)
         .await?;
-        exactly_one("suspending an account", done.rows_affected())
+        Ok(row.map(AccountRecord::from))
     }
 
     /// Whether there is no account at all.
@@ -157,5 +252,21 @@ impl Store {
             .fetch_one(&self.pool)
             .await?;
         Ok(!any)
+    }
+}
+
+impl From<AccountRow> for AccountRecord {
+    fn from(row: AccountRow) -> Self {
+        Self {
+            id: AccountId(row.id),
+            name: row.name,
+            email: row.email,
+            balance: Balance {
+                balance: Credits::from_micros(row.balance),
+                held: Credits::from_micros(row.held),
+            },
+            suspended_at: row.suspended_at,
+            created_at: row.created_at,
+        }
     }
 }

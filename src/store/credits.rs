@@ -1,7 +1,7 @@
 //! Balances, grants and the ledger.
 
 use chrono::{DateTime, Utc};
-use sqlx::{FromRow, QueryBuilder};
+use sqlx::{FromRow, PgExecutor, QueryBuilder};
 use uuid::Uuid;
 
 use super::{Store, StoreError};
@@ -54,24 +54,42 @@ pub struct LedgerEntry {
 /// How a grant or an adjustment ended.
 #[derive(Debug)]
 pub enum Moved {
-    /// Done; how the account stands after it.
-    Done(Balance),
+    /// Done, by this entry.
+    Done(LedgerEntry),
     /// It would take more than is available.
     Short(Balance),
-    /// The same reference moved credits of this account before; nothing was moved again.
-    Repeated(Balance),
+    /// The same reference moved credits of this account before, by this entry; nothing was
+    /// moved again. Its amount may be another one.
+    Repeated(LedgerEntry),
+    /// There is no such account.
+    NoAccount,
+}
+
+/// A movement to be made.
+#[derive(Debug, Clone, Copy)]
+pub struct NewMove<'a> {
+    /// Of whose credits.
+    pub account: AccountId,
+    /// Grant or adjustment.
+    pub kind: MoveKind,
+    /// Into the balance; an adjustment may take it out, down to what is held.
+    pub amount: Credits,
+    /// The operator's note. One moves credits once for each account and kind.
+    pub reference: Option<&'a str>,
+    /// When.
+    pub now: DateTime<Utc>,
 }
 
 #[derive(FromRow)]
-struct EntryRow {
-    id: i64,
-    kind: String,
-    amount: i64,
-    balance: i64,
-    held: i64,
-    generation_id: Option<Uuid>,
-    reference: Option<String>,
-    created_at: DateTime<Utc>,
+pub(super) struct EntryRow {
+    pub(super) id: i64,
+    pub(super) kind: String,
+    pub(super) amount: i64,
+    pub(super) balance: i64,
+    pub(super) held: i64,
+    pub(super) generation_id: Option<Uuid>,
+    pub(super) reference: Option<String>,
+    pub(super) created_at: DateTime<Utc>,
 }
 
 impl Store {
@@ -104,49 +122,51 @@ impl Store {
         Ok((balance, row.unfinished))
     }
 
-    /// Moves `amount` into the balance (an adjustment may take it out, down to what is held)
-    /// and writes the entry, in one statement.
-    pub async fn move_credits(
-        &self,
-        account: AccountId,
-        kind: MoveKind,
-        amount: Credits,
-        reference: Option<&str>,
-        now: DateTime<Utc>,
-    ) -> Result<Moved, StoreError> {
-        let row = sqlx::query!(
-            r#"
-            with account as (
-                update accounts set balance = balance + $2
-                where id = $1 and balance + $2 >= held
-                returning id, balance, held
-            ), entry as (
-                insert into ledger_entries (account_id, kind, amount, balance, held, reference, created_at)
-                select id, $3, $2, balance, held, $4, $5 from account
-            )
-            select balance, held from account
-            "#,
-            account.0,
-            amount.micros(),
-            kind.as_str(),
+    /// Moves credits and writes the entry, in one statement. A reference that was used before
+    /// moves nothing, whatever the balance has become since.
+    pub async fn move_credits(&self, new: &NewMove<'_>) -> Result<Moved, StoreError> {
+        if let Some(entry) = self.moved_before(new).await? {
+            return Ok(Moved::Repeated(entry));
+        }
+        let refused = match move_once(&self.pool, new).await {
+            Ok(Some(entry)) => return Ok(Moved::Done(entry)),
+            Ok(None) => None,
+            Err(error) => Some(error),
+        };
+        // Another request with this reference may have got in between; this one then failed on
+        // the unique reference, or on the balance that the other one left.
+        let about_the_row = matches!(
+            refused,
+            None | Some(StoreError::OutOfRange(_) | StoreError::Constraint(..))
+        );
+        if about_the_row && let Some(entry) = self.moved_before(new).await? {
+            return Ok(Moved::Repeated(entry));
+        }
+        if let Some(error) = refused {
+            return Err(error);
+        }
+        Ok(match self.account(new.account).await? {
+            Some(account) => Moved::Short(account.balance),
+            None => Moved::NoAccount,
+        })
+    }
+
+    /// The entry that the reference made.
+    async fn moved_before(&self, new: &NewMove<'_>) -> Result<Option<LedgerEntry>, StoreError> {
+        let Some(reference) = new.reference else {
+            return Ok(None);
+        };
+        let row = sqlx::query_as!(
+            EntryRow,
+            "select id, kind, amount, balance, held, generation_id, reference, created_at
+             from ledger_entries where account_id = $1 and kind = $2 and reference = $3",
+            new.account.0,
+            new.kind.as_str(),
             reference,
-            now,
         )
         .fetch_optional(&self.pool)
-        .await;
-        let row = match row.map_err(StoreError::from) {
-            Err(error) if error.is_constraint("ledger_entries_reference_once") => {
-                return Ok(Moved::Repeated(self.balance(account).await?));
-            }
-            row => row?,
-        };
-        Ok(match row {
-            Some(row) => Moved::Done(Balance {
-                balance: Credits::from_micros(row.balance),
-                held: Credits::from_micros(row.held),
-            }),
-            None => Moved::Short(self.balance(account).await?),
-        })
+        .await?;
+        Ok(row.map(LedgerEntry::from))
     }
 
     /// The account's movements, newest first.
@@ -188,6 +208,35 @@ impl Store {
     }
 }
 
+/// The one statement that moves credits by an operator's hand. `None`: no such account, or too
+/// little that is available.
+pub(super) async fn move_once(
+    executor: impl PgExecutor<'_>,
+    new: &NewMove<'_>,
+) -> Result<Option<LedgerEntry>, StoreError> {
+    // The account's row is locked before the entry gets its id, so that ids ascend in the order
+    // in which the balance moved.
+    let row = sqlx::query_as!(
+        EntryRow,
+        "with account as (
+             update accounts set balance = balance + $2
+             where id = $1 and balance + $2 >= held
+             returning id, balance, held
+         )
+         insert into ledger_entries (account_id, kind, amount, balance, held, reference, created_at)
+         select id, $3, $2, balance, held, $4, $5 from account
+         returning id, kind, amount, balance, held, generation_id, reference, created_at",
+        new.account.0,
+        new.amount.micros(),
+        new.kind.as_str(),
+        new.reference,
+        new.now,
+    )
+    .fetch_optional(executor)
+    .await?;
+    Ok(row.map(LedgerEntry::from))
+}
+
 /// A movement that an operator makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MoveKind {
@@ -198,7 +247,11 @@ pub enum MoveKind {
 }
 
 impl MoveKind {
-    const fn as_str(self) -> &'static str {
+    /// Both of them.
+    pub const ALL: [Self; 2] = [Self::Grant, Self::Adjustment];
+
+    /// The name in the ledger.
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Grant => "grant",
             Self::Adjustment => "adjustment",

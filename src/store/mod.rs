@@ -5,6 +5,7 @@
 //! neither. Not here: what a thing costs, what a status code is, the network.
 
 pub mod accounts;
+pub mod admin;
 pub mod credits;
 pub mod generations;
 pub mod history;
@@ -12,6 +13,7 @@ pub mod instances;
 pub mod jobs;
 pub mod keys;
 pub mod media;
+pub mod refunds;
 pub mod sessions;
 pub mod usage;
 pub mod verify;

@@ -8,7 +8,7 @@ use gensvc::{
     },
     store::{
         Store,
-        credits::{MoveKind, Moved},
+        credits::{MoveKind, Moved, NewMove},
         generations::{Credential, Finish, NewGeneration, Opened, Outcome},
     },
 };
@@ -110,7 +110,13 @@ impl Mover {
     pub async fn adjust(&self, kind: MoveKind, amount: i64) -> bool {
         let moved = self
             .store
-            .move_credits(self.account, kind, micros(amount), None, self.now)
+            .move_credits(&NewMove {
+                account: self.account,
+                kind,
+                amount: micros(amount),
+                reference: None,
+                now: self.now,
+            })
             .await
             .unwrap();
         matches!(moved, Moved::Done(_))

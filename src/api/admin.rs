@@ -1,0 +1,267 @@
+//! The operator's own systems: accounts, grants, suspension.
+
+mod permission;
+mod schema;
+
+use axum::{
+    Json,
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
+use chrono::{DateTime, Utc};
+use http::{StatusCode, Uri};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{
+    ApiState,
+    credits::LedgerEntryBody,
+    error::ApiError,
+    extract::{JsonBody, NoBody, NoQuery, PathId, Query},
+    record::{self, PageBody},
+};
+use crate::{
+    domain::{
+        credits::Credits,
+        ids::{AccountId, AdminTokenId},
+        page::PageRequest,
+    },
+    service::{movements::MoveRequest, operator::AccountRequest},
+    store::{
+        accounts::{ACCOUNTS_CURSOR, AccountRecord},
+        admin::AdminTokenRecord,
+    },
+};
+use permission::Operator;
+use schema::{AccountCreationRequest, CreditMovementRequest};
+
+/// Characters of the longest email.
+const EMAIL_CHARS: usize = 254;
+
+/// An account, as the operator sees it.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AdminAccountBody {
+    /// Its id.
+    pub id: AccountId,
+    /// Its name.
+    pub name: String,
+    /// Its first user's email, as typed when it was made.
+    pub email: String,
+    /// What is owned.
+    pub balance: Credits,
+    /// What running work may cost at most.
+    pub held: Credits,
+    /// `balance - held`.
+    pub available: Credits,
+    /// Since when it is suspended; null where it is not.
+    #[schema(required, nullable)]
+    pub suspended_at: Option<DateTime<Utc>>,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+}
+
+impl From<AccountRecord> for AdminAccountBody {
+    fn from(account: AccountRecord) -> Self {
+        Self {
+            id: account.id,
+            name: account.name,
+            email: account.email,
+            balance: account.balance.balance,
+            held: account.balance.held,
+            available: account.balance.available(),
+            suspended_at: account.suspended_at,
+            created_at: account.created_at,
+        }
+    }
+}
+
+/// An admin token, without the token itself. Only the command line shows it.
+#[derive(Debug, Serialize)]
+pub struct AdminTokenBody {
+    /// Its id.
+    pub id: AdminTokenId,
+    /// Its label.
+    pub name: String,
+    /// When it was last used; may lag by 60 s.
+    pub last_used_at: Option<DateTime<Utc>>,
+    /// When it was revoked.
+    pub revoked_at: Option<DateTime<Utc>>,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+}
+
+/// An admin token just made.
+#[derive(Serialize)]
+pub struct NewAdminTokenBody {
+    /// The full token, once.
+    pub token: String,
+    /// The record.
+    #[serde(flatten)]
+    pub record: AdminTokenBody,
+}
+
+impl NewAdminTokenBody {
+    /// The body for a token just made.
+    pub fn new(record: AdminTokenRecord, secret: &SecretString) -> Self {
+        Self {
+            token: secret.expose_secret().to_owned(),
+            record: record.into(),
+        }
+    }
+}
+
+impl From<AdminTokenRecord> for AdminTokenBody {
+    fn from(token: AdminTokenRecord) -> Self {
+        Self {
+            id: token.id,
+            name: token.name,
+            last_used_at: token.last_used_at,
+            revoked_at: token.revoked_at,
+            created_at: token.created_at,
+        }
+    }
+}
+
+/// List accounts
+#[utoipa::path(
+    get, path = "/v1/admin/accounts", tag = "admin",
+    params(
+        ("email" = Option<String>, Query, max_length = 254, description = "Of a user of the account; compared as a whole, without case"),
+        ("per_page" = Option<u32>, Query, minimum = 1, maximum = 100, description = "Default 20"),
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
+    ),
+    responses((status = 200, description = "A page of accounts, newest first", body = PageBody<AdminAccountBody>)),
+    security(("admin" = [])), extensions(("x-required-ability" = json!("admin")))
+)]
+pub async fn list(
+    State(state): State<ApiState>,
+    _operator: Operator,
+    query: Query,
+    uri: Uri,
+) -> Result<Response, ApiError> {
+    let (email, page) = query.read(|fields| {
+        let email = fields.text("email", EMAIL_CHARS);
+        let page = PageRequest::read(fields, ACCOUNTS_CURSOR);
+        (email.map(str::to_owned), page)
+    })?;
+    let found = state.service.accounts(email.as_deref(), &page).await?;
+    Ok(record::page(found, &uri, AdminAccountBody::from))
+}
+
+/// Make an account
+///
+/// With its first user. An email that belongs to an account already is `not_allowed`.
+#[utoipa::path(
+    post, path = "/v1/admin/accounts", tag = "admin", request_body = AccountCreationRequest,
+    responses((status = 201, description = "The account", body = AdminAccountBody)),
+    security(("admin" = [])), extensions(("x-required-ability" = json!("admin")))
+)]
+pub async fn create(
+    State(state): State<ApiState>,
+    operator: Operator,
+    body: JsonBody,
+) -> Result<(StatusCode, Json<AdminAccountBody>), ApiError> {
+    let request = body.read(AccountRequest::read)?;
+    let (id, _) = state.service.create_account(&request).await?;
+    tracing::info!(admin_token = %operator.token, account = %id, "an account was made");
+    let account = state.service.account(id).await?;
+    Ok((StatusCode::CREATED, Json(account.into())))
+}
+
+/// Look up an account
+#[utoipa::path(
+    get, path = "/v1/admin/accounts/{id}", tag = "admin",
+    params(("id" = i64, Path, description = "The account's id")),
+    responses((status = 200, description = "The account", body = AdminAccountBody)),
+    security(("admin" = [])), extensions(("x-required-ability" = json!("admin")))
+)]
+pub async fn get(
+    State(state): State<ApiState>,
+    _operator: Operator,
+    PathId(id): PathId<AccountId>,
+    _query: NoQuery,
+) -> Result<Json<AdminAccountBody>, ApiError> {
+    Ok(Json(state.service.account(id).await?.into()))
+}
+
+/// Grant or correct credits
+///
+/// A reference moves credits of an account once for each kind: sent again with the same amount
+/// it answers 200 and the first entry; with another amount it is refused, `not_allowed` on
+/// `reference`. An adjustment may take credits back, down to what is on hold.
+#[utoipa::path(
+    post, path = "/v1/admin/accounts/{id}/credits", tag = "admin", request_body = CreditMovementRequest,
+    params(("id" = i64, Path, description = "The account's id")),
+    responses(
+        (status = 201, description = "The entry in the ledger", body = LedgerEntryBody),
+        (status = 200, description = "The entry that this reference made before; nothing was moved again", body = LedgerEntryBody),
+    ),
+    security(("admin" = [])), extensions(("x-required-ability" = json!("admin")))
+)]
+pub async fn move_credits(
+    State(state): State<ApiState>,
+    operator: Operator,
+    PathId(id): PathId<AccountId>,
+    body: JsonBody,
+) -> Result<Response, ApiError> {
+    let request = body.read(MoveRequest::read)?;
+    let (kind, amount) = (request.kind, request.amount);
+    let done = state
+        .service
+        .move_credits(id, kind, amount, Some(&request.reference))
+        .await?;
+    if done.moved {
+        tracing::info!(admin_token = %operator.token, account = %id, kind = kind.as_str(),
+            %amount, entry = %done.entry.id, "credits were moved");
+    }
+    let status = if done.moved {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    Ok((status, Json(LedgerEntryBody::from(done.entry))).into_response())
+}
+
+/// Suspend an account
+///
+/// Its tokens get 403 `account_suspended` from now on; its running work finishes. Repeating it
+/// answers the same.
+#[utoipa::path(
+    post, path = "/v1/admin/accounts/{id}/suspend", tag = "admin",
+    params(("id" = i64, Path, description = "The account's id")),
+    responses((status = 200, description = "The suspended account", body = AdminAccountBody)),
+    security(("admin" = [])), extensions(("x-required-ability" = json!("admin")))
+)]
+pub async fn suspend(
+    State(state): State<ApiState>,
+    operator: Operator,
+    PathId(id): PathId<AccountId>,
+    _query: NoQuery,
+    _body: NoBody,
+) -> Result<Json<AdminAccountBody>, ApiError> {
+    let account = state.service.set_suspended(id, true).await?;
+    tracing::info!(admin_token = %operator.token, account = %id, "the account is suspended");
+    Ok(Json(account.into()))
+}
+
+/// Let a suspended account go on
+///
+/// Repeating it answers the same.
+#[utoipa::path(
+    post, path = "/v1/admin/accounts/{id}/resume", tag = "admin",
+    params(("id" = i64, Path, description = "The account's id")),
+    responses((status = 200, description = "The account", body = AdminAccountBody)),
+    security(("admin" = [])), extensions(("x-required-ability" = json!("admin")))
+)]
+pub async fn resume(
+    State(state): State<ApiState>,
+    operator: Operator,
+    PathId(id): PathId<AccountId>,
+    _query: NoQuery,
+    _body: NoBody,
+) -> Result<Json<AdminAccountBody>, ApiError> {
+    let account = state.service.set_suspended(id, false).await?;
+    tracing::info!(admin_token = %operator.token, account = %id, "the account goes on");
+    Ok(Json(account.into()))
+}

@@ -1,0 +1,133 @@
+//! `gensvc account`
+
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use super::{all, explained, user, with_app};
+use crate::{
+    api::AdminAccountBody,
+    app::App,
+    cli::{
+        Failure,
+        args::{AccountCommand, Who},
+        output::{Output, maybe_time, table, time},
+    },
+    config::Config,
+    domain::ids::AccountId,
+    service::{ServiceError, operator::AccountRequest},
+};
+
+pub(in crate::cli) async fn run(
+    config: &Config,
+    command: AccountCommand,
+    output: Output,
+) -> Result<ExitCode, Failure> {
+    with_app(config, async |app| {
+        match command {
+            AccountCommand::Create(new) => {
+                let request = AccountRequest {
+                    email: new.email,
+                    password: new.password,
+                    name: new.name,
+                    credits: new.credits,
+                };
+                create(&app, request, output).await?;
+            }
+            AccountCommand::List(filter) => list(&app, filter.email.as_deref(), output).await?,
+            AccountCommand::Show(who) => show(&app, &who, output).await?,
+            AccountCommand::Suspend(who) => suspend(&app, &who, true, output).await?,
+            AccountCommand::Resume(who) => suspend(&app, &who, false, output).await?,
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+    .await
+}
+
+async fn create(app: &App, request: AccountRequest, output: Output) -> Result<(), Failure> {
+    let made = app.service.create_account(&request).await;
+    let (account, user) = made.map_err(explained)?;
+    let AccountRequest { email, credits, .. } = request;
+    output.result(
+        &format!("Account {account} of {email} was made, with {credits} credits."),
+        &json!({"account_id": account, "user_id": user, "email": email, "balance": credits}),
+    )?;
+    Ok(())
+}
+
+async fn list(app: &App, email: Option<&str>, output: Output) -> Result<(), Failure> {
+    let accounts = all(async |page| Ok(app.service.accounts(email, &page).await?)).await?;
+    let accounts: Vec<_> = accounts.into_iter().map(AdminAccountBody::from).collect();
+    let rows: Vec<_> = accounts
+        .iter()
+        .map(|a| {
+            [
+                a.id.to_string(),
+                a.email.clone(),
+                a.name.clone(),
+                a.balance.to_string(),
+                a.held.to_string(),
+                time(a.created_at),
+                maybe_time(a.suspended_at),
+            ]
+        })
+        .collect();
+    let headings = [
+        "ID",
+        "EMAIL",
+        "NAME",
+        "BALANCE",
+        "HELD",
+        "CREATED",
+        "SUSPENDED",
+    ];
+    let people = match (rows.is_empty(), email) {
+        (true, Some(email)) => format!("There is no account of {email:?}."),
+        (true, None) => "There is no account.".to_owned(),
+        _ => table(headings, &rows),
+    };
+    output.result(&people, &json!({"data": accounts}))?;
+    Ok(())
+}
+
+/// The account that is meant.
+async fn find(app: &App, who: &Who) -> Result<AdminAccountBody, Failure> {
+    let id = match (&who.email, who.id) {
+        (Some(email), _) => user(app, email).await?.account_id,
+        (None, id) => AccountId(id.unwrap_or_default()),
+    };
+    match app.service.account(id).await {
+        Err(ServiceError::NotFound) => Err(format!("there is no account {id}").into()),
+        found => Ok(found?.into()),
+    }
+}
+
+async fn show(app: &App, who: &Who, output: Output) -> Result<(), Failure> {
+    let account = find(app, who).await?;
+    let rows = [
+        ("id", account.id.to_string()),
+        ("email", account.email.clone()),
+        ("name", account.name.clone()),
+        ("balance", account.balance.to_string()),
+        ("held", account.held.to_string()),
+        ("available", account.available.to_string()),
+        ("created", time(account.created_at)),
+        ("suspended", maybe_time(account.suspended_at)),
+    ];
+    let rows = rows.map(|(name, value)| [name.to_owned(), value]);
+    output.result(&table(["ACCOUNT", ""], &rows), &account)?;
+    Ok(())
+}
+
+async fn suspend(app: &App, who: &Who, suspended: bool, output: Output) -> Result<(), Failure> {
+    let account = find(app, who).await?;
+    let account = app.service.set_suspended(account.id, suspended).await?;
+    let done = if suspended { "is suspended" } else { "goes on" };
+    let people = format!("Account {} of {} {done}.", account.id, account.email);
+    let account = AdminAccountBody::from(account);
+    let mut script = json!(account);
+    script["account_id"] = json!(account.id);
+    script["suspended"] = json!(suspended);
+    output.result(&people, &script)?;
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! `gensvc key`
+
+use std::process::ExitCode;
+
+use serde_json::{Map, json};
+
+use super::{all, explained, user, with_app};
+use crate::{
+    api::{KeyBody, NewKeyBody},
+    app::App,
+    cli::{
+        Failure,
+        args::{KeyCommand, NewKey, RevokedKey},
+        output::{Output, maybe_time, table},
+    },
+    config::Config,
+    domain::ids::ApiKeyId,
+    service::{ServiceError, keys::KeyRequest},
+};
+
+pub(in crate::cli) async fn run(
+    config: &Config,
+    command: KeyCommand,
+    output: Output,
+) -> Result<ExitCode, Failure> {
+    with_app(config, async |app| {
+        match command {
+            KeyCommand::Create(new) => create(&app, &new, output).await?,
+            KeyCommand::List(who) => list(&app, &who.email, output).await?,
+            KeyCommand::Revoke(key) => revoke(&app, &key, output).await?,
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+    .await
+}
+
+async fn create(app: &App, new: &NewKey, output: Output) -> Result<(), Failure> {
+    // The same fields as POST /v1/api-keys, so that the same rules read them.
+    let mut body = Map::new();
+    body.insert("name".to_owned(), json!(new.name));
+    body.insert("abilities".to_owned(), json!(new.abilities));
+    body.insert("rate_limit_per_minute".to_owned(), json!(new.rate_limit));
+    body.insert("expires_at".to_owned(), json!(new.expires_at));
+    let request = KeyRequest::read(&body, app.service.now()).map_err(explained)?;
+    let user = user(app, &new.email).await?;
+    let made = app.service.create_key(user.account_id, &request, None);
+    let (key, secret) = made.await?;
+    let body = NewKeyBody::new(key, &secret);
+    let people = format!(
+        "{}\n\nThis is the only time that the key is shown.",
+        body.key
+    );
+    output.result(&people, &body)?;
+    Ok(())
+}
+
+async fn list(app: &App, email: &str, output: Output) -> Result<(), Failure> {
+    let account = user(app, email).await?.account_id;
+    let store = app.service.store();
+    let keys = all(async |page| Ok(store.keys(account, &page).await?)).await?;
+    let keys: Vec<_> = keys.into_iter().map(KeyBody::from).collect();
+    let rows: Vec<_> = keys
+        .iter()
+        .map(|k| {
+            [
+                k.id.to_string(),
+                k.name.clone(),
+                k.key_hint.clone(),
+                k.abilities.names().join(","),
+                k.rate_limit_per_minute.to_string(),
+                maybe_time(k.expires_at),
+                maybe_time(k.last_used_at),
+                maybe_time(k.revoked_at),
+            ]
+        })
+        .collect();
+    let headings = [
+        "ID",
+        "NAME",
+        "KEY",
+        "ABILITIES",
+        "PER MINUTE",
+        "EXPIRES",
+        "LAST USED",
+        "REVOKED",
+    ];
+    let people = if rows.is_empty() {
+        format!("{email} has no API key.")
+    } else {
+        table(headings, &rows)
+    };
+    output.result(&people, &json!({"data": keys}))?;
+    Ok(())
+}
+
+async fn revoke(app: &App, key: &RevokedKey, output: Output) -> Result<(), Failure> {
+    let account = user(app, &key.email).await?.account_id;
+    let revoked = app.service.revoke_key_of(account, ApiKeyId(key.id)).await;
+    let record = match revoked {
+        Err(ServiceError::NotFound) => {
+            return Err(format!("{} has no API key {}", key.email, key.id).into());
+        }
+        revoked => revoked?,
+    };
+    let people = format!("Key {} of {} is revoked.", record.id, key.email);
+    output.result(&people, &KeyBody::from(record))?;
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! Tokens of the operator's own systems: who calls, making, revoking.
+
+use secrecy::SecretString;
+
+use super::{Service, ServiceError, TokenRefusal, auth::Authenticated};
+use crate::{
+    domain::{
+        ids::AdminTokenId,
+        rate::{RateState, nanos},
+        token::{self, BearerToken},
+        validate::{FieldCode, FieldError, too_long},
+    },
+    store::admin::AdminTokenRecord,
+};
+
+/// Characters of a token's name.
+const NAME_CHARS: usize = 100;
+
+/// Whose token came to a route of the operator. The request is counted either way.
+#[derive(Debug)]
+pub enum Presented {
+    /// The operator's, with how its limit stands.
+    Operator(AdminTokenId, RateState),
+    /// A customer's, who may not.
+    Customer(Authenticated),
+}
+
+impl Service {
+    /// Checks the bearer token of a request to the operator's routes and counts the request.
+    pub async fn authenticate_operator(&self, token: &str) -> Result<Presented, ServiceError> {
+        let refused = |why| Err(ServiceError::Token(why));
+        let Some(BearerToken::Admin(digest)) = BearerToken::parse(token) else {
+            return Ok(Presented::Customer(self.authenticate(token).await?));
+        };
+        let now = self.0.clock.now();
+        let moment = (!self.0.clock.is_real()).then(|| nanos(now));
+        match self.0.store.present_admin(digest, now, moment).await? {
+            None => refused(TokenRefusal::Invalid),
+            Some(admin) => match admin.rate {
+                None => refused(TokenRefusal::Revoked),
+                Some(rate) => Ok(Presented::Operator(admin.id, rate)),
+            },
+        }
+    }
+
+    /// Makes an admin token; its plain text is in this answer only.
+    pub async fn create_admin_token(
+        &self,
+        name: &str,
+    ) -> Result<(AdminTokenRecord, SecretString), ServiceError> {
+        let invalid = |code, message: &str| {
+            Err(ServiceError::invalid(FieldError::new(
+                "name", code, message,
+            )))
+        };
+        if name.trim().is_empty() {
+            return invalid(FieldCode::Required, "must not be blank");
+        }
+        if name.chars().count() > NAME_CHARS {
+            return invalid(FieldCode::TooLong, &too_long(NAME_CHARS));
+        }
+        let token = token::new_admin_token().map_err(|e| ServiceError::Internal(e.to_string()))?;
+        let now = self.0.clock.now();
+        let record = self
+            .0
+            .store
+            .create_admin_token(name, token.digest, now)
+            .await?;
+        Ok((record, token.secret))
+    }
+
+    /// All admin tokens, newest first.
+    pub async fn admin_tokens(&self) -> Result<Vec<AdminTokenRecord>, ServiceError> {
+        Ok(self.0.store.admin_tokens().await?)
+    }
+
+    /// Revokes an admin token, at once and for ever.
+    pub async fn revoke_admin_token(
+        &self,
+        id: AdminTokenId,
+    ) -> Result<AdminTokenRecord, ServiceError> {
+        let now = self.0.clock.now();
+        let token = self.0.store.revoke_admin_token(id, now).await?;
+        token.ok_or(ServiceError::NotFound)
+    }
+}
