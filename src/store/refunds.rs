@@ -73,7 +73,7 @@ impl Store {
         // Every entry is written under this lock: a refund that came first is seen by the next
         // statement, and none can come in between.
         sqlx::query!(
-            "select id from accounts where id = $1 for update",
+            "select id from accounts where id = $1 for no key update",
             account.0
         )
         .fetch_one(&mut *tx)

@@ -1,5 +1,6 @@
 //! Every operation of GET /openapi.json, called as it is documented.
 
+mod admin;
 mod bodies;
 mod schema;
 
@@ -39,8 +40,14 @@ pub fn document() -> Value {
     gensvc::api::openapi().unwrap()
 }
 
-/// All operations of the document.
+/// All operations of the document but the operator's.
 pub fn operations() -> Vec<Operation> {
+    let mut all = every_operation();
+    all.retain(|o| !o.is_admin());
+    all
+}
+
+fn every_operation() -> Vec<Operation> {
     let document = document();
     let paths = document["paths"].as_object().unwrap();
     let all: Vec<Operation> = paths
@@ -64,6 +71,11 @@ pub fn operations() -> Vec<Operation> {
 impl Operation {
     pub fn secured(&self) -> bool {
         self.spec["security"] == json!([{"bearer": []}])
+    }
+
+    /// Whether it is the operator's.
+    pub fn is_admin(&self) -> bool {
+        self.spec["security"] == json!([{"admin": []}])
     }
 
     /// Whether it needs a signature, which no walk can know.

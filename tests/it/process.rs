@@ -1,5 +1,7 @@
 //! The program itself: started, killed with -9, stopped. Its own private Postgres, over HTTP.
 
+mod operator;
+
 use std::{path::PathBuf, process::Stdio, time::Duration};
 
 use futures_util::future::join_all;

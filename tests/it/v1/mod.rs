@@ -1,5 +1,6 @@
 //! /v1
 
+pub mod admin;
 mod api_keys;
 mod auth;
 mod credits;

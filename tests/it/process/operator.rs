@@ -1,0 +1,331 @@
+//! The operator's commands, each a process of its own, over one database.
+
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::Site;
+use crate::common::{PASSWORD, TestApp};
+
+/// Runs commands against a test's database.
+struct Shell {
+    site: Site,
+    url: String,
+}
+
+impl Shell {
+    fn new(options: &PgConnectOptions) -> Self {
+        let mut url: url::Url = std::env::var("DATABASE_URL").unwrap().parse().unwrap();
+        url.set_path(options.get_database().unwrap());
+        Self {
+            site: Site::new(&[]),
+            url: url.into(),
+        }
+    }
+
+    /// Whether it succeeded, and what it wrote to stdout and stderr.
+    async fn run(&self, arguments: &[&str]) -> (bool, String, String) {
+        let output = self
+            .site
+            .command()
+            .env("DATABASE_URL", &self.url)
+            .env_remove("GENSVC_LOG")
+            .args(arguments)
+            .output()
+            .await
+            .unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (
+            output.status.success(),
+            text(output.stdout),
+            text(output.stderr),
+        )
+    }
+
+    /// What a command prints for people.
+    async fn people(&self, arguments: &[&str]) -> String {
+        let (success, out, err) = self.run(arguments).await;
+        assert!(success, "{arguments:?}: {err}");
+        assert_eq!(err, "");
+        out
+    }
+
+    /// What a command prints for scripts.
+    async fn script(&self, arguments: &[&str]) -> Value {
+        let out = self.people(&[arguments, &["--json"]].concat()).await;
+        serde_json::from_str(&out).unwrap()
+    }
+
+    /// The one sentence that a command fails with.
+    async fn fails(&self, arguments: &[&str], sentence: &str) {
+        let (success, out, err) = self.run(arguments).await;
+        assert!(!success && out.is_empty(), "{arguments:?}: {out}");
+        assert_eq!(err.trim().lines().count(), 1, "{err}");
+        assert!(err.contains(sentence), "{arguments:?}: {err}");
+    }
+}
+
+#[sqlx::test]
+async fn accounts_are_listed_shown_and_suspended(_: PgPoolOptions, options: PgConnectOptions) {
+    let shell = Shell::new(&options);
+    let app = TestApp::new(options).await;
+    assert_eq!(
+        shell.people(&["account", "list"]).await,
+        "There is no account.\n"
+    );
+    let create = ["account", "create", "--password", PASSWORD, "--email"];
+    let ann = [&create[..], &["ann@example.com", "--credits", "12.5"]].concat();
+    let made = shell.script(&ann).await;
+    assert_eq!(
+        made,
+        json!({"account_id": made["account_id"], "user_id": made["user_id"],
+            "email": "ann@example.com", "balance": "12.5"})
+    );
+    shell
+        .fails(&ann, "email belongs to an account already")
+        .await;
+    let bob = [&create[..], &["Bob@example.com", "--name", "Bob \u{1b}[2J"]].concat();
+    shell.people(&bob).await;
+
+    let list = shell.people(&["account", "list"]).await;
+    let lines: Vec<&str> = list.lines().collect();
+    assert_eq!(lines.len(), 3, "{list}");
+    assert!(lines[0].starts_with("ID ") && lines[1].contains("Bob@example.com"));
+    assert!(!list.contains('\u{1b}'), "{list:?}");
+    let column = lines[0].find("BALANCE").unwrap();
+    assert!(
+        lines[2]
+            .chars()
+            .skip(column)
+            .collect::<String>()
+            .starts_with("12.5 "),
+        "{list}"
+    );
+    let listed = shell
+        .script(&["account", "list", "--email", "ANN@example.com"])
+        .await;
+    let id = made["account_id"].to_string();
+    let shown = shell.script(&["account", "show", "--id", &id]).await;
+    assert_eq!(listed, json!({"data": [shown]}));
+    assert_eq!(
+        shown,
+        json!({"id": made["account_id"], "name": "ann", "email": "ann@example.com",
+            "balance": "12.5", "held": "0", "available": "12.5", "suspended_at": null,
+            "created_at": shown["created_at"]})
+    );
+    let none = ["account", "list", "--email", "none@example.com"];
+    assert_eq!(shell.script(&none).await, json!({"data": []}));
+
+    let who = ["--email", "ann@example.com"];
+    let suspended = shell
+        .script(&[&["account", "suspend"][..], &who].concat())
+        .await;
+    assert_eq!(
+        (&suspended["suspended"], &suspended["id"]),
+        (&json!(true), &made["account_id"])
+    );
+    let shown = shell
+        .people(&[&["account", "show"][..], &who].concat())
+        .await;
+    assert!(
+        shown.contains("available  12.5") && !shown.contains("suspended  -"),
+        "{shown}"
+    );
+    shell.people(&["account", "resume", "--id", &id]).await;
+    let user = app.app.service.user("ann@example.com").await.unwrap();
+    let account = app.app.service.account(user.account_id).await.unwrap();
+    assert_eq!(account.suspended_at, None);
+
+    let nobody = "there is no account of \"no@example.com\"";
+    for command in ["show", "suspend", "resume"] {
+        shell
+            .fails(&["account", command, "--email", "no@example.com"], nobody)
+            .await;
+        shell
+            .fails(
+                &["account", command, "--id", "999"],
+                "there is no account 999",
+            )
+            .await;
+    }
+}
+
+#[sqlx::test]
+async fn keys_are_listed_and_revoked(_: PgPoolOptions, options: PgConnectOptions) {
+    let shell = Shell::new(&options);
+    let app = TestApp::new(options).await;
+    let (account, other) = (app.account("1").await, app.account("1").await);
+    let email = account.email.as_str();
+    let create = [
+        "key",
+        "create",
+        "--email",
+        email,
+        "--name",
+        "shop",
+        "--abilities",
+    ];
+    let made = shell
+        .script(&[&create[..], &["generate:text,read:history"]].concat())
+        .await;
+    let key = made["key"].as_str().unwrap();
+    app.get(key, "/v1/auth/me").await.expect(200);
+    let listed = shell.script(&["key", "list", "--email", email]).await;
+    let rows = listed["data"].as_array().unwrap();
+    assert_eq!((rows.len(), &rows[0]["id"]), (2, &made["id"]));
+    assert_eq!(rows[0]["key"], Value::Null);
+    let people = shell.people(&["key", "list", "--email", email]).await;
+    assert_eq!(people.lines().count(), 3);
+    assert!(people.contains("generate:text,read:history") && !people.contains(key));
+
+    let id = made["id"].to_string();
+    let revoke = ["key", "revoke", "--id", &id, "--email"];
+    let of_another = [&revoke[..], &[&other.email]].concat();
+    shell
+        .fails(&of_another, &format!("{} has no API key {id}", other.email))
+        .await;
+    app.get(key, "/v1/auth/me").await.expect(200);
+    let revoked = shell.script(&[&revoke[..], &[email]].concat()).await;
+    assert_ne!(revoked["revoked_at"], Value::Null);
+    app.get(key, "/v1/auth/me").await.error(401, "revoked_key");
+    for command in ["list", "revoke"] {
+        let more: &[&str] = if command == "revoke" {
+            &["--id", "1"]
+        } else {
+            &[]
+        };
+        let arguments = [&["key", command, "--email", "no@example.com"], more].concat();
+        shell.fails(&arguments, "there is no account of").await;
+    }
+}
+
+#[sqlx::test]
+async fn admin_tokens_are_made_listed_and_revoked(_: PgPoolOptions, options: PgConnectOptions) {
+    let shell = Shell::new(&options);
+    let app = TestApp::new(options).await;
+    let made = shell
+        .script(&["admin", "token", "create", "--name", "billing"])
+        .await;
+    let token = made["token"].as_str().unwrap();
+    assert_eq!(made["name"], "billing");
+    app.get(token, "/v1/admin/accounts").await.expect(200);
+    let people = shell
+        .people(&["admin", "token", "create", "--name", "other"])
+        .await;
+    assert!(people.starts_with("adm_"), "{people}");
+    shell
+        .fails(
+            &["admin", "token", "create", "--name", " "],
+            "name must not be blank",
+        )
+        .await;
+    let listed = shell.script(&["admin", "token", "list"]).await;
+    let names: Vec<_> = listed["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|t| &t["name"])
+        .collect();
+    assert_eq!(names, ["other", "billing"]);
+    assert!(!listed.to_string().contains("adm_"));
+    let people = shell.people(&["admin", "token", "list"]).await;
+    assert_eq!(people.lines().count(), 3, "{people}");
+    let id = made["id"].to_string();
+    shell
+        .people(&["admin", "token", "revoke", "--id", &id])
+        .await;
+    app.get(token, "/v1/admin/accounts")
+        .await
+        .error(401, "revoked_key");
+    let unknown = ["admin", "token", "revoke", "--id", "999"];
+    shell.fails(&unknown, "there is no admin token 999").await;
+}
+
+#[sqlx::test]
+async fn credits_move_once_for_each_reference(_: PgPoolOptions, options: PgConnectOptions) {
+    let shell = Shell::new(&options);
+    let app = TestApp::new(options).await;
+    let account = app.account("10").await;
+    let email = account.email.as_str();
+    let grant = |amount: &'static str| {
+        [
+            "credits",
+            "grant",
+            "--email",
+            email,
+            "--reference",
+            "i-1",
+            "--amount",
+            amount,
+        ]
+    };
+    let first = shell.script(&grant("2")).await;
+    assert_eq!(
+        (&first["moved"], &first["balance"]),
+        (&json!(true), &json!("12"))
+    );
+    let again = shell.script(&grant("2")).await;
+    assert_eq!(
+        (&again["moved"], &again["entry"]),
+        (&json!(false), &first["entry"])
+    );
+    shell
+        .fails(&grant("3"), "reference was used before, for 2 credits")
+        .await;
+
+    let video = json!({"prompt": "x", "parameters": {"duration": 1}});
+    let uuid = app.queue(&account, "video", &video).await;
+    app.until_finished(&account, &uuid).await;
+    let refund = [
+        "credits",
+        "refund",
+        "--generation",
+        &uuid,
+        "--reference",
+        "late",
+    ];
+    let too_much = [&refund[..], &["--amount", "6"]].concat();
+    shell
+        .fails(&too_much, "amount is more than the 5 credits")
+        .await;
+    let done = shell.script(&refund).await;
+    assert_eq!(
+        (&done["moved"], &done["balance"]),
+        (&json!(true), &json!("12"))
+    );
+    assert_eq!(done["entry"]["amount"], "5");
+    let again = shell.people(&refund).await;
+    assert!(
+        again.contains("was refunded before; nothing was moved"),
+        "{again}"
+    );
+    let unknown = "0197c0de-0000-7000-8000-000000000000";
+    let refund = [
+        "credits",
+        "refund",
+        "--reference",
+        "late",
+        "--generation",
+        unknown,
+    ];
+    shell
+        .fails(&refund, "there is no generation 0197c0de")
+        .await;
+    assert_eq!(shell.script(&["ledger", "verify"]).await["ok"], true);
+}
+
+/// `gensvc config check | head -0`
+#[tokio::test]
+async fn a_reader_that_wants_no_more_is_no_failure() {
+    let site = Site::new(&[]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = site.command();
+    command
+        .args(["config", "check"])
+        .stdout(Stdio::from(writer));
+    let output = command.output().await.unwrap();
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+    assert!(output.status.success(), "{}", output.status);
+}
