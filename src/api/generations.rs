@@ -5,7 +5,6 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
-use chrono::{DateTime, Utc};
 use http::{HeaderMap, StatusCode, Uri, header};
 
 use super::{
@@ -23,7 +22,7 @@ use crate::{
         page::PageRequest,
         validate::{FieldCode, Fields},
     },
-    service::keys::parse_time,
+    service::keys::time,
     store::history::HistoryFilter,
 };
 
@@ -159,16 +158,4 @@ pub fn one_of<T: Copy + std::fmt::Display>(
         fields.error(name, FieldCode::NotAllowed, message);
     }
     value
-}
-
-/// Reads a time.
-pub fn time(fields: &Fields<'_>, name: &'static str) -> Option<DateTime<Utc>> {
-    let text = fields.string(name)?;
-    // A plus sign that was not encoded arrives as a blank.
-    let time = parse_time(&text.replace(' ', "+"));
-    if time.is_none() {
-        let message = "must be an RFC 3339 time, such as 2030-01-31T12:00:00Z";
-        fields.error(name, FieldCode::InvalidFormat, message);
-    }
-    time
 }

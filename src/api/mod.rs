@@ -39,6 +39,7 @@ pub use client_address::Network;
 pub use credits::LedgerEntryBody;
 pub use error::ApiError;
 pub use media::MediaLinks;
+pub use usage::UsageBody;
 
 use crate::{media::MediaStore, service::Service};
 

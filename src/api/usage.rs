@@ -9,14 +9,12 @@ use super::{
     ApiState,
     error::ApiError,
     extract::{Authorized, Query, ReadCredits},
-    generations::time,
 };
 use crate::{
     domain::{
         credits::Credits,
         ids::ApiKeyId,
-        report::{UsageGroup, UsageKey, UsageRow, UsageTotals},
-        validate::{FieldCode, Fields},
+        report::{UsageKey, UsageRow, UsageTotals},
     },
     service::usage::{UsageReport, UsageRequest},
 };
@@ -134,39 +132,10 @@ pub async fn usage(
     auth: Authorized<ReadCredits>,
     query: Query,
 ) -> Result<Json<UsageBody>, ApiError> {
-    let request = query.read(|fields| UsageRequest {
-        from: time(fields, "from"),
-        to: time(fields, "to"),
-        group_by: groups(fields),
-    })?;
+    let request = query.read(UsageRequest::read_fields)?;
     let report = state
         .service
         .usage(auth.caller.account_id, &request)
         .await?;
     Ok(Json(report.into()))
-}
-
-fn groups(fields: &Fields<'_>) -> Vec<UsageGroup> {
-    let mut groups = Vec::new();
-    for name in fields
-        .string("group_by")
-        .iter()
-        .flat_map(|text| text.split(','))
-    {
-        match UsageGroup::parse(name) {
-            Some(group) if !groups.contains(&group) => groups.push(group),
-            Some(group) => {
-                let message = format!("names {group} twice");
-                fields.error("group_by", FieldCode::NotAllowed, message);
-                break;
-            }
-            None => {
-                let names: Vec<_> = UsageGroup::ALL.iter().map(|g| g.as_str()).collect();
-                let message = format!("must be any of {}, with commas between", names.join(", "));
-                fields.error("group_by", FieldCode::NotAllowed, message);
-                break;
-            }
-        }
-    }
-    groups
 }

@@ -38,6 +38,8 @@ pub(super) enum Command {
     /// What the operator's own systems call with.
     #[command(subcommand)]
     Admin(AdminCommand),
+    /// Report what was made and used.
+    Usage(Usage),
     /// Audit the ledger.
     #[command(subcommand)]
     Ledger(LedgerCommand),
@@ -226,6 +228,28 @@ pub(super) struct NewKey {
     /// When it ends, such as 2030-01-31T12:00:00Z; never by default.
     #[arg(long)]
     pub(super) expires_at: Option<String>,
+    /// Credits that it may spend; the whole balance by default.
+    #[arg(long)]
+    pub(super) spend_limit: Option<String>,
+    /// How often the limit begins anew, in UTC: day or month; never by default.
+    #[arg(long)]
+    pub(super) spend_period: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Usage {
+    /// The email of a user of the account; all accounts by default.
+    #[arg(long)]
+    pub(super) email: Option<String>,
+    /// From when on, such as 2030-01-31T12:00:00Z; 30 days before the end by default.
+    #[arg(long)]
+    pub(super) from: Option<String>,
+    /// Until when, exclusive; now by default.
+    #[arg(long)]
+    pub(super) to: Option<String>,
+    /// Any of day, type, provider, model, api_key, with commas between.
+    #[arg(long)]
+    pub(super) group_by: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, Subcommand)]

@@ -4,6 +4,7 @@ pub(super) mod accounts;
 pub(super) mod admin;
 pub(super) mod credits;
 pub(super) mod keys;
+pub(super) mod usage;
 
 use std::process::ExitCode;
 

@@ -54,6 +54,7 @@ async fn run(arguments: Arguments, output: Output) -> Result<ExitCode, Failure> 
         Command::Account(command) => commands::accounts::run(&config, command, output).await,
         Command::Credits(command) => commands::credits::run(&config, command, output).await,
         Command::Key(command) => commands::keys::run(&config, command, output).await,
+        Command::Usage(asked) => commands::usage::run(&config, asked, output).await,
         Command::Admin(args::AdminCommand::Token(command)) => {
             commands::admin::run(&config, command, output).await
         }

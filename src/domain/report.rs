@@ -134,9 +134,18 @@ impl AddAssign for UsageTotals {
 }
 
 /// The key that made something; `None`: a session did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct UsageKey(pub Option<ApiKeyId>);
+
+/// What a row is grouped under.
+pub type GroupName<'a> = (
+    Option<NaiveDate>,
+    Option<&'a str>,
+    Option<&'a str>,
+    Option<&'a str>,
+    Option<UsageKey>,
+);
 
 /// One group of the report. A field is `None` where the report is not grouped by it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -153,6 +162,19 @@ pub struct UsageRow {
     pub api_key: Option<UsageKey>,
     /// Its sums.
     pub totals: UsageTotals,
+}
+
+impl UsageRow {
+    /// What it is grouped under.
+    pub fn group(&self) -> GroupName<'_> {
+        (
+            self.day,
+            self.r#type.as_deref(),
+            self.provider.as_deref(),
+            self.model.as_deref(),
+            self.api_key,
+        )
+    }
 }
 
 #[cfg(test)]

@@ -120,6 +120,18 @@ pub fn parse_time(text: &str) -> Option<DateTime<Utc>> {
     (1..=9999).contains(&time.year()).then_some(time)
 }
 
+/// Reads a time of a query.
+pub fn time(fields: &Fields<'_>, name: &'static str) -> Option<DateTime<Utc>> {
+    let text = fields.string(name)?;
+    // A plus sign that was not encoded arrives as a blank.
+    let time = parse_time(&text.replace(' ', "+"));
+    if time.is_none() {
+        let message = "must be an RFC 3339 time, such as 2030-01-31T12:00:00Z";
+        fields.error(name, FieldCode::InvalidFormat, message);
+    }
+    time
+}
+
 impl Service {
     /// Makes a key; its plain text is in this answer only. `by` is who asks for it, and must
     /// still be a caller when the key is stored; `None`: the operator.

@@ -1,12 +1,13 @@
 //! The usage report.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use serde_json::{Map, Value};
 
-use super::{Service, ServiceError};
+use super::{Service, ServiceError, keys::time};
 use crate::domain::{
     ids::AccountId,
     report::{Span, UsageGroup, UsageRow, UsageTotals},
-    validate::{FieldCode, FieldError},
+    validate::{Errors, FieldCode, FieldError, Fields},
 };
 
 /// How far a report reaches back unless told.
@@ -32,6 +33,54 @@ pub struct UsageReport {
     pub rows: Vec<UsageRow>,
     /// Their sum.
     pub total: UsageTotals,
+}
+
+impl UsageRequest {
+    /// Reads and checks the parameters of a query.
+    pub fn read(query: &Map<String, Value>) -> Result<Self, ServiceError> {
+        let errors = Errors::default();
+        let fields = Fields::query(query, &errors);
+        let request = Self::read_fields(&fields);
+        fields.finish();
+        match errors.take() {
+            errors if errors.is_empty() => Ok(request),
+            errors => Err(ServiceError::Invalid(errors)),
+        }
+    }
+
+    /// Reads the parameters of a query that may have others.
+    pub fn read_fields(fields: &Fields<'_>) -> Self {
+        Self {
+            from: time(fields, "from"),
+            to: time(fields, "to"),
+            group_by: groups(fields),
+        }
+    }
+}
+
+fn groups(fields: &Fields<'_>) -> Vec<UsageGroup> {
+    let mut groups = Vec::new();
+    for name in fields
+        .string("group_by")
+        .iter()
+        .flat_map(|text| text.split(','))
+    {
+        match UsageGroup::parse(name) {
+            Some(group) if !groups.contains(&group) => groups.push(group),
+            Some(group) => {
+                let message = format!("names {group} twice");
+                fields.error("group_by", FieldCode::NotAllowed, message);
+                break;
+            }
+            None => {
+                let names: Vec<_> = UsageGroup::ALL.iter().map(|g| g.as_str()).collect();
+                let message = format!("must be any of {}, with commas between", names.join(", "));
+                fields.error("group_by", FieldCode::NotAllowed, message);
+                break;
+            }
+        }
+    }
+    groups
 }
 
 impl Service {

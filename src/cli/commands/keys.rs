@@ -41,6 +41,8 @@ async fn create(app: &App, new: &NewKey, output: Output) -> Result<(), Failure> 
     body.insert("abilities".to_owned(), json!(new.abilities));
     body.insert("rate_limit_per_minute".to_owned(), json!(new.rate_limit));
     body.insert("expires_at".to_owned(), json!(new.expires_at));
+    body.insert("spend_limit".to_owned(), json!(new.spend_limit));
+    body.insert("spend_period".to_owned(), json!(new.spend_period));
     let request = KeyRequest::read(&body, app.service.now()).map_err(explained)?;
     let user = user(app, &new.email).await?;
     let made = app.service.create_key(user.account_id, &request, None);
@@ -56,8 +58,8 @@ async fn create(app: &App, new: &NewKey, output: Output) -> Result<(), Failure> 
 
 async fn list(app: &App, email: &str, output: Output) -> Result<(), Failure> {
     let account = user(app, email).await?.account_id;
-    let store = app.service.store();
-    let keys = all(async |page| Ok(store.keys(account, &page).await?)).await?;
+    let (store, now) = (app.service.store(), app.service.now());
+    let keys = all(async |page| Ok(store.keys(account, &page, now).await?)).await?;
     let keys: Vec<_> = keys.into_iter().map(KeyBody::from).collect();
     let rows: Vec<_> = keys
         .iter()
@@ -68,6 +70,8 @@ async fn list(app: &App, email: &str, output: Output) -> Result<(), Failure> {
                 k.key_hint.clone(),
                 k.abilities.names().join(","),
                 k.rate_limit_per_minute.to_string(),
+                k.spent.to_string(),
+                limit(k),
                 maybe_time(k.expires_at),
                 maybe_time(k.last_used_at),
                 maybe_time(k.revoked_at),
@@ -80,6 +84,8 @@ async fn list(app: &App, email: &str, output: Output) -> Result<(), Failure> {
         "KEY",
         "ABILITIES",
         "PER MINUTE",
+        "SPENT",
+        "LIMIT",
         "EXPIRES",
         "LAST USED",
         "REVOKED",
@@ -91,6 +97,15 @@ async fn list(app: &App, email: &str, output: Output) -> Result<(), Failure> {
     };
     output.result(&people, &json!({"data": keys}))?;
     Ok(())
+}
+
+/// What a key may spend.
+fn limit(key: &KeyBody) -> String {
+    match (key.spend_limit, key.spend_period) {
+        (None, _) => "-".to_owned(),
+        (Some(limit), None) => limit.to_string(),
+        (Some(limit), Some(period)) => format!("{limit} a {period}"),
+    }
 }
 
 async fn revoke(app: &App, key: &RevokedKey, output: Output) -> Result<(), Failure> {

@@ -1,6 +1,7 @@
 //! The operator's commands, each a process of its own, over one database.
 
 mod credits;
+mod usage;
 
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

@@ -1,0 +1,125 @@
+//! `gensvc usage`
+
+use std::process::ExitCode;
+
+use serde_json::{Map, json};
+
+use super::{all, explained, user, with_app};
+use crate::{
+    api::UsageBody,
+    app::App,
+    cli::{
+        Failure,
+        args::Usage,
+        output::{Output, table},
+    },
+    config::Config,
+    domain::{
+        ids::AccountId,
+        report::{UsageRow, UsageTotals},
+    },
+    service::usage::{UsageReport, UsageRequest},
+};
+
+pub(in crate::cli) async fn run(
+    config: &Config,
+    asked: Usage,
+    output: Output,
+) -> Result<ExitCode, Failure> {
+    // The same parameters as GET /v1/credits/usage, so that the same rules read them.
+    let mut query = Map::new();
+    query.insert("from".to_owned(), json!(asked.from));
+    query.insert("to".to_owned(), json!(asked.to));
+    query.insert("group_by".to_owned(), json!(asked.group_by));
+    let request = UsageRequest::read(&query).map_err(explained)?;
+    with_app(config, async |app| {
+        let mut report = UsageReport {
+            rows: Vec::new(),
+            total: UsageTotals::default(),
+        };
+        for account in accounts(&app, asked.email.as_deref()).await? {
+            let one = app.service.usage(account, &request).await;
+            let one = one.map_err(explained)?;
+            report.rows.extend(one.rows);
+            report.total += one.total;
+        }
+        report.rows = merged(report.rows);
+        let people = people(&report);
+        output.result(&people, &UsageBody::from(report))?;
+        Ok(ExitCode::SUCCESS)
+    })
+    .await
+}
+
+async fn accounts(app: &App, email: Option<&str>) -> Result<Vec<AccountId>, Failure> {
+    if let Some(email) = email {
+        return Ok(vec![user(app, email).await?.account_id]);
+    }
+    let store = app.service.store();
+    let accounts = all(async |page| Ok(store.accounts(None, &page).await?)).await?;
+    Ok(accounts.into_iter().map(|account| account.id).collect())
+}
+
+/// Groups of the same name from several accounts become one.
+fn merged(mut rows: Vec<UsageRow>) -> Vec<UsageRow> {
+    rows.sort_by(|a, b| a.group().cmp(&b.group()));
+    let mut merged: Vec<UsageRow> = Vec::new();
+    for row in rows {
+        match merged.last_mut() {
+            Some(last) if last.group() == row.group() => last.totals += row.totals,
+            _ => merged.push(row),
+        }
+    }
+    merged
+}
+
+fn people(report: &UsageReport) -> String {
+    let name = |row: &UsageRow| {
+        let key = row.api_key.map(|key| match key.0 {
+            Some(id) => format!("key {id}"),
+            None => "sessions".to_owned(),
+        });
+        let parts = [
+            row.day.map(|day| day.to_string()),
+            row.r#type.clone(),
+            row.provider.clone(),
+            row.model.clone(),
+            key,
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    };
+    let mut rows: Vec<_> = report
+        .rows
+        .iter()
+        .map(|row| (name(row), row.totals))
+        .filter(|(name, _)| !name.is_empty())
+        .collect();
+    rows.push(("total".to_owned(), report.total));
+    let cells = rows.into_iter().map(|(name, t)| {
+        [
+            name,
+            t.generations.to_string(),
+            t.completed.to_string(),
+            t.failed.to_string(),
+            t.charged.to_string(),
+            t.input_tokens.to_string(),
+            t.output_tokens.to_string(),
+            t.images.to_string(),
+            t.seconds.to_string(),
+            t.characters.to_string(),
+        ]
+    });
+    let headings = [
+        "OF",
+        "MADE",
+        "COMPLETED",
+        "FAILED",
+        "CHARGED",
+        "INPUT TOKENS",
+        "OUTPUT TOKENS",
+        "IMAGES",
+        "SECONDS",
+        "CHARACTERS",
+    ];
+    table(headings, &cells.collect::<Vec<_>>())
+}
