@@ -22,7 +22,7 @@ use super::{
 use crate::domain::validate::FieldError;
 
 /// Bodies whose unknown fields are refused.
-const CLOSED: [&str; 12] = [
+const CLOSED: [&str; 11] = [
     "TextGenerationRequest",
     "TextParameters",
     "ImageGenerationRequest",
@@ -33,8 +33,7 @@ const CLOSED: [&str; 12] = [
     "SpeechParameters",
     "KeyCreationRequest",
     "LoginRequest",
-    "AccountCreationRequest",
-    "CreditMovementRequest",
+    "WebhookCreationRequest",
 ];
 
 /// What the handlers do not declare themselves.
@@ -52,6 +51,7 @@ const CLOSED: [&str; 12] = [
         (name = "generations", description = "What was made"),
         (name = "credits", description = "What it costs"),
         (name = "api-keys", description = "Keys for servers"),
+        (name = "webhooks", description = "Being told instead of asking"),
         (name = "auth", description = "Sessions for people"),
         (name = "admin", description = "For the operator's own systems, with an admin token"),
         (name = "catalogue", description = "What this server offers; no token needed"),

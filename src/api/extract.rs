@@ -13,7 +13,7 @@ use super::{ApiState, error::ApiError, middleware::RateSlot};
 use crate::{
     domain::{
         ability::Ability,
-        ids::{ApiKeyId, GenerationId},
+        ids::{ApiKeyId, GenerationId, WebhookDeliveryId, WebhookId},
         json,
         validate::{Errors, FieldCode, FieldError, Fields},
     },
@@ -334,9 +334,26 @@ impl FromPath for GenerationId {
 
 impl FromPath for ApiKeyId {
     fn from_path(text: &str) -> Option<Self> {
-        let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        digits.then(|| text.parse().ok()).flatten().map(Self)
+        number(text).map(Self)
     }
+}
+
+impl FromPath for WebhookId {
+    fn from_path(text: &str) -> Option<Self> {
+        number(text).map(Self)
+    }
+}
+
+impl FromPath for WebhookDeliveryId {
+    fn from_path(text: &str) -> Option<Self> {
+        number(text).map(Self)
+    }
+}
+
+/// A numeric id, as it is written in a path.
+fn number(text: &str) -> Option<i64> {
+    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten()
 }
 
 impl<T: FromPath> FromRequestParts<ApiState> for PathId<T> {
@@ -348,5 +365,23 @@ impl<T: FromPath> FromRequestParts<ApiState> for PathId<T> {
             .await
             .map_err(|_| missing())?;
         T::from_path(&text).map(Self).ok_or_else(missing)
+    }
+}
+
+/// The two parameters of a path; a malformed one is not found.
+#[derive(Debug)]
+pub struct PathIds<T, U>(pub T, pub U);
+
+impl<T: FromPath, U: FromPath> FromRequestParts<ApiState> for PathIds<T, U> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
+        let missing = || ApiError::from(ServiceError::NotFound);
+        let Path((first, second)) = Path::<(String, String)>::from_request_parts(parts, state)
+            .await
+            .map_err(|_| missing())?;
+        let ids = T::from_path(&first).zip(U::from_path(&second));
+        ids.map(|(first, second)| Self(first, second))
+            .ok_or_else(missing)
     }
 }

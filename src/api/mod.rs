@@ -20,7 +20,7 @@ mod prefer;
 mod record;
 mod schema;
 mod stream;
-mod usage;
+mod webhooks;
 
 use std::{sync::Arc, time::Duration};
 
@@ -39,7 +39,7 @@ pub use client_address::Network;
 pub use credits::LedgerEntryBody;
 pub use error::ApiError;
 pub use media::MediaLinks;
-pub use usage::UsageBody;
+pub use webhooks::renderer;
 
 use crate::{media::MediaStore, service::Service};
 
@@ -100,6 +100,10 @@ fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(usage::usage))
         .routes(routes!(api_keys::create, api_keys::list))
         .routes(routes!(api_keys::get, api_keys::revoke))
+        .routes(routes!(webhooks::create, webhooks::list))
+        .routes(routes!(webhooks::get, webhooks::delete))
+        .routes(routes!(webhooks::deliveries))
+        .routes(routes!(webhooks::redeliver))
         .routes(routes!(auth::login))
         .routes(routes!(auth::logout))
         .routes(routes!(auth::me))

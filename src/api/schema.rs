@@ -14,6 +14,7 @@ use crate::domain::{
     request::{Quality, SpeechFormat, Style},
     spend::SpendPeriod,
     usage::TextUsage,
+    webhook::WebhookEvent,
 };
 
 /// Parameters of a text generation.
@@ -230,6 +231,19 @@ pub struct KeyCreationRequest {
     /// When the sum begins anew, in UTC; only with a `spend_limit`. Default: never.
     #[schema(nullable)]
     pub spend_period: Option<SpendPeriod>,
+}
+
+/// A webhook to be made.
+#[derive(ToSchema)]
+#[schema(example = json!({"url": "https://example.com/hooks/gensvc", "events": ["generation.completed"]}))]
+pub struct WebhookCreationRequest {
+    /// Where events are posted to: http or https, without credentials and fragment, at a public
+    /// address.
+    #[schema(min_length = 1, max_length = 2_048)]
+    pub url: String,
+    /// Which events. Default: all.
+    #[schema(nullable, min_items = 1)]
+    pub events: Option<Vec<WebhookEvent>>,
 }
 
 /// Credentials.

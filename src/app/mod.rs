@@ -17,7 +17,10 @@ use crate::{
     api::{self, ApiSettings, Network},
     config::Config,
     domain::clock::{SharedClock, SystemClock},
-    jobs::{Media, Runner, RunnerSettings, SubmitSettings},
+    jobs::{
+        Media, Runner, RunnerSettings, SubmitSettings,
+        webhooks::{Dispatcher, Sender, SenderSettings},
+    },
     service::{Service, ServiceSettings},
     store::Store,
 };
@@ -29,6 +32,8 @@ pub struct App {
     pub service: Service,
     /// What runs generations.
     pub runner: Runner,
+    /// What tells webhooks.
+    pub dispatcher: Dispatcher,
     /// The HTTP side.
     pub router: Router,
 }
@@ -84,6 +89,9 @@ pub enum AppError {
     /// The client that fetches files.
     #[error("the client that fetches files could not be made: {0}")]
     Downloader(reqwest::Error),
+    /// The client that posts to webhooks.
+    #[error("the client that posts to webhooks could not be made: {0}")]
+    Sender(reqwest::Error),
     /// What links are made from.
     #[error("links to files cannot be made: {0}")]
     Links(String),
@@ -138,6 +146,17 @@ impl App {
                 workers: config.jobs.workers,
             },
         );
+        let sender = Sender::new(SenderSettings {
+            allow_private: config.webhooks.allow_private,
+            timeout: config.webhooks.timeout,
+        })
+        .map_err(AppError::Sender)?;
+        let dispatcher = Dispatcher::new(
+            store.clone(),
+            Arc::clone(&clock),
+            sender.clone(),
+            api::renderer(links.clone()),
+        );
         let delta = |time| TimeDelta::from_std(time).unwrap_or(TimeDelta::MAX);
         let service = Service::new(
             store,
@@ -145,6 +164,7 @@ impl App {
             config.catalogue(),
             providers,
             runner.clone(),
+            sender,
             ServiceSettings {
                 max_jobs_per_account: i32::try_from(config.jobs.max_per_account)
                     .unwrap_or(i32::MAX),
@@ -171,6 +191,7 @@ impl App {
         Ok(Self {
             service,
             runner,
+            dispatcher,
             router,
         })
     }

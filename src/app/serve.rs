@@ -14,9 +14,9 @@ use super::{App, AppError, database::Database, demo};
 use crate::{
     config::Config,
     domain::clock::{Clock as _, SystemClock},
-    jobs::Runner,
+    jobs::{Runner, webhooks::Dispatcher},
     local_postgres::{LocalPostgres, Role},
-    store::Store,
+    store::{Store, StoreError},
 };
 
 /// Between two looks at the private Postgres: what revives it within seconds.
@@ -34,6 +34,8 @@ const PURGE_BATCH: i64 = 5_000;
 /// How long answers may take to be written once all work has ended.
 const CLOSE_CONNECTIONS: Duration = Duration::from_secs(3);
 
+/// How long deliveries to webhooks that are under way may take at the end.
+const CLOSE_DELIVERIES: Duration = Duration::from_secs(2);
 /// How long busy connections to the database are waited for at the end.
 const CLOSE_DATABASE: Duration = Duration::from_secs(3);
 
@@ -78,7 +80,8 @@ async fn run(
     let mut background = JoinSet::new();
     background.spawn(sweeps(app.runner.clone(), config.jobs.lease));
     background.spawn(work(app.runner.clone()));
-    background.spawn(purges(store.clone()));
+    background.spawn(deliveries(app.dispatcher.clone()));
+    background.spawn(purges(store.clone(), config.webhooks.log_days));
     background.spawn(removals(
         app.runner.clone(),
         store.clone(),
@@ -121,6 +124,7 @@ async fn run(
         server.abort();
     }
     background.shutdown().await;
+    app.dispatcher.stop(CLOSE_DELIVERIES).await;
     app.runner.retire().await;
     Ok(())
 }
@@ -206,11 +210,16 @@ async fn removals(runner: Runner, store: Store, days: u32) {
     }
 }
 
-async fn purges(store: Store) {
+/// Tells webhooks what happened.
+async fn deliveries(dispatcher: Dispatcher) {
+    dispatcher.run().await;
+}
+
+async fn purges(store: Store, log_days: u32) {
     loop {
         tokio::time::sleep(PURGE_EVERY).await;
         loop {
-            match store.purge_expired(SystemClock.now(), PURGE_BATCH).await {
+            match purge(&store, log_days).await {
                 Ok(true) => tokio::task::yield_now().await,
                 Ok(false) => break,
                 Err(error) => {
@@ -221,6 +230,15 @@ async fn purges(store: Store) {
             }
         }
     }
+}
+
+/// One round; `true`: there may be more.
+async fn purge(store: &Store, log_days: u32) -> Result<bool, StoreError> {
+    let now = SystemClock.now();
+    let before = now - chrono::TimeDelta::days(log_days.into());
+    let expired = store.purge_expired(now, PURGE_BATCH).await?;
+    let told = store.purge_deliveries(before, now, PURGE_BATCH).await?;
+    Ok(expired || told)
 }
 
 async fn supervision(local: Arc<LocalPostgres>, store: Store) {

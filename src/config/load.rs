@@ -108,6 +108,7 @@ impl Config {
             log: raw.log,
             jobs: raw.jobs,
             submissions: raw.submissions,
+            webhooks: raw.webhooks,
             sessions: raw.sessions,
             idempotency: raw.idempotency,
             defaults: raw.defaults,

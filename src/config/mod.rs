@@ -63,6 +63,8 @@ pub struct Config {
     pub jobs: sections::Jobs,
     /// Repeating calls to providers.
     pub submissions: sections::Submissions,
+    /// Telling callers of what happened.
+    pub webhooks: sections::Webhooks,
     /// Sessions of people.
     pub sessions: sections::Sessions,
     /// Idempotency keys.
@@ -87,6 +89,7 @@ struct Raw {
     log: sections::Log,
     jobs: sections::Jobs,
     submissions: sections::Submissions,
+    webhooks: sections::Webhooks,
     sessions: sections::Sessions,
     idempotency: sections::Idempotency,
     defaults: sections::Defaults,

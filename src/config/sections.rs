@@ -156,6 +156,21 @@ pub struct Submissions {
     pub retry_base: Duration,
 }
 
+/// `[webhooks]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a section with keys")]
+pub struct Webhooks {
+    /// Whether webhooks may go to private addresses.
+    #[serde(deserialize_with = "strict")]
+    pub allow_private: bool,
+    /// How long a receiver may take to answer, 100 to 60,000 ms.
+    #[serde(rename = "timeout_ms", deserialize_with = "millis::<100, 60_000, _>")]
+    pub timeout: Duration,
+    /// Days for which finished deliveries are listed, 1 to 3,650.
+    #[serde(deserialize_with = "whole::<u32, 1, 3_650, _>")]
+    pub log_days: u32,
+}
+
 /// `[sessions]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a section with keys")]

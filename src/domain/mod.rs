@@ -21,3 +21,4 @@ pub mod spend;
 pub mod token;
 pub mod usage;
 pub mod validate;
+pub mod webhook;

@@ -15,6 +15,7 @@ mod sweep;
 mod task;
 mod text;
 mod video;
+pub mod webhooks;
 mod worker;
 
 use std::{

@@ -18,7 +18,7 @@ mod error;
 mod gate;
 
 pub use error::DownloadError;
-use gate::Gate;
+pub use gate::{BoxError, Gate, NoPublicAddress, Resolver};
 
 /// How many redirects are followed.
 const MOST_REDIRECTS: usize = 3;
@@ -72,7 +72,7 @@ impl Downloader {
             .no_proxy()
             .no_gzip()
             .connect_timeout(settings.connect_time)
-            .dns_resolver(gate::Resolver(Arc::clone(&gate)))
+            .dns_resolver(Resolver(Arc::clone(&gate)))
             .build()?;
         Ok(Self {
             client,

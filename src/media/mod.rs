@@ -29,7 +29,9 @@ mod store;
 pub use address::is_public;
 pub use audio::{mp3_from_parts, wav_from_parts};
 pub use bad::BadMedia;
-pub use download::{DownloadError, DownloadSettings, Downloader};
+pub use download::{
+    BoxError, DownloadError, DownloadSettings, Downloader, Gate, NoPublicAddress, Resolver,
+};
 pub use fit::fit_png;
 pub use key::{InvalidKey, MediaKey, MediaKind};
 pub use probe::{MediaInfo, inspect};

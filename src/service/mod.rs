@@ -14,7 +14,7 @@ pub mod lookup;
 pub mod movements;
 pub mod operator;
 mod password;
-pub mod usage;
+pub mod webhooks;
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,7 +30,7 @@ use crate::{
         rate::RateState,
         validate::{Errors, FieldError},
     },
-    jobs::Runner,
+    jobs::{Runner, webhooks::Sender},
     providers::Registry,
     store::{Store, StoreError, credits::Balance, generations::SpendLimit},
 };
@@ -60,6 +60,7 @@ struct Inner {
     catalogue: Catalogue,
     providers: Registry,
     runner: Runner,
+    sender: Sender,
     settings: ServiceSettings,
     passwords: password::Hasher,
     ids: GenerationIds,
@@ -73,6 +74,7 @@ impl Service {
         catalogue: Catalogue,
         providers: Registry,
         runner: Runner,
+        sender: Sender,
         settings: ServiceSettings,
     ) -> Self {
         Self(Arc::new(Inner {
@@ -81,6 +83,7 @@ impl Service {
             catalogue,
             providers,
             runner,
+            sender,
             settings,
             passwords: password::Hasher::default(),
             ids: GenerationIds::default(),

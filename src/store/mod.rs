@@ -7,16 +7,18 @@
 pub mod accounts;
 pub mod admin;
 pub mod credits;
+pub mod deliveries;
 pub mod generations;
 pub mod history;
 pub mod instances;
 pub mod jobs;
 pub mod keys;
 pub mod media;
-pub mod refunds;
+pub mod outbox;
 pub mod sessions;
 pub mod usage;
 pub mod verify;
+pub mod webhooks;
 
 use std::{
     sync::{

@@ -47,6 +47,11 @@ fn the_values_of_the_contract() {
         (3, 20)
     );
     assert_eq!(c.submissions.retry_base.as_millis(), 500);
+    assert!(!c.webhooks.allow_private);
+    assert_eq!(
+        (c.webhooks.timeout.as_millis(), c.webhooks.log_days),
+        (15_000, 30)
+    );
     assert_eq!(c.sessions.days, 30);
     assert_eq!(
         (c.idempotency.hours, c.idempotency.wait.as_secs()),

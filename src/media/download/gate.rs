@@ -12,9 +12,12 @@ use url::{Host, Url};
 use super::DownloadError;
 use crate::media::is_public;
 
+/// What a resolver fails with.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
 /// The rules: https and public addresses, except for the hosts that are allowed by name.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub struct Gate {
     /// Lower-case, without brackets and final dot.
     allowed: HashSet<String>,
     /// Every host is.
@@ -24,7 +27,7 @@ pub(super) struct Gate {
 /// A host that has only addresses which are not public; one of them.
 #[derive(Debug, thiserror::Error)]
 #[error("the address {0} is not a public one")]
-pub(super) struct NoPublicAddress(pub IpAddr);
+pub struct NoPublicAddress(pub IpAddr);
 
 /// The one spelling of a host.
 fn normal(host: &str) -> String {
@@ -36,7 +39,8 @@ fn normal(host: &str) -> String {
 }
 
 impl Gate {
-    pub(super) fn new(allowed: &[String], all: bool) -> Self {
+    /// Lets through what is public, `allowed` hosts (names or addresses), or `all`.
+    pub fn new(allowed: &[String], all: bool) -> Self {
         let allowed = allowed.iter().map(|host| normal(host)).collect();
         Self { allowed, all }
     }
@@ -45,11 +49,11 @@ impl Gate {
         self.all || self.allowed.contains(&normal(host))
     }
 
-    /// What can be said before names are resolved. An address as a host is judged here, since
-    /// no resolver is asked for it; the parser of [`Url`] has turned all of its spellings
-    /// (octal, hexadecimal, one number) into one.
+    /// What can be said of a file's address before names are resolved.
     pub(super) fn check(&self, url: &Url) -> Result<(), DownloadError> {
-        let host = url.host().ok_or(DownloadError::BadUrl("it has no host"))?;
+        if url.host().is_none() {
+            return Err(DownloadError::BadUrl("it has no host"));
+        }
         if !url.username().is_empty() || url.password().is_some() {
             return Err(DownloadError::BadUrl("it has credentials"));
         }
@@ -59,15 +63,23 @@ impl Gate {
             "http" if allowed => {}
             _ => return Err(DownloadError::BadUrl("it is not https")),
         }
-        let address = match host {
-            Host::Domain(_) => return Ok(()),
-            Host::Ipv4(address) => IpAddr::V4(address),
-            Host::Ipv6(address) => IpAddr::V6(address),
+        self.check_literal(url)
+            .map_err(|NoPublicAddress(address)| DownloadError::Refused(address))
+    }
+
+    /// An address as a host is judged here, since no resolver is asked for it; the parser of
+    /// [`Url`] has turned all of its spellings (octal, hexadecimal, one number) into one. A
+    /// name is judged by [`Resolver`].
+    pub fn check_literal(&self, url: &Url) -> Result<(), NoPublicAddress> {
+        let address = match url.host() {
+            None | Some(Host::Domain(_)) => return Ok(()),
+            Some(Host::Ipv4(address)) => IpAddr::V4(address),
+            Some(Host::Ipv6(address)) => IpAddr::V6(address),
         };
-        if allowed || is_public(address) {
+        if self.is_allowed(url.host_str().unwrap_or_default()) || is_public(address) {
             Ok(())
         } else {
-            Err(DownloadError::Refused(address))
+            Err(NoPublicAddress(address))
         }
     }
 
@@ -89,15 +101,23 @@ impl Gate {
 }
 
 /// Resolves names for the client, which connects to nothing but what comes from here.
-pub(super) struct Resolver(pub(super) Arc<Gate>);
+#[derive(Debug)]
+pub struct Resolver(pub Arc<Gate>);
+
+impl Resolver {
+    /// The addresses of a name to which a connection may be made.
+    pub async fn addresses(&self, name: &str) -> Result<Vec<SocketAddr>, BoxError> {
+        // The client puts the port in.
+        let found = tokio::net::lookup_host((name, 0)).await?;
+        Ok(self.0.pick(name, found)?)
+    }
+}
 
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let gate = Arc::clone(&self.0);
+        let resolver = Self(Arc::clone(&self.0));
         Box::pin(async move {
-            // The client puts the port in.
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let open = gate.pick(name.as_str(), found)?;
+            let open = resolver.addresses(name.as_str()).await?;
             Ok(Box::new(open.into_iter()) as Addrs)
         })
     }

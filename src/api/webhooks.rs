@@ -1,0 +1,259 @@
+//! Webhooks: create, list, look up, delete; their deliveries, and sending one again.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State, response::Response};
+use chrono::{DateTime, Utc};
+use http::{StatusCode, Uri};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{
+    ApiState, MediaLinks,
+    error::ApiError,
+    extract::{Authorized, JsonBody, Manage, NoBody, NoQuery, PathId, PathIds, Query},
+    record::{self, GenerationRecord, PageBody},
+    schema::WebhookCreationRequest,
+};
+use crate::{
+    domain::{
+        ids::{GenerationId, WebhookDeliveryId, WebhookId},
+        page::PageRequest,
+        webhook::{DeliveryStatus, WebhookEvent},
+    },
+    jobs::webhooks::RenderRecord,
+    service::webhooks::WebhookRequest,
+    store::{
+        deliveries::{DELIVERIES_CURSOR, DeliveryRecord},
+        webhooks::{WEBHOOKS_CURSOR, WebhookRecord},
+    },
+};
+
+/// Where events go, without the secret.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct WebhookBody {
+    /// Its id.
+    pub id: WebhookId,
+    /// Where events are posted to.
+    pub url: String,
+    /// Which events.
+    pub events: Vec<WebhookEvent>,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+}
+
+/// A webhook just made.
+#[derive(Serialize, ToSchema)]
+pub struct NewWebhookBody {
+    /// Signs its deliveries: in this answer only.
+    #[schema(example = "whsec_...")]
+    pub secret: String,
+    /// The record.
+    #[serde(flatten)]
+    pub record: WebhookBody,
+}
+
+/// One event on its way to one webhook.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct DeliveryBody {
+    /// Its id.
+    pub id: WebhookDeliveryId,
+    /// What is told.
+    pub event: WebhookEvent,
+    /// Of which generation.
+    #[schema(value_type = String, format = "uuid")]
+    pub generation: GenerationId,
+    /// Where it stands.
+    pub status: DeliveryStatus,
+    /// Attempts so far, one that is under way included.
+    pub attempts: i32,
+    /// What the receiver answered last; null when it did not.
+    #[schema(required, nullable)]
+    pub response_status: Option<u16>,
+    /// Why the last attempt failed.
+    #[schema(required, nullable)]
+    pub error: Option<String>,
+    /// When it is tried next; null unless pending.
+    #[schema(required, nullable)]
+    pub next_attempt_at: Option<DateTime<Utc>>,
+    /// When the last attempt began.
+    #[schema(required, nullable)]
+    pub last_attempt_at: Option<DateTime<Utc>>,
+    /// When the event happened.
+    pub created_at: DateTime<Utc>,
+    /// When it was last delivered.
+    #[schema(required, nullable)]
+    pub delivered_at: Option<DateTime<Utc>>,
+}
+
+impl From<WebhookRecord> for WebhookBody {
+    fn from(webhook: WebhookRecord) -> Self {
+        Self {
+            id: webhook.id,
+            url: webhook.url,
+            events: webhook.events,
+            created_at: webhook.created_at,
+        }
+    }
+}
+
+impl NewWebhookBody {
+    fn new(record: WebhookRecord, secret: &SecretString) -> Self {
+        Self {
+            secret: secret.expose_secret().to_owned(),
+            record: record.into(),
+        }
+    }
+}
+
+impl From<DeliveryRecord> for DeliveryBody {
+    fn from(delivery: DeliveryRecord) -> Self {
+        Self {
+            id: delivery.id,
+            event: delivery.event,
+            generation: delivery.generation,
+            status: delivery.status,
+            attempts: delivery.attempts,
+            response_status: delivery.response_status,
+            error: delivery.error,
+            next_attempt_at: delivery.next_attempt_at,
+            last_attempt_at: delivery.last_attempt_at,
+            created_at: delivery.created_at,
+            delivered_at: delivery.delivered_at,
+        }
+    }
+}
+
+/// Renders the record of an event as a lookup would, with links that are signed anew.
+pub fn renderer(links: MediaLinks) -> RenderRecord {
+    Arc::new(move |generation| serde_json::to_value(GenerationRecord::of(generation, &links)))
+}
+
+/// Create a webhook
+///
+/// When a generation ends, `{"type", "timestamp", "data"}` is posted to the URL, `data` being
+/// its record. Signed as Standard Webhooks has it: `webhook-id` (the same for every attempt),
+/// `webhook-timestamp` and `webhook-signature`, with the secret of this answer. An answer of
+/// 2xx within 15 s takes the event; otherwise it is sent again, after 10 s at first and then
+/// more and more slowly for about a day. Redirects are not followed. An account has at most 20.
+#[utoipa::path(
+    post, path = "/v1/webhooks", tag = "webhooks", request_body = WebhookCreationRequest,
+    responses((status = 201, description = "The webhook", body = NewWebhookBody)),
+    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
+)]
+pub async fn create(
+    State(state): State<ApiState>,
+    auth: Authorized<Manage>,
+    body: JsonBody,
+) -> Result<(StatusCode, Json<NewWebhookBody>), ApiError> {
+    let request = body.read(WebhookRequest::read)?;
+    let (webhook, secret) = state.service.create_webhook(&auth.caller, &request).await?;
+    let body = NewWebhookBody::new(webhook, &secret);
+    Ok((StatusCode::CREATED, Json(body)))
+}
+
+/// List webhooks
+#[utoipa::path(
+    get, path = "/v1/webhooks", tag = "webhooks",
+    params(
+        ("per_page" = Option<u32>, Query, minimum = 1, maximum = 100, description = "Default 20"),
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
+    ),
+    responses((status = 200, description = "A page of webhooks, newest first", body = PageBody<WebhookBody>)),
+    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
+)]
+pub async fn list(
+    State(state): State<ApiState>,
+    auth: Authorized<Manage>,
+    query: Query,
+    uri: Uri,
+) -> Result<Response, ApiError> {
+    let page = query.read(|fields| PageRequest::read(fields, WEBHOOKS_CURSOR))?;
+    let found = state.service.webhooks(&auth.caller, &page).await?;
+    Ok(record::page(found, &uri, WebhookBody::from))
+}
+
+/// Look up a webhook
+#[utoipa::path(
+    get, path = "/v1/webhooks/{id}", tag = "webhooks",
+    params(("id" = i64, Path, description = "The webhook's id")),
+    responses((status = 200, description = "The webhook", body = WebhookBody)),
+    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
+)]
+pub async fn get(
+    State(state): State<ApiState>,
+    auth: Authorized<Manage>,
+    PathId(id): PathId<WebhookId>,
+    _query: NoQuery,
+) -> Result<Json<WebhookBody>, ApiError> {
+    Ok(Json(state.service.webhook(&auth.caller, id).await?.into()))
+}
+
+/// Delete a webhook
+///
+/// What was not delivered yet is dropped; what is on its way just now may still arrive.
+#[utoipa::path(
+    delete, path = "/v1/webhooks/{id}", tag = "webhooks",
+    params(("id" = i64, Path, description = "The webhook's id")),
+    responses((status = 204, description = "Deleted")),
+    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
+)]
+pub async fn delete(
+    State(state): State<ApiState>,
+    auth: Authorized<Manage>,
+    PathId(id): PathId<WebhookId>,
+    _query: NoQuery,
+) -> Result<StatusCode, ApiError> {
+    state.service.delete_webhook(&auth.caller, id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// List a webhook's deliveries
+///
+/// Finished ones are kept for 30 days, unless the server is set otherwise.
+#[utoipa::path(
+    get, path = "/v1/webhooks/{id}/deliveries", tag = "webhooks",
+    params(
+        ("id" = i64, Path, description = "The webhook's id"),
+        ("per_page" = Option<u32>, Query, minimum = 1, maximum = 100, description = "Default 20"),
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
+    ),
+    responses((status = 200, description = "A page of deliveries, newest first", body = PageBody<DeliveryBody>)),
+    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
+)]
+pub async fn deliveries(
+    State(state): State<ApiState>,
+    auth: Authorized<Manage>,
+    PathId(id): PathId<WebhookId>,
+    query: Query,
+    uri: Uri,
+) -> Result<Response, ApiError> {
+    let page = query.read(|fields| PageRequest::read(fields, DELIVERIES_CURSOR))?;
+    let found = state.service.deliveries(&auth.caller, id, &page).await?;
+    Ok(record::page(found, &uri, DeliveryBody::from))
+}
+
+/// Send a delivery again
+///
+/// Also one that was delivered or given up; a pending one becomes due now. If it fails, it is
+/// tried again for as long as a new one.
+#[utoipa::path(
+    post, path = "/v1/webhooks/{id}/deliveries/{delivery}/redeliver", tag = "webhooks",
+    params(
+        ("id" = i64, Path, description = "The webhook's id"),
+        ("delivery" = i64, Path, description = "The delivery's id"),
+    ),
+    responses((status = 202, description = "The delivery, pending", body = DeliveryBody)),
+    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
+)]
+pub async fn redeliver(
+    State(state): State<ApiState>,
+    auth: Authorized<Manage>,
+    PathIds(id, delivery): PathIds<WebhookId, WebhookDeliveryId>,
+    _query: NoQuery,
+    _body: NoBody,
+) -> Result<(StatusCode, Json<DeliveryBody>), ApiError> {
+    let found = state.service.redeliver(&auth.caller, id, delivery).await?;
+    Ok((StatusCode::ACCEPTED, Json(found.into())))
+}

@@ -1,0 +1,310 @@
+//! Telling webhooks what happened: the outbox is read, and each delivery is sent until its
+//! receiver takes it.
+//!
+//! Here: taking deliveries, one attempt after the other, the back-off. How a delivery is sent
+//! is in [`sender`], how many run at once in [`slots`]. Not here: writing the outbox, which
+//! the statement that finishes a generation does. Nothing here is waited for by any payment.
+//!
+//! The database is the only state: a delivery is taken by moving the time at which it is due,
+//! so that a death during the attempt only delays the next one. Receivers may see one event
+//! more than once, and know it by its id.
+
+mod sender;
+mod slots;
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use secrecy::ExposeSecret as _;
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::Notify;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+pub use sender::{AddressRefusal, SendError, Sender, SenderSettings};
+
+use crate::{
+    domain::{
+        clock::SharedClock,
+        generation::Generation,
+        ids::WebhookId,
+        webhook::{DeliveryStatus, WebhookEvent, retry_delay},
+    },
+    store::{
+        Store, StoreError,
+        outbox::{Attempt, AttemptEnd},
+    },
+};
+use sender::Message;
+use slots::Slots;
+
+/// Between two looks for due deliveries.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Webhooks that one look at the outbox passes.
+const LOOK_AT: i32 = 500;
+/// How much longer than an attempt may take it is taken for: what reading the record and
+/// writing the end may take at worst.
+const LEASE_BEYOND_TIMEOUT: TimeDelta = TimeDelta::seconds(40);
+
+/// Renders the record of a generation as a lookup shows it. Made where lookups are.
+pub type RenderRecord = Arc<dyn Fn(&Generation) -> serde_json::Result<Value> + Send + Sync>;
+
+/// Sends what is due. Cheap to clone.
+#[derive(Clone)]
+pub struct Dispatcher(Arc<Inner>);
+
+struct Inner {
+    store: Store,
+    clock: SharedClock,
+    sender: Sender,
+    render: RenderRecord,
+    slots: Slots,
+    /// The webhook that the last look ended at. Held while deliveries are taken.
+    turn: tokio::sync::Mutex<WebhookId>,
+    /// An attempt has ended.
+    wake: Notify,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    /// Whether the outbox was out of reach at the last look, so that it is said once.
+    away: Mutex<bool>,
+}
+
+/// What is posted.
+#[derive(Serialize)]
+struct Payload<'a> {
+    r#type: WebhookEvent,
+    timestamp: DateTime<Utc>,
+    data: &'a Value,
+}
+
+impl Dispatcher {
+    /// A dispatcher that sends by `sender`.
+    pub fn new(store: Store, clock: SharedClock, sender: Sender, render: RenderRecord) -> Self {
+        Self(Arc::new(Inner {
+            store,
+            clock,
+            sender,
+            render,
+            slots: Slots::default(),
+            turn: tokio::sync::Mutex::new(WebhookId(0)),
+            wake: Notify::new(),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+            away: Mutex::new(false),
+        }))
+    }
+
+    /// Takes deliveries and sends them, round after round; does not end.
+    pub async fn run(&self) {
+        loop {
+            let step = self.step().await;
+            self.tell(step.as_ref().err());
+            if !matches!(step, Ok(taken) if taken > 0) {
+                self.due().await;
+            }
+        }
+    }
+
+    /// Waits until something may be due.
+    async fn due(&self) {
+        tokio::select! {
+            () = self.0.wake.notified() => {}
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+    }
+
+    /// Logs that the outbox is out of reach, once until it is back.
+    fn tell(&self, error: Option<&StoreError>) {
+        let away = error.is_some();
+        let mut known = self.0.away.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = error.filter(|_| !*known) {
+            let error = error as &dyn std::error::Error;
+            tracing::warn!(error, "webhook deliveries cannot be taken");
+        }
+        *known = away;
+    }
+
+    /// How many attempts run in this process.
+    pub fn running(&self) -> usize {
+        self.0.tasks.len()
+    }
+
+    /// Once around all webhooks, or until some delivery was found: takes what is due and there
+    /// is room for, and begins its attempts. Answers how many were taken.
+    pub async fn step(&self) -> Result<usize, StoreError> {
+        let mut turn = self.0.turn.lock().await;
+        let mut wrapped = turn.0 == 0;
+        while !self.0.slots.is_full() && !self.0.stop.is_cancelled() {
+            let now = self.0.clock.now();
+            let queues = self.0.store.queues(*turn, now, LOOK_AT).await?;
+            let is_last = usize::try_from(LOOK_AT).is_ok_and(|most| queues.len() < most);
+            let allotment = self.0.slots.allot(&queues);
+            let seen_all = allotment.looked_up_to == queues.last().map(|q| q.webhook);
+            *turn = match allotment.looked_up_to {
+                Some(webhook) if !(is_last && seen_all) => webhook,
+                _ => WebhookId(0),
+            };
+            if !allotment.places.is_empty() {
+                let timeout = TimeDelta::from_std(self.0.sender.timeout()).unwrap_or_default();
+                let lease_until = now + timeout + LEASE_BEYOND_TIMEOUT;
+                let places = &allotment.places;
+                let taken = self
+                    .0
+                    .store
+                    .take_deliveries(places, now, lease_until)
+                    .await?;
+                let count = taken.len();
+                for attempt in taken {
+                    self.begin(attempt);
+                }
+                if count > 0 {
+                    return Ok(count);
+                }
+            }
+            if is_last {
+                if wrapped {
+                    break;
+                }
+                wrapped = true;
+            }
+        }
+        Ok(0)
+    }
+
+    fn begin(&self, attempt: Attempt) {
+        let slot = self.0.slots.take(attempt.webhook, attempt.account);
+        let this = self.clone();
+        self.0.tasks.spawn(async move {
+            let stop = this.0.stop.clone();
+            tokio::select! {
+                hung = this.attempt(attempt) => slot.hung(hung),
+                // The next server repeats it.
+                () = stop.cancelled() => {}
+            }
+            drop(slot);
+            this.0.wake.notify_one();
+        });
+    }
+
+    /// One attempt, to its recorded end. Answers whether the receiver let it run out of time.
+    async fn attempt(&self, attempt: Attempt) -> bool {
+        let error = match self.send(&attempt).await {
+            Ok(sent) => {
+                let end = self.end(&attempt, sent);
+                log(&attempt, &end);
+                let (id, number) = (attempt.id, attempt.number);
+                match self.0.store.record_attempt(id, number, &end).await {
+                    Ok(_) => return sent == Err(SendError::Timeout),
+                    Err(error) => error,
+                }
+            }
+            Err(error) => error,
+        };
+        // It is due again when its lease has passed.
+        let error = &error as &dyn std::error::Error;
+        tracing::warn!(error, delivery = %attempt.id, "a webhook delivery must be repeated");
+        false
+    }
+
+    /// Sends it; the outer error is the database's, the inner one the attempt's.
+    async fn send(&self, attempt: &Attempt) -> Result<Result<u16, SendError>, StoreError> {
+        let body = match self.body(attempt).await {
+            Ok(body) => body,
+            // Repeating it at once would not help, and for ever not either.
+            Err(StoreError::Corrupt(what)) => {
+                tracing::error!(delivery = %attempt.id, what, "an event cannot be told");
+                return Ok(Err(SendError::Unreadable));
+            }
+            Err(error) => return Err(error),
+        };
+        let message = Message {
+            id: &format!("msg_{}", attempt.generation),
+            timestamp: self.0.clock.now().timestamp(),
+            body,
+        };
+        let secret = attempt.secret.expose_secret();
+        Ok(self.0.sender.send(&attempt.url, message, secret).await)
+    }
+
+    async fn body(&self, attempt: &Attempt) -> Result<Vec<u8>, StoreError> {
+        let id = attempt.generation;
+        let corrupt = |what: String| StoreError::Corrupt(format!("generation {id}: {what}"));
+        let generation = self.0.store.generation_or_rest(id).await?;
+        let generation = generation.ok_or_else(|| corrupt("it is not there".to_owned()))?;
+        let record = (self.0.render)(&generation).map_err(|e| corrupt(e.to_string()))?;
+        let payload = Payload {
+            r#type: attempt.event,
+            timestamp: attempt.created_at,
+            data: &record,
+        };
+        serde_json::to_vec(&payload).map_err(|e| corrupt(e.to_string()))
+    }
+
+    fn end(&self, attempt: &Attempt, sent: Result<u16, SendError>) -> AttemptEnd {
+        let now = self.0.clock.now();
+        let status = sent.ok();
+        let error = match sent {
+            Ok(200..=299) => {
+                return AttemptEnd {
+                    status: DeliveryStatus::Delivered,
+                    next_attempt_at: None,
+                    response_status: status,
+                    error: None,
+                    delivered_at: Some(now),
+                };
+            }
+            Ok(code @ 300..=399) => format!("the answer was {code}; redirects are not followed"),
+            Ok(code) => format!("the answer was {code}"),
+            Err(error) => error.to_string(),
+        };
+        let next_attempt_at = retry_delay(attempt.in_series).map(|delay| now + delay);
+        AttemptEnd {
+            status: match next_attempt_at {
+                Some(_) => DeliveryStatus::Pending,
+                None => DeliveryStatus::Failed,
+            },
+            next_attempt_at,
+            response_status: status,
+            error: Some(error),
+            delivered_at: None,
+        }
+    }
+
+    /// Takes no more, gives what runs a moment to end, and drops the rest, to be repeated by
+    /// the next server.
+    pub async fn stop(&self, patience: Duration) {
+        // A step that is under way ends first.
+        let closing = async {
+            let _turn = self.0.turn.lock().await;
+            self.0.tasks.close();
+            self.0.tasks.wait().await;
+        };
+        if tokio::time::timeout(patience, closing).await.is_err() {
+            let running = self.running();
+            tracing::info!(running, "webhook deliveries are cut off, to be repeated");
+        }
+        self.0.stop.cancel();
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+    }
+}
+
+/// Nothing of the URL, which may carry a secret.
+fn log(attempt: &Attempt, end: &AttemptEnd) {
+    let (delivery, webhook, number) = (attempt.id, attempt.webhook, attempt.number);
+    let error = end.error.as_deref().unwrap_or_default();
+    match end.status {
+        DeliveryStatus::Delivered => {
+            tracing::debug!(%delivery, %webhook, number, "a webhook delivery was taken");
+        }
+        DeliveryStatus::Pending => {
+            tracing::debug!(%delivery, %webhook, number, error, "a webhook delivery failed");
+        }
+        DeliveryStatus::Failed => {
+            tracing::info!(%delivery, %webhook, number, error, "a webhook delivery is given up");
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The log of deliveries, as the owner of a webhook sees it, and its purge. Taking and
+//! recording attempts is in [`super::outbox`].
+
+use chrono::{DateTime, TimeDelta, Utc};
+use uuid::Uuid;
+
+use super::{Store, StoreError};
+use crate::domain::{
+    ids::{AccountId, GenerationId, WebhookDeliveryId, WebhookId},
+    page::{Cursor, Page, PageRequest},
+    webhook::{DeliveryStatus, WebhookEvent},
+};
+
+/// The letter of the delivery list's cursors.
+pub const DELIVERIES_CURSOR: u8 = b'd';
+/// How long after it was due a delivery that never got its turn is given up: its receiver has
+/// been swamped for longer than the back-off lasts.
+const OVERDUE: TimeDelta = TimeDelta::days(7);
+
+/// One event on its way to one webhook.
+#[derive(Debug, Clone)]
+pub struct DeliveryRecord {
+    /// Its id.
+    pub id: WebhookDeliveryId,
+    /// What is told.
+    pub event: WebhookEvent,
+    /// Of which generation.
+    pub generation: GenerationId,
+    /// Where it stands.
+    pub status: DeliveryStatus,
+    /// Attempts so far, one that is under way included.
+    pub attempts: i32,
+    /// The receiver's last answer; `None`: there was none.
+    pub response_status: Option<u16>,
+    /// Why the last attempt failed.
+    pub error: Option<String>,
+    /// When the next attempt is due; `None` unless pending.
+    pub next_attempt_at: Option<DateTime<Utc>>,
+    /// When the last attempt began.
+    pub last_attempt_at: Option<DateTime<Utc>>,
+    /// When the event happened.
+    pub created_at: DateTime<Utc>,
+    /// When it was last delivered.
+    pub delivered_at: Option<DateTime<Utc>>,
+}
+
+struct DeliveryRow {
+    id: i64,
+    event: String,
+    generation_id: Uuid,
+    status: String,
+    attempts: i32,
+    response_status: Option<i32>,
+    error: Option<String>,
+    next_attempt_at: Option<DateTime<Utc>>,
+    last_attempt_at: Option<DateTime<Utc>>,
+    created_at: DateTime<Utc>,
+    delivered_at: Option<DateTime<Utc>>,
+}
+
+impl Store {
+    /// The deliveries of a webhook of the account, newest first.
+    pub async fn deliveries(
+        &self,
+        account: AccountId,
+        webhook: WebhookId,
+        page: &PageRequest,
+    ) -> Result<Page<DeliveryRecord>, StoreError> {
+        let rows = sqlx::query_as!(
+            DeliveryRow,
+            "select id, event, generation_id, status, attempts, response_status, error,
+                    next_attempt_at, last_attempt_at, created_at, delivered_at
+             from webhook_deliveries
+             where webhook_id = $2 and account_id = $1 and ($3::bigint is null or id < $3)
+             order by id desc limit $4",
+            account.0,
+            webhook.0,
+            page.after_number(),
+            page.per_page + 1,
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        let rows = rows
+            .into_iter()
+            .map(TryInto::try_into)
+            .collect::<Result<_, _>>()?;
+        Ok(Page::from_surplus(
+            rows,
+            page.per_page,
+            |delivery: &DeliveryRecord| Cursor::Number(DELIVERIES_CURSOR, delivery.id.0),
+        ))
+    }
+
+    /// Makes a delivery due now, however it ended before; its back-off begins anew. `None`: it
+    /// is not there, or its webhook is not.
+    pub async fn redeliver(
+        &self,
+        account: AccountId,
+        webhook: WebhookId,
+        id: WebhookDeliveryId,
+        now: DateTime<Utc>,
+    ) -> Result<Option<DeliveryRecord>, StoreError> {
+        sqlx::query_as!(
+            DeliveryRow,
+            "update webhook_deliveries d
+             set status = 'pending', next_attempt_at = $4, earlier_attempts = attempts
+             from webhooks w
+             where d.id = $3 and d.webhook_id = $2 and d.account_id = $1
+               and w.id = d.webhook_id and w.deleted_at is null
+             returning d.id, d.event, d.generation_id, d.status, d.attempts, d.response_status,
+                       d.error, d.next_attempt_at, d.last_attempt_at, d.created_at,
+                       d.delivered_at",
+            account.0,
+            webhook.0,
+            id.0,
+            now,
+        )
+        .fetch_optional(&self.pool)
+        .await?
+        .map(TryInto::try_into)
+        .transpose()
+    }
+
+    /// Removes up to `batch` of each: finished deliveries of events before `before`, and what
+    /// is left of deleted webhooks; gives up what is overdue. `true`: there may be more.
+    pub async fn purge_deliveries(
+        &self,
+        before: DateTime<Utc>,
+        now: DateTime<Utc>,
+        batch: i64,
+    ) -> Result<bool, StoreError> {
+        let old = sqlx::query!(
+            "delete from webhook_deliveries where id in (
+                 select id from webhook_deliveries
+                 where status <> 'pending' and created_at < $1
+                 order by created_at limit $2)
+               and status <> 'pending'",
+            before,
+            batch
+        )
+        .execute(&self.pool)
+        .await?;
+        let orphans = sqlx::query!(
+            "delete from webhook_deliveries where id in (
+                 select d.id from webhooks w join webhook_deliveries d on d.webhook_id = w.id
+                 where w.deleted_at is not null limit $1)",
+            batch
+        )
+        .execute(&self.pool)
+        .await?;
+        let overdue = sqlx::query!(
+            "update webhook_deliveries
+             set status = 'failed', next_attempt_at = null,
+                 error = 'the receiver was too slow for all of its events'
+             where id in (
+                 select id from webhook_deliveries
+                 where status = 'pending' and next_attempt_at < $1
+                 order by next_attempt_at limit $2
+                 for update skip locked)",
+            now - OVERDUE,
+            batch
+        )
+        .execute(&self.pool)
+        .await?;
+        let webhooks = self.purge_webhooks(now, batch).await?;
+        let most = [&old, &orphans, &overdue]
+            .map(sqlx::postgres::PgQueryResult::rows_affected)
+            .into_iter()
+            .fold(webhooks, u64::max);
+        Ok(i64::try_from(most).is_ok_and(|rows| rows >= batch))
+    }
+}
+
+impl TryFrom<DeliveryRow> for DeliveryRecord {
+    type Error = StoreError;
+
+    fn try_from(row: DeliveryRow) -> Result<Self, StoreError> {
+        let corrupt = |what: &str| StoreError::Corrupt(format!("{what} of delivery {}", row.id));
+        Ok(Self {
+            id: WebhookDeliveryId(row.id),
+            event: WebhookEvent::parse(&row.event).ok_or_else(|| corrupt("event"))?,
+            generation: GenerationId(row.generation_id),
+            status: DeliveryStatus::parse(&row.status).ok_or_else(|| corrupt("status"))?,
+            attempts: row.attempts,
+            response_status: row.response_status.and_then(|s| u16::try_from(s).ok()),
+            error: row.error,
+            next_attempt_at: row.next_attempt_at,
+            last_attempt_at: row.last_attempt_at,
+            created_at: row.created_at,
+            delivered_at: row.delivered_at,
+        })
+    }
+}
