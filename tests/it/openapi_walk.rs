@@ -33,6 +33,8 @@ pub struct Operation {
 pub struct Objects {
     pub uuid: String,
     pub key_id: i64,
+    pub webhook_id: i64,
+    pub delivery_id: i64,
 }
 
 /// The document that the server serves.
@@ -64,7 +66,7 @@ fn every_operation() -> Vec<Operation> {
                 })
         })
         .collect();
-    assert!(all.len() >= 19, "only {} operations", all.len());
+    assert!(all.len() >= 25, "only {} operations", all.len());
     all
 }
 
@@ -93,11 +95,16 @@ impl Operation {
     }
 
     pub fn url(&self, objects: &Objects) -> String {
+        let id = match self.path.as_str() {
+            path if path.starts_with("/v1/webhooks/") => objects.webhook_id,
+            _ => objects.key_id,
+        };
         let url = self
             .path
             .replace("{uuid}", &objects.uuid)
             .replace("{file}", "0.png")
-            .replace("{id}", &objects.key_id.to_string())
+            .replace("{id}", &id.to_string())
+            .replace("{delivery}", &objects.delivery_id.to_string())
             .replace("{provider}", "sandbox")
             .replace("{model}", "sandbox-text-1");
         assert!(!url.contains('{'), "a parameter that is new here: {url}");
@@ -153,8 +160,9 @@ impl Operation {
     }
 }
 
-/// A finished generation and a key of an account.
+/// A finished generation, a key and a webhook with a delivery of an account.
 pub async fn objects(app: &TestApp, account: &Account) -> Objects {
+    let webhook_id = webhook(app, account).await;
     let body = json!({"prompt": "x", "parameters": {"max_tokens": 8}});
     let record = app.text(&account.key, body).await.expect(200);
     let made = app
@@ -164,7 +172,26 @@ pub async fn objects(app: &TestApp, account: &Account) -> Objects {
     Objects {
         uuid: record["uuid"].as_str().unwrap().to_owned(),
         key_id: made["id"].as_i64().unwrap(),
+        webhook_id,
+        delivery_id: delivery(app, account, webhook_id).await,
     }
+}
+
+/// The account's only webhook, made if it has none: it may not have many.
+async fn webhook(app: &TestApp, account: &Account) -> i64 {
+    let found = app.get(&account.key, "/v1/webhooks").await.expect(200);
+    if let Some(id) = found["data"][0]["id"].as_i64() {
+        return id;
+    }
+    let body = json!({"url": "http://127.0.0.1:9/"});
+    let made = app.post(&account.key, "/v1/webhooks", &body).await;
+    made.expect(201)["id"].as_i64().unwrap()
+}
+
+async fn delivery(app: &TestApp, account: &Account, webhook: i64) -> i64 {
+    let path = format!("/v1/webhooks/{webhook}/deliveries");
+    let found = app.get(&account.key, &path).await.expect(200);
+    found["data"][0]["id"].as_i64().unwrap()
 }
 
 #[sqlx::test]
@@ -271,6 +298,8 @@ async fn what_another_account_owns_is_not_found(_: PgPoolOptions, options: PgCon
     let none = Objects {
         uuid: "0197c0de-0000-7000-8000-000000000000".to_owned(),
         key_id: i64::MAX,
+        webhook_id: i64::MAX,
+        delivery_id: i64::MAX,
     };
     for operation in operations().iter().filter(|o| o.owned()) {
         for token in [&mine.key, &session] {
@@ -294,4 +323,6 @@ async fn what_another_account_owns_is_not_found(_: PgPoolOptions, options: PgCon
     );
     let generation = format!("/v1/generate/{}", theirs.uuid);
     app.get(&other.key, &generation).await.expect(200);
+    let webhook = format!("/v1/webhooks/{}/deliveries", theirs.webhook_id);
+    app.get(&other.key, &webhook).await.expect(200);
 }

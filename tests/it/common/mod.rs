@@ -104,6 +104,11 @@ impl TestApp {
                 "1".to_owned(),
             ),
             ("GENSVC__JOBS__POLL_INTERVAL_MS".to_owned(), "10".to_owned()),
+            // Receivers are on this machine, and no name server is asked.
+            (
+                "GENSVC__WEBHOOKS__ALLOW_PRIVATE".to_owned(),
+                "true".to_owned(),
+            ),
         ]);
         all.extend(env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
         let now = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
@@ -140,6 +145,13 @@ impl TestApp {
     pub async fn replica(&self) -> Self {
         let (options, env) = (self.options.clone(), self.env.clone());
         Self::start(options, env, self.clock.clone()).await
+    }
+
+    /// As [`Self::replica`], with another environment.
+    pub async fn replica_with(&self, env: &[(&str, &str)]) -> Self {
+        let (options, mut all) = (self.options.clone(), self.env.clone());
+        all.extend(env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
+        Self::start(options, all, self.clock.clone()).await
     }
 
     /// Moves the clock.

@@ -50,6 +50,23 @@ impl TestApp {
         claimed
     }
 
+    /// One round of deliveries to webhooks, to its end. Answers how many it took.
+    pub async fn deliver_once(&self) -> usize {
+        let taken = self.app.dispatcher.step().await.unwrap();
+        for _ in 0..PATIENCE {
+            if self.app.dispatcher.running() == 0 {
+                return taken;
+            }
+            tokio::time::sleep(STEP).await;
+        }
+        panic!("deliveries still run");
+    }
+
+    /// Delivers until nothing is due.
+    pub async fn deliver(&self) {
+        while self.deliver_once().await > 0 {}
+    }
+
     /// Works until nothing is due.
     pub async fn work(&self) {
         while self.work_once().await > 0 {}

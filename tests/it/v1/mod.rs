@@ -8,5 +8,4 @@ pub mod generate;
 mod media;
 mod models;
 mod rate_limit;
-mod spend_caps;
-mod usage;
+mod webhooks;
