@@ -143,16 +143,16 @@ impl Drop for Slot {
     fn drop(&mut self) {
         let mut state = self.slots.state();
         state.in_all = state.in_all.saturating_sub(1);
-        leave(&mut state.webhooks, self.webhook);
-        leave(&mut state.accounts, self.account);
+        leave(&mut state.webhooks, &self.webhook);
+        leave(&mut state.accounts, &self.account);
     }
 }
 
-fn leave<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
-    if let Some(count) = counts.get_mut(&key) {
+fn leave<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
         *count = count.saturating_sub(1);
         if *count == 0 {
-            counts.remove(&key);
+            counts.remove(key);
         }
     }
 }

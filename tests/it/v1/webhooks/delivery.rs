@@ -105,7 +105,7 @@ async fn only_what_is_listened_to_is_told(_: PgPoolOptions, options: PgConnectOp
         .map(|(path, event, uuid)| format!("{path} {event} {uuid}"))
         .collect();
     told.sort();
-    let line = |path: &str, event: &str, uuid: &Value| format!("{path} {:?} {uuid}", event);
+    let line = |path: &str, event: &str, uuid: &Value| format!("{path} {event:?} {uuid}");
     let cancelled = json!(video);
     let mut expected = vec![
         line("/done", "generation.completed", &done),
