@@ -19,6 +19,8 @@
 //! | [`app`] | the composition root; start and stop |
 //! | [`cli`] | the commands |
 //!
+//! [`observe`] is what the floors from `jobs` upwards count into; it knows `domain` only.
+//!
 //! [`config`], [`telemetry`] and [`local_postgres`] are used by `app` and `cli` only: parts
 //! receive values, not the configuration.
 
@@ -30,6 +32,7 @@ pub mod domain;
 pub mod jobs;
 pub mod local_postgres;
 pub mod media;
+pub mod observe;
 pub mod providers;
 pub mod service;
 pub mod store;

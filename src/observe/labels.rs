@@ -1,0 +1,82 @@
+//! Labels. Their values come from closed sets: the route table, the configuration, the code.
+//! Nothing that a stranger sends becomes one, or they could fill the memory with series.
+
+use prometheus_client::encoding::EncodeLabelSet;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Request {
+    pub method: &'static str,
+    pub route: String,
+    pub status: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Route {
+    pub method: &'static str,
+    pub route: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Call {
+    pub provider: String,
+    pub modality: &'static str,
+    pub operation: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct CallEnd {
+    pub provider: String,
+    pub modality: &'static str,
+    pub operation: &'static str,
+    pub outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Provider {
+    pub provider: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Model {
+    pub provider: String,
+    pub model: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Generation {
+    pub r#type: &'static str,
+    pub provider: String,
+    pub model: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct GenerationEnd {
+    pub r#type: &'static str,
+    pub provider: String,
+    pub model: String,
+    pub status: &'static str,
+    /// Of a failure; empty otherwise.
+    pub code: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Check {
+    pub check: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Build {
+    pub version: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Jobs {
+    pub r#type: &'static str,
+    pub status: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Pool {
+    pub pool: &'static str,
+    pub state: &'static str,
+}

@@ -1,0 +1,96 @@
+//! What is read when somebody asks: the state of the database, not a count of events.
+
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::{
+    metrics::{family::Family, gauge::Gauge},
+    registry::Registry,
+};
+
+use super::labels;
+use crate::domain::generation::{Modality, Status};
+
+type FloatGauge = Gauge<f64, AtomicU64>;
+
+/// Unfinished generations, as the database has them.
+#[derive(Debug, Clone, Default)]
+pub struct Live {
+    /// How many, by type and status; a missing pair is none.
+    pub jobs: Vec<(Modality, Status, i64)>,
+    /// On hold for them, in micro-credits.
+    pub held: i64,
+    /// Age of the oldest in seconds; 0 when there is none.
+    pub oldest_seconds: f64,
+}
+
+/// Connections of one pool.
+#[derive(Debug, Clone, Copy)]
+pub struct Connections {
+    /// Which pool.
+    pub pool: &'static str,
+    /// At work.
+    pub in_use: u32,
+    /// Open and free.
+    pub idle: u32,
+}
+
+/// The gauges of a moment. Those of the database are missing when it did not answer.
+pub(super) fn registry(live: Option<&Live>, pools: &[Connections]) -> Registry {
+    let mut registry = Registry::with_prefix("gensvc");
+    let connections = Family::<labels::Pool, Gauge>::default();
+    for &Connections { pool, in_use, idle } in pools {
+        for (state, count) in [("in_use", in_use), ("idle", idle)] {
+            let label = labels::Pool { pool, state };
+            connections.get_or_create(&label).set(count.into());
+        }
+    }
+    registry.register(
+        "database_connections",
+        "Connections to the database",
+        connections,
+    );
+    let up = Gauge::<i64>::default();
+    up.set(live.is_some().into());
+    registry.register("database_up", "Whether the database answered", up);
+    let Some(live) = live else { return registry };
+
+    let jobs = Family::<labels::Jobs, Gauge>::default();
+    for modality in Modality::ALL {
+        for status in [Status::Pending, Status::Processing] {
+            let count: i64 = live
+                .jobs
+                .iter()
+                .filter(|(m, s, _)| (m, s) == (modality, &status))
+                .map(|(_, _, count)| count)
+                .sum();
+            let label = labels::Jobs {
+                r#type: modality.as_str(),
+                status: status.as_str(),
+            };
+            jobs.get_or_create(&label).set(count);
+        }
+    }
+    registry.register("jobs", "Unfinished generations, on all servers", jobs);
+    let unfinished = Gauge::<i64>::default();
+    unfinished.set(live.jobs.iter().map(|(_, _, count)| count).sum());
+    registry.register(
+        "generations_unfinished",
+        "Unfinished generations in all",
+        unfinished,
+    );
+    let held = Gauge::<i64>::default();
+    held.set(live.held);
+    registry.register(
+        "credits_held_microcredits",
+        "On hold for unfinished generations",
+        held,
+    );
+    let oldest = FloatGauge::default();
+    oldest.set(live.oldest_seconds);
+    registry.register(
+        "oldest_unfinished_seconds",
+        "Age of the oldest unfinished generation, 0 for none",
+        oldest,
+    );
+    registry
+}

@@ -1,0 +1,410 @@
+//! The recorder: counters and histograms of one server, and the text that tells them.
+
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicU64},
+    time::{Duration, Instant},
+};
+
+use prometheus_client::{
+    encoding::text,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
+    registry::Registry,
+};
+
+use super::{
+    labels,
+    live::{self, Connections, Live},
+};
+use crate::domain::{
+    credits::Credits,
+    generation::{FailureCode, Modality, Status},
+};
+
+/// Upper bounds of the histograms' buckets, in seconds.
+const BUCKETS: [f64; 15] = [
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0,
+];
+/// The outcome of what was dropped before its end: a caller who hung up, a cancel, a stop.
+const DROPPED: &str = "dropped";
+
+type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
+/// Absent until it is set.
+type LateGauge = Family<[(&'static str, &'static str); 0], Gauge<f64, AtomicU64>>;
+
+fn histogram() -> Histogram {
+    Histogram::new(BUCKETS)
+}
+
+fn histograms<L: Clone + Eq + std::hash::Hash>() -> Histograms<L> {
+    Family::new_with_constructor(histogram)
+}
+
+/// The recorder of one server. Cheap to clone; counting is an atomic addition.
+#[derive(Clone)]
+pub struct Metrics(Arc<Inner>);
+
+struct Inner {
+    registry: Registry,
+    series: Series,
+}
+
+#[derive(Clone)]
+struct Series {
+    requests: Family<labels::Request, Counter>,
+    request_seconds: Histograms<labels::Route>,
+    in_flight: Gauge,
+    calls: Family<labels::CallEnd, Counter>,
+    call_seconds: Histograms<labels::Call>,
+    first_token_seconds: Histograms<labels::Provider>,
+    finished: Family<labels::GenerationEnd, Counter>,
+    charged: Family<labels::Generation, Counter>,
+    released: Family<labels::Generation, Counter>,
+    overruns: Family<labels::Model, Counter>,
+    overrun_credits: Family<labels::Model, Counter>,
+    settle_retries: Counter,
+    differences: Family<labels::Check, Gauge>,
+    audited_at: LateGauge,
+    audit_seconds: LateGauge,
+    balance: LateGauge,
+    audit_failures: Counter,
+}
+
+/// What a settlement was about.
+#[derive(Debug, Clone, Copy)]
+pub struct Settled<'a> {
+    /// Modality.
+    pub modality: Modality,
+    /// Of the catalogue.
+    pub provider: &'a str,
+    /// Of the catalogue.
+    pub model: &'a str,
+    /// What was held.
+    pub held: Credits,
+    /// What was charged, or why it failed.
+    pub outcome: Result<Credits, FailureCode>,
+}
+
+/// What a self-audit found.
+#[derive(Debug, Clone, Copy)]
+pub struct AuditNumbers<'a> {
+    /// Differences of each check.
+    pub differences: &'a [(&'static str, usize)],
+    /// All balances, in micro-credits.
+    pub balance: f64,
+    /// When, in seconds since 1970.
+    pub at: f64,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let series = Series::new();
+        let mut registry = Registry::with_prefix("gensvc");
+        let build = labels::Build {
+            version: env!("CARGO_PKG_VERSION"),
+        };
+        registry.register("build", "The program", Info::new(build));
+        series.register(&mut registry);
+        Self(Arc::new(Inner { registry, series }))
+    }
+}
+
+impl Series {
+    fn new() -> Self {
+        Self {
+            requests: Family::default(),
+            request_seconds: histograms(),
+            in_flight: Gauge::default(),
+            calls: Family::default(),
+            call_seconds: histograms(),
+            first_token_seconds: histograms(),
+            finished: Family::default(),
+            charged: Family::default(),
+            released: Family::default(),
+            overruns: Family::default(),
+            overrun_credits: Family::default(),
+            settle_retries: Counter::default(),
+            differences: Family::default(),
+            audited_at: Family::default(),
+            audit_seconds: Family::default(),
+            balance: Family::default(),
+            audit_failures: Counter::default(),
+        }
+    }
+
+    /// Names are public: dashboards and alarms hang on them.
+    fn register(&self, registry: &mut Registry) {
+        let s = self.clone();
+        let mut add = Adder(registry);
+        add.it(
+            "http_requests",
+            "Requests by route template and status",
+            s.requests,
+        );
+        add.it(
+            "http_request_duration_seconds",
+            "Until the head of the answer; a stream goes on after it",
+            s.request_seconds,
+        );
+        add.it(
+            "http_requests_in_flight",
+            "Requests without an answer yet",
+            s.in_flight,
+        );
+        add.it("provider_calls", "Calls to providers by outcome", s.calls);
+        add.it(
+            "provider_call_duration_seconds",
+            "Calls to providers",
+            s.call_seconds,
+        );
+        add.it(
+            "provider_first_token_seconds",
+            "Until the first piece of a streamed text",
+            s.first_token_seconds,
+        );
+        add.it("generations_finished", "Generations that ended", s.finished);
+        add.it(
+            "credits_charged_microcredits",
+            "Charged by settlements",
+            s.charged,
+        );
+        add.it(
+            "credits_released_microcredits",
+            "Held and given back by settlements",
+            s.released,
+        );
+        add.it(
+            "provider_overruns",
+            "Answers that cost more than was held; the operator bears the rest",
+            s.overruns,
+        );
+        add.it(
+            "provider_overrun_microcredits",
+            "What the operator bore",
+            s.overrun_credits,
+        );
+        add.it(
+            "settle_retries",
+            "Settlements that were tried again",
+            s.settle_retries,
+        );
+        add.it(
+            "audit_differences",
+            "What the self-audit found; must be 0",
+            s.differences,
+        );
+        add.it(
+            "audit_last_run_timestamp_seconds",
+            "When the self-audit last succeeded",
+            s.audited_at,
+        );
+        add.it(
+            "audit_duration_seconds",
+            "How long it took",
+            s.audit_seconds,
+        );
+        add.it(
+            "audit_failures",
+            "Self-audits that could not be done",
+            s.audit_failures,
+        );
+        add.it(
+            "accounts_balance_microcredits",
+            "All accounts' balances, as of the self-audit",
+            s.balance,
+        );
+    }
+}
+
+struct Adder<'a>(&'a mut Registry);
+
+impl Adder<'_> {
+    fn it(&mut self, name: &str, help: &str, metric: impl prometheus_client::registry::Metric) {
+        self.0.register(name, help, metric);
+    }
+}
+
+impl Metrics {
+    /// All of it as OpenMetrics text, with the state of the database where it is known.
+    pub fn text(&self, live: Option<&Live>, pools: &[Connections]) -> Result<String, fmt::Error> {
+        let mut out = String::new();
+        text::encode_registry(&mut out, &self.0.registry)?;
+        text::encode_registry(&mut out, &live::registry(live, pools))?;
+        text::encode_eof(&mut out)?;
+        Ok(out)
+    }
+
+    /// A request has come. `route` is a template of the route table.
+    pub fn request(&self, method: &'static str, route: &str) -> RequestWatch {
+        self.0.series.in_flight.inc();
+        RequestWatch {
+            metrics: self.clone(),
+            labels: labels::Route {
+                method,
+                route: route.to_owned(),
+            },
+            since: Instant::now(),
+            status: None,
+        }
+    }
+
+    /// A provider is called.
+    pub fn provider_call(
+        &self,
+        provider: &str,
+        modality: Modality,
+        operation: &'static str,
+    ) -> ProviderWatch {
+        ProviderWatch {
+            metrics: self.clone(),
+            labels: labels::Call {
+                provider: provider.to_owned(),
+                modality: modality.as_str(),
+                operation,
+            },
+            since: Instant::now(),
+            outcome: DROPPED,
+        }
+    }
+
+    /// The first piece of a streamed text has come.
+    pub fn first_token(&self, provider: &str, after: Duration) {
+        let label = labels::Provider {
+            provider: provider.to_owned(),
+        };
+        let series = &self.0.series.first_token_seconds;
+        series.get_or_create(&label).observe(after.as_secs_f64());
+    }
+
+    /// A settlement was carried out by this process.
+    pub fn settled(&self, settled: Settled<'_>) {
+        let series = &self.0.series;
+        let label = labels::Generation {
+            r#type: settled.modality.as_str(),
+            provider: settled.provider.to_owned(),
+            model: settled.model.to_owned(),
+        };
+        let (status, code, charged) = match settled.outcome {
+            Ok(charged) => (Status::Completed, "", charged),
+            Err(code) => (Status::Failed, code.as_str(), Credits::ZERO),
+        };
+        let micros = |credits: Credits| u64::try_from(credits.micros()).unwrap_or(0);
+        let released = micros(settled.held.minus_or_zero(charged));
+        series.charged.get_or_create(&label).inc_by(micros(charged));
+        series.released.get_or_create(&label).inc_by(released);
+        let end = labels::GenerationEnd {
+            r#type: label.r#type,
+            provider: label.provider,
+            model: label.model,
+            status: status.as_str(),
+            code,
+        };
+        series.finished.get_or_create(&end).inc();
+    }
+
+    /// A provider reported more than was held; the operator bears `excess`.
+    pub fn overrun(&self, provider: &str, model: &str, excess: Credits) {
+        let label = labels::Model {
+            provider: provider.to_owned(),
+            model: model.to_owned(),
+        };
+        let series = &self.0.series;
+        series.overruns.get_or_create(&label).inc();
+        let micros = u64::try_from(excess.micros()).unwrap_or(0);
+        series.overrun_credits.get_or_create(&label).inc_by(micros);
+    }
+
+    /// A settlement failed and is tried again.
+    pub fn settle_retried(&self) {
+        self.0.series.settle_retries.inc();
+    }
+
+    /// A self-audit was done.
+    pub fn audited(&self, found: AuditNumbers<'_>) {
+        let series = &self.0.series;
+        for &(check, count) in found.differences {
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            let label = labels::Check { check };
+            series.differences.get_or_create(&label).set(count);
+        }
+        series.balance.get_or_create(&[]).set(found.balance);
+        series.audited_at.get_or_create(&[]).set(found.at);
+        let seconds = found.took.as_secs_f64();
+        series.audit_seconds.get_or_create(&[]).set(seconds);
+    }
+
+    /// A self-audit could not be done.
+    pub fn audit_failed(&self) {
+        self.0.series.audit_failures.inc();
+    }
+}
+
+/// A request on its way. Counted when it is dropped.
+pub struct RequestWatch {
+    metrics: Metrics,
+    labels: labels::Route,
+    since: Instant,
+    status: Option<u16>,
+}
+
+impl RequestWatch {
+    /// It was answered.
+    pub fn answered(mut self, status: u16) {
+        self.status = Some(status);
+    }
+}
+
+impl Drop for RequestWatch {
+    fn drop(&mut self) {
+        let series = &self.metrics.0.series;
+        series.in_flight.dec();
+        let seconds = self.since.elapsed().as_secs_f64();
+        let histogram = series.request_seconds.get_or_create(&self.labels);
+        histogram.observe(seconds);
+        let status = self.status.map(|status| status.to_string());
+        let label = labels::Request {
+            method: self.labels.method,
+            route: std::mem::take(&mut self.labels.route),
+            status: status.unwrap_or_else(|| DROPPED.to_owned()),
+        };
+        series.requests.get_or_create(&label).inc();
+    }
+}
+
+/// A provider's call on its way. Counted when it is dropped.
+pub struct ProviderWatch {
+    metrics: Metrics,
+    labels: labels::Call,
+    since: Instant,
+    outcome: &'static str,
+}
+
+impl ProviderWatch {
+    /// It ended, well (`ok`) or with a kind of error.
+    pub fn ended(mut self, outcome: &'static str) {
+        self.outcome = outcome;
+    }
+
+    /// How long it has run.
+    pub fn elapsed(&self) -> Duration {
+        self.since.elapsed()
+    }
+}
+
+impl Drop for ProviderWatch {
+    fn drop(&mut self) {
+        let series = &self.metrics.0.series;
+        let seconds = self.since.elapsed().as_secs_f64();
+        let histogram = series.call_seconds.get_or_create(&self.labels);
+        histogram.observe(seconds);
+        let label = labels::CallEnd {
+            provider: std::mem::take(&mut self.labels.provider),
+            modality: self.labels.modality,
+            operation: self.labels.operation,
+            outcome: self.outcome,
+        };
+        series.calls.get_or_create(&label).inc();
+    }
+}
