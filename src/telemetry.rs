@@ -1,21 +1,30 @@
-//! Logs and panics.
+//! Logs, traces and panics.
 //!
-//! Here: one subscriber that writes to stderr, as text or JSON, and a panic hook that logs.
-//! Not here: metrics (they come later), and where the filter comes from: values are passed
-//! in. Standard output belongs to the commands and stays free of logs.
+//! Here: one subscriber that writes to stderr, as text or JSON, and exports traces where that
+//! is wanted ([`traces`]), and a panic hook that logs. Not here: metrics (`observe`), and where
+//! the filter comes from: values are passed in. Standard output belongs to the commands and
+//! stays free of logs.
+
+mod traces;
 
 use std::{
     io::{self, IsTerminal as _},
     panic::{self, PanicHookInfo},
 };
 
-use tracing::Subscriber;
+use opentelemetry_sdk::trace::SdkTracerProvider;
+use tracing::{Subscriber, level_filters::LevelFilter};
 use tracing_subscriber::{
-    EnvFilter,
-    filter::ParseError,
+    EnvFilter, Layer as _, Registry,
+    filter::{FilterExt as _, ParseError, filter_fn},
     fmt::MakeWriter,
+    layer::SubscriberExt as _,
     util::{SubscriberInitExt as _, TryInitError},
 };
+
+pub use traces::{TraceError, TraceSettings};
+
+use crate::observe::TRACES;
 
 /// Why logging cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -30,18 +39,41 @@ pub enum TelemetryError {
         /// What is wrong with it.
         source: ParseError,
     },
+    /// Traces cannot be exported.
+    #[error(transparent)]
+    Traces(#[from] TraceError),
     /// Another subscriber was set up before.
     #[error("logging is set up already")]
     AlreadySet(#[from] TryInitError),
 }
 
+/// What is set up, until the end of the process.
+pub struct Telemetry {
+    traces: Option<SdkTracerProvider>,
+}
+
 /// Sets up logging for the whole process, once: to stderr, one JSON object a line if `json`,
-/// else text, in colours only on a terminal. Panics are logged from then on.
-pub fn init(filter: &str, json: bool) -> Result<(), TelemetryError> {
+/// else text, in colours only on a terminal. Panics are logged from then on. With `traces`,
+/// traces are exported too; that needs a running tokio.
+pub fn init(
+    filter: &str,
+    json: bool,
+    traces: Option<&TraceSettings>,
+) -> Result<Telemetry, TelemetryError> {
     let colours = io::stderr().is_terminal();
-    subscriber(filter, json, colours, io::stderr)?.try_init()?;
+    let traces = traces.map(traces::provider).transpose()?;
+    subscriber(filter, json, colours, io::stderr, traces.as_ref())?.try_init()?;
     panic::set_hook(Box::new(log_panic));
-    Ok(())
+    Ok(Telemetry { traces })
+}
+
+impl Telemetry {
+    /// Exports what waits, within a time that nobody minds.
+    pub async fn close(self) {
+        if let Some(traces) = self.traces {
+            traces::close(traces).await;
+        }
+    }
 }
 
 fn subscriber<W>(
@@ -49,6 +81,7 @@ fn subscriber<W>(
     json: bool,
     colours: bool,
     writer: W,
+    traces: Option<&SdkTracerProvider>,
 ) -> Result<Box<dyn Subscriber + Send + Sync>, TelemetryError>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
@@ -59,14 +92,19 @@ where
             filter: filter.to_owned(),
             source,
         })?;
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(parsed)
-        .with_writer(writer);
-    Ok(if json {
-        Box::new(builder.json().flatten_event(true).finish())
+    // Spans for traces never appear in logs: without an exporter they cost nothing.
+    let for_logs =
+        filter_fn(|metadata| metadata.target() != TRACES).with_max_level_hint(LevelFilter::TRACE);
+    let lines = tracing_subscriber::fmt::layer().with_writer(writer);
+    let logs = if json {
+        lines.json().flatten_event(true).boxed()
     } else {
-        Box::new(builder.with_ansi(colours).finish())
-    })
+        lines.with_ansi(colours).boxed()
+    };
+    let layers = vec![logs.with_filter(parsed.and(for_logs)).boxed()];
+    let exported = traces.map(|provider| traces::layer::<Registry>(provider).boxed());
+    let layers: Vec<_> = layers.into_iter().chain(exported).collect();
+    Ok(Box::new(Registry::default().with(layers)))
 }
 
 /// One line with place and message. No backtrace: the place says where to look, and what

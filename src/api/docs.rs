@@ -22,7 +22,7 @@ use super::{
 use crate::domain::validate::FieldError;
 
 /// Bodies whose unknown fields are refused.
-const CLOSED: [&str; 11] = [
+const CLOSED: [&str; 13] = [
     "TextGenerationRequest",
     "TextParameters",
     "ImageGenerationRequest",
@@ -33,6 +33,8 @@ const CLOSED: [&str; 11] = [
     "SpeechParameters",
     "KeyCreationRequest",
     "LoginRequest",
+    "AccountCreationRequest",
+    "CreditMovementRequest",
     "WebhookCreationRequest",
 ];
 
@@ -56,6 +58,7 @@ const CLOSED: [&str; 11] = [
         (name = "admin", description = "For the operator's own systems, with an admin token"),
         (name = "catalogue", description = "What this server offers; no token needed"),
         (name = "health", description = "How the server is; no token needed"),
+        (name = "operations", description = "For the operator's own systems"),
     )
 )]
 pub struct Document;
@@ -76,6 +79,11 @@ pub fn complete(document: &mut utoipa::openapi::OpenApi) -> Result<Value, serde_
             ))
             .build();
         components.add_security_scheme("admin", SecurityScheme::Http(admin));
+        let metrics = HttpBuilder::new()
+            .scheme(HttpAuthScheme::Bearer)
+            .description(Some("The setting metrics.token, where it is set"))
+            .build();
+        components.add_security_scheme("metrics_token", SecurityScheme::Http(metrics));
     }
     let mut document = serde_json::to_value(document)?;
     let schemas = &mut document["components"]["schemas"];
@@ -96,7 +104,8 @@ pub fn complete(document: &mut utoipa::openapi::OpenApi) -> Result<Value, serde_
 
 /// The errors of one operation, from what it declares.
 fn add_errors(path: &str, method: &str, operation: &mut Value) {
-    let secured = operation.get("security").is_some();
+    let metrics = path == "/metrics";
+    let secured = operation.get("security").is_some() && !metrics;
     let body = operation.get("requestBody").is_some();
     let login = path == "/v1/auth/login";
     let generates = method == "post" && path.starts_with("/v1/generate/") && body;
@@ -122,6 +131,13 @@ fn add_errors(path: &str, method: &str, operation: &mut Value) {
             "403",
             "missing_ability, session_required or account_suspended",
         );
+    }
+    if metrics {
+        add(
+            "401",
+            "missing_token or invalid_token, where metrics.token is set",
+        );
+        add("403", "loopback_only, where it is not");
     }
     if login {
         add("401", "invalid_credentials");

@@ -168,6 +168,16 @@ impl ApiError {
         )
     }
 
+    /// 403 of the metrics without a token of their own.
+    pub fn loopback_only() -> Self {
+        Self::new(
+            StatusCode::FORBIDDEN,
+            ErrorType::PermissionError,
+            "loopback_only",
+            "only this machine may read the metrics, unless metrics.token is set",
+        )
+    }
+
     /// 416, with the length that there is.
     pub fn range(bytes: u64) -> Self {
         let error = Self::new(

@@ -15,11 +15,13 @@ mod generate;
 mod generations;
 mod health;
 mod media;
+mod metrics;
 mod middleware;
 mod prefer;
 mod record;
 mod schema;
 mod stream;
+mod usage;
 mod webhooks;
 
 use std::{sync::Arc, time::Duration};
@@ -39,7 +41,9 @@ pub use client_address::Network;
 pub use credits::LedgerEntryBody;
 pub use error::ApiError;
 pub use media::MediaLinks;
+pub use usage::UsageBody;
 pub use webhooks::renderer;
+pub use metrics::MetricsEndpoint;
 
 use crate::{media::MediaStore, service::Service};
 
@@ -58,6 +62,8 @@ pub struct ApiSettings {
     pub storage: MediaStore,
     /// How they are linked to.
     pub links: MediaLinks,
+    /// What is counted, and who may read it.
+    pub metrics: MetricsEndpoint,
 }
 
 /// What handlers see.
@@ -73,6 +79,7 @@ struct Settings {
     trusted_proxies: Vec<Network>,
     storage: MediaStore,
     links: MediaLinks,
+    metrics: MetricsEndpoint,
     last_checks: health::LastChecks,
     openapi: Bytes,
 }
@@ -117,6 +124,7 @@ fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(catalogue::providers))
         .routes(routes!(health::health))
         .routes(routes!(health::live))
+        .routes(routes!(metrics::metrics))
 }
 
 /// The OpenAPI document, as GET /openapi.json serves it.
@@ -127,6 +135,7 @@ pub fn openapi() -> Result<serde_json::Value, serde_json::Error> {
 /// The whole HTTP side.
 pub fn router(service: Service, settings: ApiSettings) -> Result<Router, serde_json::Error> {
     let (router, _) = routes().split_for_parts();
+    let metrics = settings.metrics.metrics().clone();
     let state = ApiState {
         service,
         settings: Arc::new(Settings {
@@ -135,6 +144,7 @@ pub fn router(service: Service, settings: ApiSettings) -> Result<Router, serde_j
             trusted_proxies: settings.trusted_proxies,
             storage: settings.storage,
             links: settings.links,
+            metrics: settings.metrics,
             last_checks: health::LastChecks::default(),
             openapi: openapi()?.to_string().into(),
         }),
@@ -155,7 +165,9 @@ pub fn router(service: Service, settings: ApiSettings) -> Result<Router, serde_j
         Some(cors) => router.layer(cors),
         None => router,
     };
-    Ok(router.layer(axum::middleware::from_fn(middleware::surround)))
+    let router = router.layer(axum::middleware::from_fn(middleware::surround));
+    let measure = axum::middleware::from_fn_with_state(metrics, metrics::measure);
+    Ok(router.layer(measure))
 }
 
 fn cors(origins: &[String]) -> Option<CorsLayer> {

@@ -14,13 +14,15 @@ use axum::Router;
 use chrono::TimeDelta;
 
 use crate::{
-    api::{self, ApiSettings, Network},
+    api::{self, ApiSettings, MetricsEndpoint, Network},
     config::Config,
     domain::clock::{SharedClock, SystemClock},
     jobs::{
-        Media, Runner, RunnerSettings, SubmitSettings,
+        self, Auditor, Media, Runner, RunnerSettings, SubmitSettings,
+        audit::AuditSettings,
         webhooks::{Dispatcher, Sender, SenderSettings},
     },
+    observe::Metrics,
     service::{Service, ServiceSettings},
     store::Store,
 };
@@ -34,6 +36,8 @@ pub struct App {
     pub runner: Runner,
     /// What tells webhooks.
     pub dispatcher: Dispatcher,
+    /// What audits the books while they are written.
+    pub auditor: Auditor,
     /// The HTTP side.
     pub router: Router,
 }
@@ -124,7 +128,8 @@ impl App {
         clock: SharedClock,
         public_url: &str,
     ) -> Result<Self, AppError> {
-        let providers = providers::registry(config, &clock)?;
+        let metrics = Metrics::default();
+        let providers = jobs::observed(providers::registry(config, &clock)?, &metrics);
         let storage = media::open(config).await?;
         let links = media::links(config, &store, &clock, public_url).await?;
         let runner = Runner::new(
@@ -135,6 +140,7 @@ impl App {
                 store: storage.clone(),
                 downloader: media::downloader(config)?,
             },
+            metrics.clone(),
             RunnerSettings {
                 submit: SubmitSettings {
                     attempts: config.submissions.attempts,
@@ -158,6 +164,17 @@ impl App {
             api::renderer(links.clone()),
         );
         let delta = |time| TimeDelta::from_std(time).unwrap_or(TimeDelta::MAX);
+        let auditor = Auditor::new(
+            store.clone(),
+            Arc::clone(&clock),
+            metrics.clone(),
+            AuditSettings {
+                deadline: delta(config.jobs.deadline),
+                lease: config.jobs.lease,
+            },
+        );
+        let metrics =
+            MetricsEndpoint::new(metrics, config.metrics.token.as_ref(), Arc::clone(&clock));
         let service = Service::new(
             store,
             clock,
@@ -186,12 +203,14 @@ impl App {
             cors_origins: config.server.cors_origins.clone(),
             storage,
             links,
+            metrics,
         };
         let router = api::router(service.clone(), settings)?;
         Ok(Self {
             service,
             runner,
             dispatcher,
+            auditor,
             router,
         })
     }

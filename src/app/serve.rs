@@ -14,7 +14,7 @@ use super::{App, AppError, database::Database, demo};
 use crate::{
     config::Config,
     domain::clock::{Clock as _, SystemClock},
-    jobs::{Runner, webhooks::Dispatcher},
+    jobs::{Auditor, Runner, webhooks::Dispatcher},
     local_postgres::{LocalPostgres, Role},
     store::{Store, StoreError},
 };
@@ -87,6 +87,9 @@ async fn run(
         store.clone(),
         config.retention.days,
     ));
+    if !config.metrics.audit_every.is_zero() {
+        background.spawn(audits(app.auditor.clone(), config.metrics.audit_every));
+    }
     if let Some(local) = local {
         background.spawn(supervision(Arc::clone(local), store.clone()));
         if store.is_empty().await? {
@@ -239,6 +242,16 @@ async fn purge(store: &Store, log_days: u32) -> Result<bool, StoreError> {
     let expired = store.purge_expired(now, PURGE_BATCH).await?;
     let told = store.purge_deliveries(before, now, PURGE_BATCH).await?;
     Ok(expired || told)
+}
+
+async fn audits(auditor: Auditor, every: Duration) {
+    loop {
+        if let Err(error) = auditor.step().await {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, "a self-audit could not be done");
+        }
+        tokio::time::sleep(every).await;
+    }
 }
 
 async fn supervision(local: Arc<LocalPostgres>, store: Store) {

@@ -40,26 +40,41 @@ async fn run(arguments: Arguments, output: Output) -> Result<ExitCode, Failure> 
     let config = Config::load(arguments.config.as_deref(), &env)?;
     let command = arguments.command.unwrap_or(Command::Serve);
     // A command's answer should not drown in what a server says of its start.
-    let quiet = !matches!(command, Command::Serve) && !env.contains_key("GENSVC_LOG");
+    let serves = matches!(command, Command::Serve);
+    let quiet = !serves && !env.contains_key("GENSVC_LOG");
     let filter = if quiet { "warn" } else { &config.log.filter };
-    telemetry::init(filter, config.log.format == LogFormat::Json)?;
+    let traces = &config.traces;
+    let exported = traces.otlp_endpoint.clone().filter(|_| serves);
+    let exported = exported.map(|endpoint| telemetry::TraceSettings {
+        endpoint,
+        service_name: traces.service_name.clone(),
+        sample_ratio: traces.sample_ratio,
+    });
+    let json = config.log.format == LogFormat::Json;
+    let telemetry = telemetry::init(filter, json, exported.as_ref())?;
+    let result = carry_out(command, &config, output).await;
+    telemetry.close().await;
+    result
+}
+
+async fn carry_out(command: Command, config: &Config, output: Output) -> Result<ExitCode, Failure> {
     match command {
         Command::Serve => {
-            app::serve::serve(&config).await?;
+            app::serve::serve(config).await?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Config(args::ConfigCommand::Check) => commands::config_check(&config, output),
-        Command::Database(command) => commands::database(&config, &command, output).await,
-        Command::Migrate => commands::migrate(&config, output).await,
-        Command::Account(command) => commands::accounts::run(&config, command, output).await,
-        Command::Credits(command) => commands::credits::run(&config, command, output).await,
-        Command::Key(command) => commands::keys::run(&config, command, output).await,
-        Command::Usage(asked) => commands::usage::run(&config, asked, output).await,
+        Command::Config(args::ConfigCommand::Check) => commands::config_check(config, output),
+        Command::Database(command) => commands::database(config, &command, output).await,
+        Command::Migrate => commands::migrate(config, output).await,
+        Command::Account(command) => commands::accounts::run(config, command, output).await,
+        Command::Credits(command) => commands::credits::run(config, command, output).await,
+        Command::Key(command) => commands::keys::run(config, command, output).await,
+        Command::Usage(asked) => commands::usage::run(config, asked, output).await,
         Command::Admin(args::AdminCommand::Token(command)) => {
-            commands::admin::run(&config, command, output).await
+            commands::admin::run(config, command, output).await
         }
         Command::Ledger(args::LedgerCommand::Verify) => {
-            commands::verify_ledger(&config, output).await
+            commands::verify_ledger(config, output).await
         }
     }
 }

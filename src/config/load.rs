@@ -25,6 +25,8 @@ const SHORT_NAMES: &[(&str, &str)] = &[
     ("GENSVC_LOG", "log.filter"),
     ("GENSVC_LOG_FORMAT", "log.format"),
     ("GENSVC_PUBLIC_URL", "server.public_url"),
+    ("OTEL_EXPORTER_OTLP_ENDPOINT", "traces.otlp_endpoint"),
+    ("OTEL_SERVICE_NAME", "traces.service_name"),
 ];
 
 /// Keys of a provider that a variable can set. Models are tables and need a file.
@@ -113,6 +115,8 @@ impl Config {
             idempotency: raw.idempotency,
             defaults: raw.defaults,
             demo: raw.demo,
+            metrics: raw.metrics,
+            traces: raw.traces,
             providers,
             warnings,
         })

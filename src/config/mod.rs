@@ -15,6 +15,7 @@ pub mod load;
 pub mod media;
 pub mod models;
 mod net;
+pub mod observe;
 pub mod providers;
 mod read;
 pub mod sections;
@@ -73,6 +74,10 @@ pub struct Config {
     pub defaults: sections::Defaults,
     /// The account of a first start.
     pub demo: sections::Demo,
+    /// GET /metrics and the self-audit.
+    pub metrics: observe::Metrics,
+    /// Traces.
+    pub traces: observe::Traces,
     providers: Vec<Provider>,
     warnings: Vec<String>,
 }
@@ -94,6 +99,8 @@ struct Raw {
     idempotency: sections::Idempotency,
     defaults: sections::Defaults,
     demo: sections::Demo,
+    metrics: observe::Metrics,
+    traces: observe::Traces,
     providers: BTreeMap<String, providers::RawProvider>,
 }
 

@@ -5,8 +5,10 @@
 //! how a provider speaks. A task never holds a connection or a transaction while it waits for
 //! a provider.
 
+pub mod audit;
 mod files;
 mod image;
+mod observed;
 mod running;
 mod speech;
 mod step;
@@ -31,7 +33,9 @@ use tokio::sync::{Notify, Semaphore, oneshot, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
 
+pub use audit::Auditor;
 pub use image::ImageJob;
+pub use observed::observed;
 pub use running::{Handle, Slot};
 pub use submit::SubmitSettings;
 pub use task::Started;
@@ -40,10 +44,12 @@ pub use text::TextJob;
 use crate::{
     domain::{
         clock::SharedClock,
-        generation::{Failure, FailureCode, Generation},
+        credits::Credits,
+        generation::{Failure, FailureCode, Generation, Modality},
         ids::{GenerationId, InstanceId},
     },
     media::{Downloader, MediaStore},
+    observe::{Metrics, Settled},
     providers::Registry,
     store::{
         Store, StoreError,
@@ -94,6 +100,7 @@ struct Inner {
     clock: SharedClock,
     providers: Registry,
     media: Media,
+    metrics: Metrics,
     instance: InstanceId,
     submit: SubmitSettings,
     lease: Duration,
@@ -126,6 +133,7 @@ impl Runner {
         clock: SharedClock,
         providers: Registry,
         media: Media,
+        metrics: Metrics,
         settings: RunnerSettings,
     ) -> Self {
         Self(Arc::new(Inner {
@@ -133,6 +141,7 @@ impl Runner {
             clock,
             providers,
             media,
+            metrics,
             instance: InstanceId(Uuid::now_v7()),
             submit: settings.submit,
             lease: settings.lease,
@@ -214,10 +223,11 @@ impl Runner {
 
     /// Ends a generation whoever works on it. `false`: it had ended already. Runs to its end
     /// also when the caller hangs up, so that the provider's call is stopped too.
-    pub async fn cancel(&self, id: GenerationId) -> Result<bool, StoreError> {
+    pub async fn cancel(&self, generation: &Generation) -> Result<bool, StoreError> {
         let (runner, (done, verdict)) = (self.clone(), oneshot::channel());
+        let (id, about) = (generation.id, generation.into());
         self.spawn(async move {
-            let ended = runner.end_cancelled(id).await;
+            let ended = runner.end_cancelled(id, about).await;
             let told = matches!(ended, Ok(true));
             // The provider may take its time; the caller need not wait for that.
             let _ = done.send(ended);
@@ -229,7 +239,7 @@ impl Runner {
         verdict.await.map_err(gone)?
     }
 
-    async fn end_cancelled(&self, id: GenerationId) -> Result<bool, StoreError> {
+    async fn end_cancelled(&self, id: GenerationId, about: About) -> Result<bool, StoreError> {
         let failure = Failure::new(FailureCode::Cancelled, "the generation was cancelled");
         let finish = Finish {
             id,
@@ -239,7 +249,7 @@ impl Runner {
             provider_request_id: None,
             now: self.0.clock.now(),
         };
-        let ended = self.0.store.finish(&finish).await?;
+        let ended = self.end(&about, &finish).await?;
         if ended {
             self.0.running.cancel(id);
         }
@@ -255,8 +265,9 @@ impl Runner {
     /// first.
     async fn settle(&self, mut opened: Generation, mut finish: Finish) -> Option<Generation> {
         let (mut tries, mut refusals) = (0_u32, 0_u32);
+        let about = About::from(&opened);
         loop {
-            let error = match self.0.store.finish(&finish).await {
+            let error = match self.end(&about, &finish).await {
                 Ok(true) => {
                     opened.finished(&finish);
                     return Some(opened);
@@ -297,9 +308,28 @@ impl Runner {
             if self.0.interrupt.is_cancelled() && tries >= SETTLE_TRIES_AT_END {
                 return None;
             }
+            self.0.metrics.settle_retried();
             let wait = Duration::from_millis(50) * 2_u32.saturating_pow(tries.min(8));
             tokio::time::sleep(wait.min(SETTLE_BACKOFF_MAX)).await;
         }
+    }
+
+    /// The one way to a settlement: carried out and counted, or neither.
+    async fn end(&self, about: &About, finish: &Finish) -> Result<bool, StoreError> {
+        let ended = self.0.store.finish(finish).await?;
+        if ended {
+            self.0.metrics.settled(Settled {
+                modality: about.modality,
+                provider: &about.provider,
+                model: &about.model,
+                held: about.held,
+                outcome: match &finish.outcome {
+                    Outcome::Completed { charged, .. } => Ok(*charged),
+                    Outcome::Failed(failure) => Err(failure.code),
+                },
+            });
+        }
+        Ok(ended)
     }
 
     fn reserve(&self, id: GenerationId) -> (Slot, watch::Sender<Option<Arc<Generation>>>) {
@@ -312,10 +342,29 @@ fn log_refused(finish: &Finish, error: &StoreError) {
     tracing::error!(generation = %finish.id, error, "a settlement was refused");
 }
 
+/// What is counted of a generation when it ends.
+struct About {
+    modality: Modality,
+    provider: String,
+    model: String,
+    held: Credits,
+}
+
+impl From<&Generation> for About {
+    fn from(generation: &Generation) -> Self {
+        Self {
+            modality: generation.modality,
+            provider: generation.provider.clone(),
+            model: generation.model.clone(),
+            held: generation.estimated,
+        }
+    }
+}
+
 impl Generation {
     /// The record after a settlement that was carried out.
     fn finished(&mut self, finish: &Finish) {
-        use crate::domain::{credits::Credits, generation::Status};
+        use crate::domain::generation::Status;
         match &finish.outcome {
             Outcome::Completed {
                 result,

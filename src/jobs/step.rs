@@ -81,7 +81,7 @@ impl Runner {
             Step::End {
                 outcome,
                 request_id,
-            } => self.end(job, *outcome, request_id).await,
+            } => self.end_job(job, *outcome, request_id).await,
             Step::Again {
                 progress,
                 intervals,
@@ -90,7 +90,7 @@ impl Runner {
         }
     }
 
-    async fn end(&self, job: &Job, outcome: Outcome, request_id: Option<String>) {
+    async fn end_job(&self, job: &Job, outcome: Outcome, request_id: Option<String>) {
         let completed = matches!(outcome, Outcome::Completed { .. });
         // Submissions were counted in the row, with each intent.
         let finish = self.finish(job.id, outcome, None, request_id);

@@ -4,11 +4,11 @@ use std::sync::PoisonError;
 
 use chrono::{DateTime, Utc};
 
-use super::Runner;
+use super::{About, Runner};
 use crate::{
     domain::{
         generation::{Failure, FailureCode},
-        ids::{GenerationId, InstanceId},
+        ids::GenerationId,
     },
     store::{
         StoreError,
@@ -59,15 +59,15 @@ impl Runner {
             // A row that is being claimed is not in the register yet.
             let _claims = self.0.claims.lock().await;
             let owned = store.owned(self.0.instance).await?;
-            for &left in &owned {
+            let ids: Vec<GenerationId> = owned.iter().map(|left| left.id).collect();
+            for left in owned {
                 // The register is asked after the row was read: a row that had an owner then
                 // and has none now is settled, and ending it again touches nothing.
                 if !self.0.running.contains(left.id) {
                     ended += self.end_or_pass_on(left).await?;
                 }
             }
-            let owned: Vec<GenerationId> = owned.iter().map(|left| left.id).collect();
-            self.0.running.stop_lost(&owned);
+            self.0.running.stop_lost(&ids);
         }
         if ended > 0 {
             tracing::warn!(
@@ -94,7 +94,7 @@ impl Runner {
     /// What another worker can go on with is given back; the rest is ended.
     async fn end_or_pass_on(&self, left: Abandoned) -> Result<u64, StoreError> {
         if !left.resumable {
-            return self.end_interrupted(left.id, left.owner).await;
+            return self.end_interrupted(&left).await;
         }
         let now = self.0.clock.now();
         self.0
@@ -105,21 +105,18 @@ impl Runner {
         Ok(0)
     }
 
-    async fn end_interrupted(
-        &self,
-        id: GenerationId,
-        owner: InstanceId,
-    ) -> Result<u64, StoreError> {
+    async fn end_interrupted(&self, left: &Abandoned) -> Result<u64, StoreError> {
+        let id = left.id;
         let message = "the server stopped during the call";
         let finish = Finish {
             id,
-            instance: Some(owner),
+            instance: Some(left.owner),
             outcome: Outcome::Failed(Failure::new(FailureCode::Interrupted, message)),
             attempts: None,
             provider_request_id: None,
             now: self.0.clock.now(),
         };
-        match self.0.store.finish(&finish).await {
+        match self.end(&left.into(), &finish).await {
             Ok(ended) => Ok(u64::from(ended)),
             Err(error @ StoreError::Unavailable(_)) => Err(error),
             // One row that cannot be ended must not keep the others from it.
@@ -128,6 +125,17 @@ impl Runner {
                 tracing::error!(generation = %id, error, "an abandoned generation cannot be ended");
                 Ok(0)
             }
+        }
+    }
+}
+
+impl From<&Abandoned> for About {
+    fn from(left: &Abandoned) -> Self {
+        Self {
+            modality: left.modality,
+            provider: left.provider.clone(),
+            model: left.model.clone(),
+            held: left.held,
         }
     }
 }

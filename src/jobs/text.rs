@@ -67,7 +67,7 @@ impl Work for TextJob {
         let (outcome, request_id) = match result {
             Ok(answer) => {
                 let request_id = answer.request_id.clone();
-                (completed(self, &answer), request_id)
+                (completed(self, runner, &answer), request_id)
             }
             Err(error) => {
                 log_failure(&self.new.provider, &self.new.model, &error);
@@ -101,7 +101,7 @@ async fn submit(
     }
 }
 
-fn completed(job: &TextJob, answer: &TextAnswer) -> Outcome {
+fn completed(job: &TextJob, runner: &Runner, answer: &TextAnswer) -> Outcome {
     let counts = TokenCounts {
         input: answer.usage.input_tokens,
         output: answer.usage.output_tokens,
@@ -116,6 +116,8 @@ fn completed(job: &TextJob, answer: &TextAnswer) -> Outcome {
             provider = %job.new.provider, model = %job.new.model, %excess, ?usage,
             "the provider counted more than the ceiling; the operator bears the rest"
         );
+        let metrics = &runner.0.metrics;
+        metrics.overrun(&job.new.provider, &job.new.model, excess);
     }
     Outcome::Completed {
         result: Some(storable(&answer.text)),

@@ -9,10 +9,10 @@ use futures_util::FutureExt as _;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument as _;
 
-use super::{Runner, Slot, running};
+use super::{About, Runner, Slot, running};
 use crate::{
     domain::{
-        generation::{Failure, FailureCode, Status},
+        generation::{Failure, FailureCode, Generation, Status},
         ids::GenerationId,
     },
     store::{
@@ -40,7 +40,7 @@ impl Runner {
             // Whoever asked may be gone; the job is there.
             let _ = done.send(opened);
             if unknown {
-                runner.end_unanswered(new.id).await;
+                runner.end_unanswered(&new.record()).await;
             }
         });
         verdict.await.unwrap_or_else(|_| {
@@ -53,7 +53,8 @@ impl Runner {
     /// Ends a job whose opening was answered with an error, although the row may have been
     /// made: nobody must pay for what they were told had failed. A statement that was cut off
     /// may still be carried out for as long as statements may run.
-    async fn end_unanswered(&self, id: GenerationId) {
+    async fn end_unanswered(&self, record: &Generation) {
+        let (id, about) = (record.id, About::from(record));
         let until = tokio::time::Instant::now() + UNANSWERED;
         while tokio::time::Instant::now() < until && !self.0.interrupt.is_cancelled() {
             let message = "the database went away while the request was made";
@@ -62,7 +63,7 @@ impl Runner {
                 instance: None,
                 ..self.finish(id, Outcome::Failed(failure), None, None)
             };
-            if let Ok(true) = self.0.store.finish(&finish).await {
+            if let Ok(true) = self.end(&about, &finish).await {
                 self.0.running.cancel(id);
                 self.cancel_upstream(id).await;
                 return;

@@ -23,6 +23,20 @@ pub enum ProviderErrorKind {
     Failed,
 }
 
+impl ProviderErrorKind {
+    /// The name in metrics and traces.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rejected => "rejected",
+            Self::ContentPolicy => "content_policy",
+            Self::Timeout => "timeout",
+            Self::Overloaded => "overloaded",
+            Self::Account => "account",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 /// An upstream call that did not end in a usable answer.
 #[derive(Debug, Clone)]
 pub struct ProviderError {

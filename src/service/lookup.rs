@@ -103,7 +103,7 @@ impl Service {
     ) -> Result<Generation, ServiceError> {
         let found = self.generation(caller, id).await?;
         caller.require(ability_of(found.modality))?;
-        if !self.0.runner.cancel(id).await? {
+        if !self.0.runner.cancel(&found).await? {
             return Err(ServiceError::AlreadyFinished);
         }
         self.generation(caller, id).await

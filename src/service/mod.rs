@@ -14,6 +14,7 @@ pub mod lookup;
 pub mod movements;
 pub mod operator;
 mod password;
+pub mod usage;
 pub mod webhooks;
 
 use std::{sync::Arc, time::Duration};

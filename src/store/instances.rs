@@ -8,7 +8,11 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::{Store, StoreError, bounded, exactly_one};
-use crate::domain::ids::{GenerationId, InstanceId};
+use crate::domain::{
+    credits::Credits,
+    generation::Modality,
+    ids::{GenerationId, InstanceId},
+};
 
 impl Store {
     /// Says that this process lives.
@@ -56,7 +60,7 @@ impl Store {
             r#"
             select g.id, g.lease_token as "lease_token!",
                    type in ('video', 'audio') and (submitted_at is null or remote_id is not null)
-                   as "resumable!"
+                   as "resumable!", type, provider, model, estimated
             from generations g
             where g.status in ('pending', 'processing') and g.lease_token is not null
               and not exists (select from instances i where i.id = g.lease_token)
@@ -66,7 +70,7 @@ impl Store {
         )
         .fetch_all(&self.reserved);
         let rows = bounded(reading).await?;
-        Ok(rows.into_iter().map(Abandoned::from).collect())
+        rows.into_iter().map(Abandoned::try_from).collect()
     }
 
     /// Unfinished generations that are this process's to finish.
@@ -75,19 +79,19 @@ impl Store {
             AbandonedRow,
             r#"select id, lease_token as "lease_token!",
                    type in ('video', 'audio') and (submitted_at is null or remote_id is not null)
-                   as "resumable!"
+                   as "resumable!", type, provider, model, estimated
              from generations
              where status in ('pending', 'processing') and lease_token = $1"#,
             instance.0
         )
         .fetch_all(&self.reserved);
         let rows = bounded(reading).await?;
-        Ok(rows.into_iter().map(Abandoned::from).collect())
+        rows.into_iter().map(Abandoned::try_from).collect()
     }
 }
 
 /// A generation whose worker is, or may be, gone.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Abandoned {
     /// Which.
     pub id: GenerationId,
@@ -96,20 +100,40 @@ pub struct Abandoned {
     /// Whether another worker can go on: nothing was submitted yet, or the provider's task is
     /// known.
     pub resumable: bool,
+    /// Modality.
+    pub modality: Modality,
+    /// Resolved provider.
+    pub provider: String,
+    /// Resolved model.
+    pub model: String,
+    /// What is held.
+    pub held: Credits,
 }
 
 struct AbandonedRow {
     id: Uuid,
     lease_token: Uuid,
     resumable: bool,
+    r#type: String,
+    provider: String,
+    model: String,
+    estimated: i64,
 }
 
-impl From<AbandonedRow> for Abandoned {
-    fn from(row: AbandonedRow) -> Self {
-        Self {
+impl TryFrom<AbandonedRow> for Abandoned {
+    type Error = StoreError;
+
+    fn try_from(row: AbandonedRow) -> Result<Self, StoreError> {
+        let modality = Modality::parse(&row.r#type)
+            .ok_or_else(|| StoreError::Corrupt(format!("type of generation {}", row.id)))?;
+        Ok(Self {
             id: GenerationId(row.id),
             owner: InstanceId(row.lease_token),
             resumable: row.resumable,
-        }
+            modality,
+            provider: row.provider,
+            model: row.model,
+            held: Credits::from_micros(row.estimated),
+        })
     }
 }

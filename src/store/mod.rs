@@ -6,6 +6,7 @@
 
 pub mod accounts;
 pub mod admin;
+pub mod audit;
 pub mod credits;
 pub mod deliveries;
 pub mod generations;
@@ -14,6 +15,7 @@ pub mod instances;
 pub mod jobs;
 pub mod keys;
 pub mod media;
+pub mod refunds;
 pub mod outbox;
 pub mod sessions;
 pub mod usage;

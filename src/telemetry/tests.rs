@@ -23,7 +23,7 @@ impl Write for Buffer {
 fn logged(filter: &str, json: bool, colours: bool, work: impl FnOnce()) -> String {
     let buffer = Buffer::default();
     let writer = buffer.clone();
-    let subscriber = subscriber(filter, json, colours, move || writer.clone()).unwrap();
+    let subscriber = subscriber(filter, json, colours, move || writer.clone(), None).unwrap();
     tracing::subscriber::with_default(subscriber, work);
     let bytes = buffer.0.lock().unwrap().clone();
     String::from_utf8(bytes).unwrap()
@@ -49,6 +49,21 @@ fn a_line_as_text_and_as_json() {
 }
 
 #[test]
+fn spans_of_traces_are_in_no_line() {
+    let work = || {
+        let log = tracing::info_span!("kept", id = 7);
+        let trace = tracing::info_span!(target: TRACES, parent: &log, "secret", model = "m-1");
+        assert!(trace.is_disabled());
+        log.in_scope(|| trace.in_scope(|| tracing::info!("a message")));
+    };
+    let text = logged("trace", false, false, work);
+    assert!(
+        text.contains("kept{id=7}") && !text.contains("m-1"),
+        "{text}"
+    );
+}
+
+#[test]
 fn the_filter_filters() {
     assert_eq!(logged("error", false, false, || tracing::warn!("no")), "");
     assert_eq!(logged("off", false, false, || tracing::error!("no")), "");
@@ -56,7 +71,7 @@ fn the_filter_filters() {
 
 #[test]
 fn a_wrong_filter_is_an_error() {
-    let error = init("info,x=loud", false).unwrap_err().to_string();
+    let error = init("info,x=loud", false, None).err().unwrap().to_string();
     assert!(
         error.starts_with(r#"the log filter "info,x=loud" cannot be parsed ("#),
         "{error}"

@@ -8,4 +8,6 @@ pub mod generate;
 mod media;
 mod models;
 mod rate_limit;
+mod spend_caps;
+mod usage;
 mod webhooks;

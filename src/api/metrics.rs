@@ -1,0 +1,227 @@
+//! GET /metrics, and the numbers and the trace of every request.
+//!
+//! Here: who may read them. Not here: counting anything but requests.
+
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::{
+    extract::{ConnectInfo, FromRequestParts, MatchedPath, Request, State},
+    middleware::Next,
+    response::{IntoResponse as _, Response},
+};
+use http::{HeaderMap, HeaderName, Method, header, request::Parts};
+use secrecy::{ExposeSecret as _, SecretString};
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+use tokio::sync::Mutex;
+use tracing::{Instrument as _, field::Empty};
+
+use super::{
+    ApiState,
+    error::ApiError,
+    extract::{NoQuery, bearer},
+};
+use crate::{
+    domain::clock::SharedClock,
+    observe::{Connections, Live, Metrics, TRACES},
+    service::TokenRefusal,
+    store::{Store, audit::Unfinished},
+};
+
+/// How old the database's part of an answer may be: many scrapers must not load it.
+const FRESH: Duration = Duration::from_secs(5);
+/// The route label of what no route takes.
+const UNMATCHED: &str = "unmatched";
+/// What a forwarded request carries, or one that a browser makes for some page: neither comes
+/// from a person or a program on this machine that asks for itself.
+const NOT_LOCAL: [HeaderName; 5] = [
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("x-real-ip"),
+    header::FORWARDED,
+    header::VIA,
+    header::ORIGIN,
+];
+
+/// What GET /metrics tells and to whom. Cheap to clone.
+#[derive(Clone)]
+pub struct MetricsEndpoint(Arc<Inner>);
+
+struct Inner {
+    metrics: Metrics,
+    /// Only its digest: compared in constant time whatever the lengths.
+    token: Option<[u8; 32]>,
+    clock: SharedClock,
+    last: Mutex<Option<(Instant, Option<Live>)>>,
+}
+
+impl MetricsEndpoint {
+    /// For those who know `token`; without one, for this machine.
+    pub fn new(metrics: Metrics, token: Option<&SecretString>, clock: SharedClock) -> Self {
+        let digest = |token: &SecretString| Sha256::digest(token.expose_secret()).into();
+        Self(Arc::new(Inner {
+            metrics,
+            token: token.map(digest),
+            clock,
+            last: Mutex::default(),
+        }))
+    }
+
+    /// The recorder of this server.
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    fn admit(&self, headers: &HeaderMap, peer: Option<SocketAddr>) -> Result<(), ApiError> {
+        let Some(expected) = &self.0.token else {
+            let local = peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback())
+                && !NOT_LOCAL.iter().any(|name| headers.contains_key(name));
+            return if local {
+                Ok(())
+            } else {
+                Err(ApiError::loopback_only())
+            };
+        };
+        let token = bearer(headers).map_err(ApiError::token)?;
+        if bool::from(Sha256::digest(token).ct_eq(expected)) {
+            Ok(())
+        } else {
+            Err(ApiError::token(TokenRefusal::Invalid))
+        }
+    }
+
+    /// The state of the database, at most [`FRESH`] old; `None` when it does not answer.
+    async fn live(&self, store: &Store) -> Option<Live> {
+        let mut last = self.0.last.lock().await;
+        if let Some((at, live)) = &*last
+            && at.elapsed() < FRESH
+        {
+            return live.clone();
+        }
+        let live = match store.unfinished_now(self.0.clock.now()).await {
+            Ok(rows) => Some(summed(&rows)),
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, "the metrics of the database cannot be read");
+                None
+            }
+        };
+        *last = Some((Instant::now(), live.clone()));
+        live
+    }
+}
+
+fn summed(rows: &[Unfinished]) -> Live {
+    Live {
+        jobs: rows
+            .iter()
+            .map(|row| (row.modality, row.status, row.count))
+            .collect(),
+        held: rows
+            .iter()
+            .fold(0_i64, |sum, row| sum.saturating_add(row.held)),
+        oldest_seconds: rows
+            .iter()
+            .map(|row| row.oldest_seconds)
+            .fold(0.0, f64::max),
+    }
+}
+
+/// A caller who may read the metrics.
+pub struct Scraper;
+
+impl FromRequestParts<ApiState> for Scraper {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
+        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+        let endpoint = &state.settings.metrics;
+        endpoint.admit(&parts.headers, peer.map(|info| info.0))?;
+        Ok(Self)
+    }
+}
+
+/// Read the metrics
+///
+/// In the format of OpenMetrics, for Prometheus. With the setting `metrics.token` it needs
+/// that token as bearer; without it, it answers only to this machine: a loopback peer whose
+/// request was not forwarded.
+#[utoipa::path(
+    get, path = "/metrics", tag = "operations",
+    security((), ("metrics_token" = [])),
+    responses(
+        (status = 200, description = "All numbers of this server",
+            content_type = "application/openmetrics-text", body = String),
+    ),
+)]
+pub async fn metrics(
+    State(state): State<ApiState>,
+    _scraper: Scraper,
+    _query: NoQuery,
+) -> Result<Response, ApiError> {
+    let endpoint = &state.settings.metrics;
+    let store = state.service.store();
+    let live = endpoint.live(store).await;
+    let pools = store
+        .pools()
+        .map(|(pool, in_use, idle)| Connections { pool, in_use, idle });
+    let text = endpoint
+        .0
+        .metrics
+        .text(live.as_ref(), &pools)
+        .map_err(|error| {
+            tracing::error!(%error, "the metrics cannot be written");
+            ApiError::internal()
+        })?;
+    let headers = [
+        (
+            header::CONTENT_TYPE,
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        ),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    Ok((headers, text).into_response())
+}
+
+/// Counts, times and traces every request.
+pub async fn measure(State(metrics): State<Metrics>, request: Request, next: Next) -> Response {
+    let method = label(request.method());
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let route = route.as_ref().map_or(UNMATCHED, MatchedPath::as_str);
+    let watch = metrics.request(method, route);
+    let span = tracing::info_span!(
+        target: TRACES,
+        "http request",
+        otel.name = %format_args!("{method} {route}"),
+        otel.kind = "server",
+        otel.status_code = Empty,
+        http.request.method = method,
+        http.route = route,
+        http.response.status_code = Empty,
+    );
+    let response = next.run(request).instrument(span.clone()).await;
+    let status = response.status();
+    span.record("http.response.status_code", status.as_u16());
+    if status.is_server_error() {
+        span.record("otel.status_code", "ERROR");
+    }
+    watch.answered(status.as_u16());
+    response
+}
+
+/// A method as a label: anybody can send any word as one.
+fn label(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::OPTIONS => "OPTIONS",
+        _ => "_OTHER",
+    }
+}

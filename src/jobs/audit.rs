@@ -1,0 +1,183 @@
+//! The self-audit: what must be 0, looked at again and again while the server runs.
+//!
+//! Here: what is remembered between two looks, and telling. Not here: the queries, and the
+//! audit of everything (`gensvc ledger verify`).
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use crate::{
+    domain::{clock::SharedClock, ids::GenerationId},
+    observe::{AuditNumbers, Metrics},
+    store::{
+        Store, StoreError,
+        audit::{AuditScope, LiveAudit},
+    },
+};
+
+/// Accounts that one look compares with the ledger, beside those that moved: with fewer of
+/// them every look sees all, with more each has its turn.
+const WINDOW: i64 = 20_000;
+/// How long after its deadline work may take to be ended: a last look, a large file.
+const GRACE: TimeDelta = TimeDelta::seconds(120);
+/// How long work may be without an owner: from a death to the sweep that ends what was left.
+const OWNERLESS: TimeDelta = TimeDelta::seconds(60);
+/// How much longer than its lease a process may be silent.
+const SILENCE: Duration = Duration::from_secs(60);
+/// Ids that the log names of each check.
+const LOGGED: usize = 5;
+
+/// Looks for what must not be. Cheap to clone.
+#[derive(Clone)]
+pub struct Auditor(Arc<Inner>);
+
+struct Inner {
+    store: Store,
+    clock: SharedClock,
+    metrics: Metrics,
+    settings: AuditSettings,
+    memory: Mutex<Memory>,
+}
+
+/// What counts as too late.
+#[derive(Debug, Clone, Copy)]
+pub struct AuditSettings {
+    /// How long after its creation work is given up that has no deadline of its own.
+    pub deadline: TimeDelta,
+    /// How long a silent process keeps its work.
+    pub lease: Duration,
+}
+
+#[derive(Default)]
+struct Memory {
+    after: i64,
+    suspects: Vec<i64>,
+    ownerless_since: BTreeMap<GenerationId, DateTime<Utc>>,
+    told: BTreeMap<&'static str, Vec<String>>,
+}
+
+impl Auditor {
+    /// An auditor that has seen nothing yet.
+    pub fn new(
+        store: Store,
+        clock: SharedClock,
+        metrics: Metrics,
+        settings: AuditSettings,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            store,
+            clock,
+            metrics,
+            settings,
+            memory: Mutex::default(),
+        }))
+    }
+
+    /// One look. What was found is in the metrics afterwards and, where it is new, in the log.
+    pub async fn step(&self) -> Result<(), StoreError> {
+        let inner = &self.0;
+        let (since, now) = (Instant::now(), inner.clock.now());
+        let (after, suspects) = {
+            let memory = self.memory();
+            (memory.after, memory.suspects.clone())
+        };
+        let overdue_before = now - GRACE;
+        let scope = AuditScope {
+            after,
+            window: WINDOW,
+            suspects: &suspects,
+            deadline_before: overdue_before,
+            created_before: overdue_before
+                .checked_sub_signed(inner.settings.deadline)
+                .unwrap_or(DateTime::UNIX_EPOCH),
+            silence: inner.settings.lease + SILENCE,
+        };
+        let found = match inner.store.live_audit(&scope).await {
+            Ok(found) => found,
+            Err(error) => {
+                inner.metrics.audit_failed();
+                return Err(error);
+            }
+        };
+        let checks = self.memory().take_in(&found, now);
+        let differences: Vec<(&str, usize)> = checks
+            .iter()
+            .map(|(check, ids)| (*check, ids.len()))
+            .collect();
+        for (check, ids) in checks {
+            self.tell(check, ids);
+        }
+        inner.metrics.audited(AuditNumbers {
+            differences: &differences,
+            balance: found.total_balance,
+            at: now.timestamp_micros() as f64 / 1e6,
+            took: since.elapsed(),
+        });
+        Ok(())
+    }
+
+    /// Logs a check whose findings have changed.
+    fn tell(&self, check: &'static str, ids: Vec<String>) {
+        let mut memory = self.memory();
+        let told = memory.told.entry(check).or_default();
+        if *told == ids {
+            return;
+        }
+        let (found, first) = (ids.len(), ids.iter().take(LOGGED).collect::<Vec<_>>());
+        if ids.is_empty() {
+            tracing::info!(check, "the self-audit finds nothing any more");
+        } else {
+            tracing::error!(
+                check,
+                found,
+                ?first,
+                "the self-audit found differences; run: gensvc ledger verify"
+            );
+        }
+        *told = ids;
+    }
+
+    fn memory(&self) -> std::sync::MutexGuard<'_, Memory> {
+        let memory = self.0.memory.lock();
+        memory.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Memory {
+    /// Remembers a look and answers what each check found.
+    fn take_in(
+        &mut self,
+        found: &LiveAudit,
+        now: DateTime<Utc>,
+    ) -> [(&'static str, Vec<String>); 5] {
+        self.after = found.next_after;
+        self.suspects.clone_from(&found.balance);
+        let before = std::mem::take(&mut self.ownerless_since);
+        self.ownerless_since = found
+            .ownerless
+            .iter()
+            .map(|&id| (id, before.get(&id).copied().unwrap_or(now)))
+            .collect();
+        let left = self.ownerless_since.iter();
+        let ownerless = left
+            .filter(|(_, since)| now - **since >= OWNERLESS)
+            .map(|(id, _)| id.to_string())
+            .collect();
+        let accounts = |ids: &[i64]| ids.iter().map(ToString::to_string).collect();
+        [
+            ("balance", accounts(&found.balance)),
+            ("holds", accounts(&found.holds)),
+            ("unfinished", accounts(&found.unfinished)),
+            (
+                "overdue",
+                found.overdue.iter().map(ToString::to_string).collect(),
+            ),
+            ("ownerless", ownerless),
+        ]
+    }
+}

@@ -1,0 +1,222 @@
+//! Providers with every call measured and traced.
+//!
+//! Here: a wrapper around each trait, so that neither adapters nor jobs think of it. Spans
+//! follow the GenAI conventions of OpenTelemetry; none holds a prompt or a result.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use async_trait::async_trait;
+use tokio::sync::mpsc;
+use tracing::{Instrument as _, Span, field::Empty};
+
+use crate::{
+    domain::generation::Modality,
+    observe::{Metrics, ProviderWatch, TRACES},
+    providers::{
+        DeltaSink, ImageAnswer, ImageCall, ImageProvider, ProviderError, Registry, SpeechAnswer,
+        SpeechCall, SpeechProvider, TextAnswer, TextCall, TextProvider, VideoCall, VideoProvider,
+        VideoStatus,
+    },
+};
+
+/// The same providers, observed.
+pub fn observed(registry: Registry, metrics: &Metrics) -> Registry {
+    Registry {
+        text: each(registry.text, metrics, |provider| provider),
+        image: each(registry.image, metrics, |provider| provider),
+        speech: each(registry.speech, metrics, |provider| provider),
+        video: each(registry.video, metrics, |provider| provider),
+    }
+}
+
+fn each<P: ?Sized>(
+    providers: BTreeMap<String, Arc<P>>,
+    metrics: &Metrics,
+    erase: fn(Arc<Observed<P>>) -> Arc<P>,
+) -> BTreeMap<String, Arc<P>> {
+    let wrapped = providers.into_iter().map(|(name, inner)| {
+        let observed = Observed {
+            provider: name.clone(),
+            inner,
+            metrics: metrics.clone(),
+        };
+        (name, erase(Arc::new(observed)))
+    });
+    wrapped.collect()
+}
+
+struct Observed<P: ?Sized> {
+    provider: String,
+    inner: Arc<P>,
+    metrics: Metrics,
+}
+
+/// The span of one call.
+macro_rules! span {
+    ($observed:expr, $operation:literal, $model:expr $(, $($more:tt)+)?) => {
+        tracing::info_span!(
+            target: TRACES,
+            "provider call",
+            otel.name = %format_args!(concat!($operation, " {}"), $model),
+            otel.kind = "client",
+            otel.status_code = Empty,
+            "error.type" = Empty,
+            gen_ai.operation.name = $operation,
+            gen_ai.provider.name = vendor(&$observed.provider),
+            gen_ai.request.model = $model
+            $(, $($more)+)?
+        )
+    };
+}
+
+impl<P: ?Sized> Observed<P> {
+    fn watch(&self, modality: Modality, operation: &'static str) -> ProviderWatch {
+        self.metrics
+            .provider_call(&self.provider, modality, operation)
+    }
+}
+
+/// The convention's name of a provider; the configuration's where it has none.
+fn vendor(provider: &str) -> &str {
+    match provider {
+        "gemini" => "gcp.gemini",
+        other => other,
+    }
+}
+
+/// Runs a call to its end and notes how it ended.
+async fn watched<T>(
+    watch: ProviderWatch,
+    span: Span,
+    call: impl Future<Output = Result<T, ProviderError>>,
+) -> Result<T, ProviderError> {
+    let result = call.instrument(span.clone()).await;
+    end(watch, &span, result.as_ref().err());
+    result
+}
+
+fn end(watch: ProviderWatch, span: &Span, error: Option<&ProviderError>) {
+    if let Some(error) = error {
+        span.record("error.type", error.kind.as_str());
+        span.record("otel.status_code", "ERROR");
+    }
+    watch.ended(error.map_or("ok", |error| error.kind.as_str()));
+}
+
+#[async_trait]
+impl TextProvider for Observed<dyn TextProvider> {
+    async fn generate(
+        &self,
+        call: &TextCall,
+        deltas: Option<&DeltaSink>,
+    ) -> Result<TextAnswer, ProviderError> {
+        let span = span!(self, "chat", call.model.as_str(),
+            gen_ai.output.type = "text",
+            gen_ai.request.max_tokens = call.max_tokens,
+            gen_ai.request.temperature = call.temperature,
+            gen_ai.usage.input_tokens = Empty,
+            gen_ai.usage.output_tokens = Empty,
+        );
+        let watch = self.watch(Modality::Text, "generate");
+        let work = async {
+            match deltas {
+                None => self.inner.generate(call, None).await,
+                Some(sink) => self.stream(call, sink, &watch).await,
+            }
+        };
+        let result = work.instrument(span.clone()).await;
+        if let Ok(answer) = &result {
+            for (field, count) in [
+                ("gen_ai.usage.input_tokens", answer.usage.input_tokens),
+                ("gen_ai.usage.output_tokens", answer.usage.output_tokens),
+            ] {
+                if let Some(count) = count.and_then(|n| i64::try_from(n).ok()) {
+                    span.record(field, count);
+                }
+            }
+        }
+        end(watch, &span, result.as_ref().err());
+        result
+    }
+}
+
+impl Observed<dyn TextProvider> {
+    /// Passes the pieces on and notes when the first one came.
+    async fn stream(
+        &self,
+        call: &TextCall,
+        sink: &DeltaSink,
+        watch: &ProviderWatch,
+    ) -> Result<TextAnswer, ProviderError> {
+        let (pieces, mut arriving) = mpsc::unbounded_channel();
+        let generate = async move {
+            // The channel ends with the call.
+            self.inner.generate(call, Some(&pieces)).await
+        };
+        let pass_on = async {
+            let mut first = true;
+            while let Some(piece) = arriving.recv().await {
+                if std::mem::take(&mut first) {
+                    self.metrics.first_token(&self.provider, watch.elapsed());
+                }
+                // Whoever listened may be gone; the answer is paid for all the same.
+                let _ = sink.send(piece);
+            }
+        };
+        let (answer, ()) = tokio::join!(generate, pass_on);
+        answer
+    }
+}
+
+#[async_trait]
+impl ImageProvider for Observed<dyn ImageProvider> {
+    async fn generate(&self, call: &ImageCall) -> Result<ImageAnswer, ProviderError> {
+        let span = span!(self, "generate_content", call.model.as_str(),
+            gen_ai.output.type = "image",
+            gen_ai.request.choice.count = call.n,
+        );
+        let watch = self.watch(Modality::Image, "generate");
+        watched(watch, span, self.inner.generate(call)).await
+    }
+}
+
+#[async_trait]
+impl SpeechProvider for Observed<dyn SpeechProvider> {
+    async fn generate(&self, call: &SpeechCall) -> Result<SpeechAnswer, ProviderError> {
+        let span = span!(self, "generate_content", call.model.as_str(),
+            gen_ai.output.type = "speech",
+        );
+        let watch = self.watch(Modality::Audio, "generate");
+        watched(watch, span, self.inner.generate(call)).await
+    }
+}
+
+#[async_trait]
+impl VideoProvider for Observed<dyn VideoProvider> {
+    async fn submit(&self, call: &VideoCall) -> Result<String, ProviderError> {
+        let span = span!(self, "generate_content", call.model.as_str(),
+            gen_ai.output.type = "video",
+        );
+        let watch = self.watch(Modality::Video, "submit");
+        watched(watch, span, self.inner.submit(call)).await
+    }
+
+    async fn poll(&self, task: &str, call: &VideoCall) -> Result<VideoStatus, ProviderError> {
+        let span = span!(self, "poll", call.model.as_str());
+        let watch = self.watch(Modality::Video, "poll");
+        let result = self.inner.poll(task, call).instrument(span.clone()).await;
+        match &result {
+            Ok(VideoStatus::Gone) => watch.ended("gone"),
+            // The look went well; what it saw did not.
+            Ok(VideoStatus::Failed(error)) | Err(error) => end(watch, &span, Some(error)),
+            Ok(VideoStatus::Running { .. } | VideoStatus::Done(_)) => end(watch, &span, None),
+        }
+        result
+    }
+
+    async fn cancel(&self, task: &str) -> Result<(), ProviderError> {
+        let span = span!(self, "cancel", "task");
+        let watch = self.watch(Modality::Video, "cancel");
+        watched(watch, span, self.inner.cancel(task)).await
+    }
+}

@@ -1,0 +1,258 @@
+//! The self-audit of a running server, and what GET /metrics reads.
+//!
+//! Here: checks that stay cheap beside millions of generations, because they look at what is
+//! unfinished and at a part of the accounts. Not here: the whole audit ([`super::verify`]).
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::{Store, StoreError, bounded};
+use crate::domain::{
+    generation::{Modality, Status},
+    ids::GenerationId,
+};
+
+/// Differences of one check that are named; there may be more.
+const NAMED: i64 = 1_000;
+/// Ledger entries whose accounts are looked at each time: the newest.
+const RECENT_ENTRIES: i64 = 10_000;
+/// How long a scrape may take to read.
+const SCRAPE_TIME: Duration = Duration::from_secs(2);
+
+/// What a self-audit looks at.
+#[derive(Debug)]
+pub struct AuditScope<'a> {
+    /// Accounts with higher ids, up to `window` of them, are compared with the ledger...
+    pub after: i64,
+    /// ... beside those that moved lately and those with holds ...
+    pub window: i64,
+    /// ... and those that differed before.
+    pub suspects: &'a [i64],
+    /// Jobs whose deadline was before this are overdue.
+    pub deadline_before: DateTime<Utc>,
+    /// So is other work that is older than this.
+    pub created_before: DateTime<Utc>,
+    /// How long a process may be silent and still be alive.
+    pub silence: Duration,
+}
+
+/// What a self-audit found.
+#[derive(Debug, Default)]
+pub struct LiveAudit {
+    /// Accounts whose balance or holds are not those of their last ledger entry.
+    pub balance: Vec<i64>,
+    /// Accounts whose holds are not those of their unfinished generations.
+    pub holds: Vec<i64>,
+    /// Accounts that count their unfinished generations wrongly.
+    pub unfinished: Vec<i64>,
+    /// Unfinished generations past their time.
+    pub overdue: Vec<GenerationId>,
+    /// Unfinished generations that no living process works on and no worker will take.
+    pub ownerless: Vec<GenerationId>,
+    /// All balances, in micro-credits.
+    pub total_balance: f64,
+    /// Where the next window of accounts begins.
+    pub next_after: i64,
+}
+
+/// Unfinished generations of one type and status.
+#[derive(Debug, Clone, Copy)]
+pub struct Unfinished {
+    /// Modality.
+    pub modality: Modality,
+    /// Pending or processing.
+    pub status: Status,
+    /// How many.
+    pub count: i64,
+    /// On hold for them, in micro-credits.
+    pub held: i64,
+    /// Age of the oldest in seconds.
+    pub oldest_seconds: f64,
+}
+
+/// A pool's name, its connections at work, and its idle ones.
+pub type PoolState = (&'static str, u32, u32);
+
+impl Store {
+    /// One self-audit, in one snapshot, so that it is exact under load too.
+    pub async fn live_audit(&self, scope: &AuditScope<'_>) -> Result<LiveAudit, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        sqlx::query!("set transaction isolation level repeatable read, read only")
+            .execute(&mut *tx)
+            .await?;
+        let mut found = LiveAudit::default();
+        accounts_against_ledger(&mut tx, scope, &mut found).await?;
+        accounts_against_generations(&mut tx, &mut found).await?;
+        found.overdue = overdue(&mut tx, scope).await?;
+        found.ownerless = ownerless(&mut tx, scope).await?;
+        tx.commit().await?;
+        Ok(found)
+    }
+
+    /// What is unfinished, by type and status: read from an index that holds nothing else.
+    pub async fn unfinished_now(&self, now: DateTime<Utc>) -> Result<Vec<Unfinished>, StoreError> {
+        let reading = sqlx::query!(
+            r#"select type, status, count(*) as "count!",
+                      least(sum(estimated), 9e18)::bigint as "held!",
+                      extract(epoch from $1 - min(created_at))::float8 as "oldest!"
+               from generations where status in ('pending', 'processing')
+               group by type, status"#,
+            now
+        )
+        .fetch_all(&self.reserved);
+        let rows = tokio::time::timeout(SCRAPE_TIME, bounded(reading))
+            .await
+            .map_err(|_elapsed| StoreError::Unavailable(sqlx::Error::PoolTimedOut))??;
+        let read = rows.into_iter().map(|row| {
+            let (modality, status) = (Modality::parse(&row.r#type), Status::parse(&row.status));
+            let corrupt = || StoreError::Corrupt(format!("a type or status {}", row.r#type));
+            Ok(Unfinished {
+                modality: modality.ok_or_else(corrupt)?,
+                status: status.ok_or_else(corrupt)?,
+                count: row.count,
+                held: row.held,
+                oldest_seconds: row.oldest.max(0.0),
+            })
+        });
+        read.collect()
+    }
+
+    /// The connections of each pool.
+    pub fn pools(&self) -> [PoolState; 2] {
+        [("requests", &self.pool), ("reserved", &self.reserved)].map(|(name, pool)| {
+            let idle = u32::try_from(pool.num_idle()).unwrap_or(u32::MAX);
+            (name, pool.size().saturating_sub(idle), idle)
+        })
+    }
+}
+
+/// Balances and holds against the newest entry of each account: one look into an index each.
+async fn accounts_against_ledger(
+    tx: &mut PgConnection,
+    scope: &AuditScope<'_>,
+    found: &mut LiveAudit,
+) -> Result<(), StoreError> {
+    let window = sqlx::query!(
+        r#"select count(*) as "count!", coalesce(max(id), 0) as "last!"
+           from (select id from accounts where id > $1 order by id limit $2) w"#,
+        scope.after,
+        scope.window,
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    // From the beginning again when the end was reached.
+    let last = if window.count == scope.window {
+        window.last
+    } else {
+        0
+    };
+    found.next_after = last;
+    found.balance = sqlx::query_scalar!(
+        r#"
+        with chosen as (
+            (select id from accounts where id > $1 order by id limit $2)
+            union select id from accounts where held > 0
+            union select account_id from (
+                select account_id from ledger_entries order by id desc limit $3) recent
+            union select unnest($4::bigint[])
+        )
+        select a.id from chosen join accounts a using (id)
+            left join lateral (
+                select balance, held from ledger_entries e
+                where e.account_id = a.id order by e.id desc limit 1
+            ) entry on true
+        where a.balance <> coalesce(entry.balance, 0) or a.held <> coalesce(entry.held, 0)
+        order by a.id limit $5
+        "#,
+        scope.after,
+        scope.window,
+        RECENT_ENTRIES,
+        scope.suspects,
+        NAMED,
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(())
+}
+
+/// Holds and counts of all accounts against their unfinished generations.
+async fn accounts_against_generations(
+    tx: &mut PgConnection,
+    found: &mut LiveAudit,
+) -> Result<(), StoreError> {
+    let total = sqlx::query_scalar!(
+        r#"select coalesce(sum(balance), 0)::float8 as "total!" from accounts"#
+    );
+    found.total_balance = total.fetch_one(&mut *tx).await?;
+    let rows = sqlx::query!(
+        r#"
+        with unfinished as (
+            select account_id, sum(estimated) as held, count(*) as n from generations
+            where status in ('pending', 'processing') group by account_id
+        )
+        select a.id, a.held <> coalesce(u.held, 0) as "held!",
+               a.unfinished <> coalesce(u.n, 0) as "count!"
+        from accounts a left join unfinished u on u.account_id = a.id
+        where a.held <> coalesce(u.held, 0) or a.unfinished <> coalesce(u.n, 0)
+        order by a.id limit $1
+        "#,
+        NAMED,
+    )
+    .fetch_all(tx)
+    .await?;
+    let which = |wrong: fn(bool, bool) -> bool| {
+        let wrong = rows.iter().filter(|row| wrong(row.held, row.count));
+        wrong.map(|row| row.id).collect()
+    };
+    found.holds = which(|held, _| held);
+    found.unfinished = which(|_, count| count);
+    Ok(())
+}
+
+async fn overdue(
+    tx: &mut PgConnection,
+    scope: &AuditScope<'_>,
+) -> Result<Vec<GenerationId>, StoreError> {
+    let ids = sqlx::query_scalar!(
+        "select id from generations
+         where status in ('pending', 'processing')
+           and case when deadline_at is null then created_at < $2 else deadline_at < $1 end
+         order by id limit $3",
+        scope.deadline_before,
+        scope.created_before,
+        NAMED,
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(generations(ids))
+}
+
+async fn ownerless(
+    tx: &mut PgConnection,
+    scope: &AuditScope<'_>,
+) -> Result<Vec<GenerationId>, StoreError> {
+    // Signs of life are kept by the database's own clock. A job without a worker is well as
+    // long as it says when it is to be looked at.
+    let ids = sqlx::query_scalar!(
+        "select g.id from generations g
+         where g.status in ('pending', 'processing')
+           and case when g.lease_token is null then g.next_step_at is null
+                    else not exists (
+                        select from instances i where i.id = g.lease_token
+                        and i.seen_at > clock_timestamp() - make_interval(secs => $1))
+               end
+         order by g.id limit $2",
+        scope.silence.as_secs_f64(),
+        NAMED,
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(generations(ids))
+}
+
+fn generations(ids: Vec<Uuid>) -> Vec<GenerationId> {
+    ids.into_iter().map(GenerationId).collect()
+}

@@ -1,0 +1,185 @@
+//! Traces by OTLP over HTTP.
+//!
+//! Here: which spans are exported, and the exporter: a bounded queue and a thread of its own,
+//! so that no request waits for a collector. Not here: the spans, which their parts make.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{Request, Response};
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_http::{HttpClient, HttpError};
+use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
+use opentelemetry_sdk::{
+    Resource,
+    trace::{Sampler, SdkTracerProvider},
+};
+use tokio::runtime::Handle;
+use tracing::{Subscriber, level_filters::LevelFilter};
+use tracing_subscriber::{Layer, filter::filter_fn, registry::LookupSpan};
+use url::Url;
+
+use crate::observe::TRACES;
+
+/// The path of traces below a collector's address.
+const PATH: &str = "v1/traces";
+/// How long a collector may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the last spans may take at the stop.
+const CLOSE: Duration = Duration::from_secs(2);
+/// Spans of the log that hold the exported ones together: a generation's work runs in a task
+/// of its own.
+const JOINTS: [&str; 2] = ["generation", "job"];
+
+/// Where traces go.
+#[derive(Debug, Clone)]
+pub struct TraceSettings {
+    /// The collector.
+    pub endpoint: Url,
+    /// Our name.
+    pub service_name: String,
+    /// The part that is exported, 0 to 1.
+    pub sample_ratio: f64,
+}
+
+/// Why traces cannot be exported.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The HTTP client.
+    #[error("the HTTP client of traces could not be made: {0}")]
+    Client(#[from] reqwest::Error),
+    /// The exporter.
+    #[error("traces cannot be exported: {0}")]
+    Exporter(#[from] opentelemetry_otlp::ExporterBuildError),
+}
+
+/// What keeps spans and exports them.
+pub(super) fn provider(settings: &TraceSettings) -> Result<SdkTracerProvider, TraceError> {
+    let http = reqwest::Client::builder()
+        .timeout(TIMEOUT)
+        .redirect(reqwest::redirect::Policy::none())
+        .build()?;
+    let exporter = SpanExporter::builder()
+        .with_http()
+        .with_protocol(Protocol::HttpBinary)
+        .with_endpoint(address(&settings.endpoint))
+        .with_http_client(Client {
+            http,
+            runtime: Handle::current(),
+            failing: Arc::default(),
+        })
+        .build()?;
+    let resource = Resource::builder()
+        .with_service_name(settings.service_name.clone())
+        .with_attribute(opentelemetry::KeyValue::new(
+            "service.version",
+            env!("CARGO_PKG_VERSION"),
+        ))
+        .build();
+    let sampler = Sampler::TraceIdRatioBased(settings.sample_ratio);
+    Ok(SdkTracerProvider::builder()
+        .with_batch_exporter(exporter)
+        .with_sampler(Sampler::ParentBased(Box::new(sampler)))
+        .with_resource(resource)
+        .build())
+}
+
+/// The collector's address with the path of traces.
+fn address(endpoint: &Url) -> String {
+    let base = endpoint.as_str().trim_end_matches('/');
+    if base.ends_with(PATH) {
+        base.to_owned()
+    } else {
+        format!("{base}/{PATH}")
+    }
+}
+
+/// What passes spans to the exporter: those for traces only, and no log lines.
+pub(super) fn layer<S>(provider: &SdkTracerProvider) -> impl Layer<S> + Send + Sync + 'static
+where
+    S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
+{
+    let wanted = filter_fn(|metadata| {
+        let joint =
+            || metadata.target().starts_with("gensvc::jobs") && JOINTS.contains(&metadata.name());
+        metadata.is_span() && (metadata.target() == TRACES || joint())
+    });
+    tracing_opentelemetry::layer()
+        .with_tracer(provider.tracer("gensvc"))
+        .with_location(false)
+        .with_threads(false)
+        .with_tracked_inactivity(false)
+        .with_target(false)
+        .with_filter(wanted.with_max_level_hint(LevelFilter::INFO))
+}
+
+/// Exports what waits, within [`CLOSE`].
+pub(super) async fn close(provider: SdkTracerProvider) {
+    let closing = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(CLOSE));
+    match closing.await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!(%error, "the last traces were not exported"),
+        Err(error) => tracing::warn!(%error, "the last traces were not exported"),
+    }
+}
+
+/// Our own HTTP client for the exporter, which runs on a thread without tokio.
+#[derive(Debug)]
+struct Client {
+    http: reqwest::Client,
+    runtime: Handle,
+    failing: Arc<AtomicBool>,
+}
+
+#[async_trait]
+impl HttpClient for Client {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let http = self.http.clone();
+        let sent = self
+            .runtime
+            .spawn(async move { send(&http, request).await });
+        let result = match sent.await {
+            Ok(result) => result,
+            Err(error) => Err(error.into()),
+        };
+        self.tell(&result);
+        result
+    }
+}
+
+impl Client {
+    /// Logs the first failure in a row, and the end of the row.
+    fn tell(&self, result: &Result<Response<Bytes>, HttpError>) {
+        let problem = match result {
+            Ok(response) if response.status().is_success() => None,
+            Ok(response) => Some(format!("status {}", response.status())),
+            Err(error) => Some(error.to_string()),
+        };
+        let failed_before = self.failing.swap(problem.is_some(), Ordering::AcqRel);
+        match (problem, failed_before) {
+            (Some(error), false) => tracing::warn!(error, "traces cannot be exported"),
+            (None, true) => tracing::info!("traces are exported again"),
+            _ => {}
+        }
+    }
+}
+
+async fn send(
+    http: &reqwest::Client,
+    request: Request<Bytes>,
+) -> Result<Response<Bytes>, HttpError> {
+    let request = reqwest::Request::try_from(request)?;
+    let answer = http.execute(request).await?;
+    let mut response = Response::builder().status(answer.status());
+    for (name, value) in answer.headers() {
+        response = response.header(name, value);
+    }
+    Ok(response.body(answer.bytes().await?)?)
+}
