@@ -146,7 +146,7 @@ impl FromRequestParts<ApiState> for Scraper {
 
 /// Read the metrics
 ///
-/// In the format of OpenMetrics, for Prometheus. With the setting `metrics.token` it needs
+/// In the text format of `OpenMetrics`, for Prometheus. With the setting `metrics.token` it needs
 /// that token as bearer; without it, it answers only to this machine: a loopback peer whose
 /// request was not forwarded.
 #[utoipa::path(

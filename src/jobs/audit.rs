@@ -28,7 +28,7 @@ const GRACE: TimeDelta = TimeDelta::seconds(120);
 /// How long work may be without an owner: from a death to the sweep that ends what was left.
 const OWNERLESS: TimeDelta = TimeDelta::seconds(60);
 /// How much longer than its lease a process may be silent.
-const SILENCE: Duration = Duration::from_secs(60);
+const SILENCE: Duration = Duration::from_mins(1);
 /// Ids that the log names of each check.
 const LOGGED: usize = 5;
 
@@ -105,7 +105,7 @@ impl Auditor {
             }
         };
         let checks = self.memory().take_in(&found, now);
-        let differences: Vec<(&str, usize)> = checks
+        let differences = checks
             .iter()
             .map(|(check, ids)| (*check, ids.len()))
             .collect();
@@ -113,9 +113,9 @@ impl Auditor {
             self.tell(check, ids);
         }
         inner.metrics.audited(AuditNumbers {
-            differences: &differences,
+            differences,
             balance: found.total_balance,
-            at: now.timestamp_micros() as f64 / 1e6,
+            at: now.timestamp(),
             took: since.elapsed(),
         });
         Ok(())

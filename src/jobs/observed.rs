@@ -1,7 +1,7 @@
 //! Providers with every call measured and traced.
 //!
 //! Here: a wrapper around each trait, so that neither adapters nor jobs think of it. Spans
-//! follow the GenAI conventions of OpenTelemetry; none holds a prompt or a result.
+//! follow the `GenAI` conventions of OpenTelemetry; none holds a prompt or a result.
 
 use std::{collections::BTreeMap, sync::Arc};
 

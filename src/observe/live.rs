@@ -7,7 +7,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::labels;
+use super::{labels, metrics::AuditNumbers};
 use crate::domain::generation::{Modality, Status};
 
 type FloatGauge = Gauge<f64, AtomicU64>;
@@ -35,8 +35,15 @@ pub struct Connections {
 }
 
 /// The gauges of a moment. Those of the database are missing when it did not answer.
-pub(super) fn registry(live: Option<&Live>, pools: &[Connections]) -> Registry {
+pub(super) fn registry(
+    live: Option<&Live>,
+    pools: &[Connections],
+    audit: Option<&AuditNumbers>,
+) -> Registry {
     let mut registry = Registry::with_prefix("gensvc");
+    if let Some(audit) = audit {
+        add_audit(&mut registry, audit);
+    }
     let connections = Family::<labels::Pool, Gauge>::default();
     for &Connections { pool, in_use, idle } in pools {
         for (state, count) in [("in_use", in_use), ("idle", idle)] {
@@ -85,12 +92,53 @@ pub(super) fn registry(live: Option<&Live>, pools: &[Connections]) -> Registry {
         "On hold for unfinished generations",
         held,
     );
-    let oldest = FloatGauge::default();
-    oldest.set(live.oldest_seconds);
-    registry.register(
+    add_float(
+        &mut registry,
         "oldest_unfinished_seconds",
         "Age of the oldest unfinished generation, 0 for none",
-        oldest,
+        live.oldest_seconds,
     );
     registry
+}
+
+fn add_audit(registry: &mut Registry, audit: &AuditNumbers) {
+    let differences = Family::<labels::Check, Gauge>::default();
+    for &(check, count) in &audit.differences {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        differences
+            .get_or_create(&labels::Check { check })
+            .set(count);
+    }
+    registry.register(
+        "audit_differences",
+        "What the self-audit found; must be 0",
+        differences,
+    );
+    let at = Gauge::<i64>::default();
+    at.set(audit.at);
+    registry.register(
+        "audit_last_run_timestamp_seconds",
+        "When the self-audit last succeeded",
+        at,
+    );
+    for (name, help, value) in [
+        (
+            "audit_duration_seconds",
+            "How long it took",
+            audit.took.as_secs_f64(),
+        ),
+        (
+            "accounts_balance_microcredits",
+            "All accounts' balances, as of the self-audit",
+            audit.balance,
+        ),
+    ] {
+        add_float(registry, name, help, value);
+    }
+}
+
+fn add_float(registry: &mut Registry, name: &str, help: &str, value: f64) {
+    let gauge = FloatGauge::default();
+    gauge.set(value);
+    registry.register(name, help, gauge);
 }

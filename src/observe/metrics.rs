@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -29,8 +29,6 @@ const BUCKETS: [f64; 15] = [
 const DROPPED: &str = "dropped";
 
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
-/// Absent until it is set.
-type LateGauge = Family<[(&'static str, &'static str); 0], Gauge<f64, AtomicU64>>;
 
 fn histogram() -> Histogram {
     Histogram::new(BUCKETS)
@@ -47,6 +45,8 @@ pub struct Metrics(Arc<Inner>);
 struct Inner {
     registry: Registry,
     series: Series,
+    /// The last self-audit; none before the first.
+    audit: Mutex<Option<AuditNumbers>>,
 }
 
 #[derive(Clone)]
@@ -63,10 +63,6 @@ struct Series {
     overruns: Family<labels::Model, Counter>,
     overrun_credits: Family<labels::Model, Counter>,
     settle_retries: Counter,
-    differences: Family<labels::Check, Gauge>,
-    audited_at: LateGauge,
-    audit_seconds: LateGauge,
-    balance: LateGauge,
     audit_failures: Counter,
 }
 
@@ -86,14 +82,14 @@ pub struct Settled<'a> {
 }
 
 /// What a self-audit found.
-#[derive(Debug, Clone, Copy)]
-pub struct AuditNumbers<'a> {
+#[derive(Debug, Clone)]
+pub struct AuditNumbers {
     /// Differences of each check.
-    pub differences: &'a [(&'static str, usize)],
+    pub differences: Vec<(&'static str, usize)>,
     /// All balances, in micro-credits.
     pub balance: f64,
     /// When, in seconds since 1970.
-    pub at: f64,
+    pub at: i64,
     /// How long it took.
     pub took: Duration,
 }
@@ -107,7 +103,11 @@ impl Default for Metrics {
         };
         registry.register("build", "The program", Info::new(build));
         series.register(&mut registry);
-        Self(Arc::new(Inner { registry, series }))
+        Self(Arc::new(Inner {
+            registry,
+            series,
+            audit: Mutex::default(),
+        }))
     }
 }
 
@@ -126,10 +126,6 @@ impl Series {
             overruns: Family::default(),
             overrun_credits: Family::default(),
             settle_retries: Counter::default(),
-            differences: Family::default(),
-            audited_at: Family::default(),
-            audit_seconds: Family::default(),
-            balance: Family::default(),
             audit_failures: Counter::default(),
         }
     }
@@ -191,29 +187,9 @@ impl Series {
             s.settle_retries,
         );
         add.it(
-            "audit_differences",
-            "What the self-audit found; must be 0",
-            s.differences,
-        );
-        add.it(
-            "audit_last_run_timestamp_seconds",
-            "When the self-audit last succeeded",
-            s.audited_at,
-        );
-        add.it(
-            "audit_duration_seconds",
-            "How long it took",
-            s.audit_seconds,
-        );
-        add.it(
             "audit_failures",
             "Self-audits that could not be done",
             s.audit_failures,
-        );
-        add.it(
-            "accounts_balance_microcredits",
-            "All accounts' balances, as of the self-audit",
-            s.balance,
         );
     }
 }
@@ -227,11 +203,12 @@ impl Adder<'_> {
 }
 
 impl Metrics {
-    /// All of it as OpenMetrics text, with the state of the database where it is known.
+    /// All of it as `OpenMetrics` text, with the state of the database where it is known.
     pub fn text(&self, live: Option<&Live>, pools: &[Connections]) -> Result<String, fmt::Error> {
         let mut out = String::new();
         text::encode_registry(&mut out, &self.0.registry)?;
-        text::encode_registry(&mut out, &live::registry(live, pools))?;
+        let audit = self.audit().clone();
+        text::encode_registry(&mut out, &live::registry(live, pools, audit.as_ref()))?;
         text::encode_eof(&mut out)?;
         Ok(out)
     }
@@ -322,17 +299,12 @@ impl Metrics {
     }
 
     /// A self-audit was done.
-    pub fn audited(&self, found: AuditNumbers<'_>) {
-        let series = &self.0.series;
-        for &(check, count) in found.differences {
-            let count = i64::try_from(count).unwrap_or(i64::MAX);
-            let label = labels::Check { check };
-            series.differences.get_or_create(&label).set(count);
-        }
-        series.balance.get_or_create(&[]).set(found.balance);
-        series.audited_at.get_or_create(&[]).set(found.at);
-        let seconds = found.took.as_secs_f64();
-        series.audit_seconds.get_or_create(&[]).set(seconds);
+    pub fn audited(&self, found: AuditNumbers) {
+        *self.audit() = Some(found);
+    }
+
+    fn audit(&self) -> MutexGuard<'_, Option<AuditNumbers>> {
+        self.0.audit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A self-audit could not be done.

@@ -58,6 +58,11 @@ fn the_values_of_the_contract() {
         (24, 60)
     );
     assert_eq!(c.demo.credits.to_string(), "1000");
+    assert!(c.metrics.token.is_none());
+    assert_eq!(c.metrics.audit_every.as_secs(), 60);
+    assert!(c.traces.otlp_endpoint.is_none());
+    assert_eq!(c.traces.service_name, "gensvc");
+    assert!((c.traces.sample_ratio - 1.0).abs() < f64::EPSILON);
     assert!(c.warnings().is_empty());
     c.check_servable().unwrap();
 }
