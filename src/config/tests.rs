@@ -8,6 +8,7 @@ mod media_catalogue;
 mod media_errors;
 mod media_models;
 mod model_errors;
+mod observe;
 mod providers;
 mod storage;
 

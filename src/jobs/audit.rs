@@ -22,7 +22,7 @@ use crate::{
 
 /// Accounts that one look compares with the ledger, beside those that moved: with fewer of
 /// them every look sees all, with more each has its turn.
-const WINDOW: i64 = 20_000;
+const WINDOW: i64 = 5_000;
 /// How long after its deadline work may take to be ended: a last look, a large file.
 const GRACE: TimeDelta = TimeDelta::seconds(120);
 /// How long work may be without an owner: from a death to the sweep that ends what was left.

@@ -18,7 +18,7 @@ use crate::domain::{
 /// Differences of one check that are named; there may be more.
 const NAMED: i64 = 1_000;
 /// Ledger entries whose accounts are looked at each time: the newest.
-const RECENT_ENTRIES: i64 = 10_000;
+const RECENT_ENTRIES: i64 = 5_000;
 /// How long a scrape may take to read.
 const SCRAPE_TIME: Duration = Duration::from_secs(2);
 

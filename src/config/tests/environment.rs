@@ -235,7 +235,7 @@ fn errors_name_the_variable() {
         (
             "GENSVC__JOB__LEASE_SECONDS",
             "1",
-            "GENSVC__JOB__LEASE_SECONDS is not a known setting: write GENSVC__SECTION__KEY or GENSVC__PROVIDERS__NAME__KEY, the sections are data, database, defaults, demo, idempotency, jobs, log, media, providers, retention, server, sessions, submissions, webhooks",
+            "GENSVC__JOB__LEASE_SECONDS is not a known setting: write GENSVC__SECTION__KEY or GENSVC__PROVIDERS__NAME__KEY, the sections are data, database, defaults, demo, idempotency, jobs, log, media, metrics, providers, retention, server, sessions, submissions, traces, webhooks",
         ),
         (
             "GENSVC__PROVIDERS__OPNAI__ENABLED",
