@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use prometheus_client::{
@@ -25,8 +25,6 @@ use crate::domain::{
 const BUCKETS: [f64; 15] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0,
 ];
-/// The outcome of what was dropped before its end: a caller who hung up, a cancel, a stop.
-const DROPPED: &str = "dropped";
 
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
@@ -40,22 +38,22 @@ fn histograms<L: Clone + Eq + std::hash::Hash>() -> Histograms<L> {
 
 /// The recorder of one server. Cheap to clone; counting is an atomic addition.
 #[derive(Clone)]
-pub struct Metrics(Arc<Inner>);
+pub struct Metrics(pub(super) Arc<Inner>);
 
-struct Inner {
+pub(super) struct Inner {
     registry: Registry,
-    series: Series,
+    pub(super) series: Series,
     /// The last self-audit; none before the first.
     audit: Mutex<Option<AuditNumbers>>,
 }
 
 #[derive(Clone)]
-struct Series {
-    requests: Family<labels::Request, Counter>,
-    request_seconds: Histograms<labels::Route>,
-    in_flight: Gauge,
-    calls: Family<labels::CallEnd, Counter>,
-    call_seconds: Histograms<labels::Call>,
+pub(super) struct Series {
+    pub(super) requests: Family<labels::Request, Counter>,
+    pub(super) request_seconds: Histograms<labels::Route>,
+    pub(super) in_flight: Gauge,
+    pub(super) calls: Family<labels::CallEnd, Counter>,
+    pub(super) call_seconds: Histograms<labels::Call>,
     first_token_seconds: Histograms<labels::Provider>,
     finished: Family<labels::GenerationEnd, Counter>,
     charged: Family<labels::Generation, Counter>,
@@ -213,39 +211,6 @@ impl Metrics {
         Ok(out)
     }
 
-    /// A request has come. `route` is a template of the route table.
-    pub fn request(&self, method: &'static str, route: &str) -> RequestWatch {
-        self.0.series.in_flight.inc();
-        RequestWatch {
-            metrics: self.clone(),
-            labels: labels::Route {
-                method,
-                route: route.to_owned(),
-            },
-            since: Instant::now(),
-            status: None,
-        }
-    }
-
-    /// A provider is called.
-    pub fn provider_call(
-        &self,
-        provider: &str,
-        modality: Modality,
-        operation: &'static str,
-    ) -> ProviderWatch {
-        ProviderWatch {
-            metrics: self.clone(),
-            labels: labels::Call {
-                provider: provider.to_owned(),
-                modality: modality.as_str(),
-                operation,
-            },
-            since: Instant::now(),
-            outcome: DROPPED,
-        }
-    }
-
     /// The first piece of a streamed text has come.
     pub fn first_token(&self, provider: &str, after: Duration) {
         let label = labels::Provider {
@@ -310,73 +275,5 @@ impl Metrics {
     /// A self-audit could not be done.
     pub fn audit_failed(&self) {
         self.0.series.audit_failures.inc();
-    }
-}
-
-/// A request on its way. Counted when it is dropped.
-pub struct RequestWatch {
-    metrics: Metrics,
-    labels: labels::Route,
-    since: Instant,
-    status: Option<u16>,
-}
-
-impl RequestWatch {
-    /// It was answered.
-    pub fn answered(mut self, status: u16) {
-        self.status = Some(status);
-    }
-}
-
-impl Drop for RequestWatch {
-    fn drop(&mut self) {
-        let series = &self.metrics.0.series;
-        series.in_flight.dec();
-        let seconds = self.since.elapsed().as_secs_f64();
-        let histogram = series.request_seconds.get_or_create(&self.labels);
-        histogram.observe(seconds);
-        let status = self.status.map(|status| status.to_string());
-        let label = labels::Request {
-            method: self.labels.method,
-            route: std::mem::take(&mut self.labels.route),
-            status: status.unwrap_or_else(|| DROPPED.to_owned()),
-        };
-        series.requests.get_or_create(&label).inc();
-    }
-}
-
-/// A provider's call on its way. Counted when it is dropped.
-pub struct ProviderWatch {
-    metrics: Metrics,
-    labels: labels::Call,
-    since: Instant,
-    outcome: &'static str,
-}
-
-impl ProviderWatch {
-    /// It ended, well (`ok`) or with a kind of error.
-    pub fn ended(mut self, outcome: &'static str) {
-        self.outcome = outcome;
-    }
-
-    /// How long it has run.
-    pub fn elapsed(&self) -> Duration {
-        self.since.elapsed()
-    }
-}
-
-impl Drop for ProviderWatch {
-    fn drop(&mut self) {
-        let series = &self.metrics.0.series;
-        let seconds = self.since.elapsed().as_secs_f64();
-        let histogram = series.call_seconds.get_or_create(&self.labels);
-        histogram.observe(seconds);
-        let label = labels::CallEnd {
-            provider: std::mem::take(&mut self.labels.provider),
-            modality: self.labels.modality,
-            operation: self.labels.operation,
-            outcome: self.outcome,
-        };
-        series.calls.get_or_create(&label).inc();
     }
 }

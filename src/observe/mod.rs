@@ -7,9 +7,11 @@
 mod labels;
 mod live;
 mod metrics;
+mod watch;
 
 pub use live::{Connections, Live};
-pub use metrics::{AuditNumbers, Metrics, ProviderWatch, RequestWatch, Settled};
+pub use metrics::{AuditNumbers, Metrics, Settled};
+pub use watch::{ProviderWatch, RequestWatch};
 
 /// The target of spans that are exported as traces and never appear in logs. Their fields
 /// follow the semantic conventions of OpenTelemetry; none holds a prompt or a result.
