@@ -41,9 +41,9 @@ pub use client_address::Network;
 pub use credits::LedgerEntryBody;
 pub use error::ApiError;
 pub use media::MediaLinks;
+pub use metrics::MetricsEndpoint;
 pub use usage::UsageBody;
 pub use webhooks::renderer;
-pub use metrics::MetricsEndpoint;
 
 use crate::{media::MediaStore, service::Service};
 
