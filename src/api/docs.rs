@@ -22,7 +22,7 @@ use super::{
 use crate::domain::validate::FieldError;
 
 /// Bodies whose unknown fields are refused.
-const CLOSED: [&str; 13] = [
+const CLOSED: [&str; 17] = [
     "TextGenerationRequest",
     "TextParameters",
     "ImageGenerationRequest",
@@ -36,6 +36,10 @@ const CLOSED: [&str; 13] = [
     "AccountCreationRequest",
     "CreditMovementRequest",
     "WebhookCreationRequest",
+    "TemplateRequest",
+    "AccountChange",
+    "DefaultsChange",
+    "DefaultChange",
 ];
 
 /// What the handlers do not declare themselves.
@@ -52,6 +56,8 @@ const CLOSED: [&str; 13] = [
         (name = "generate", description = "Make something"),
         (name = "generations", description = "What was made"),
         (name = "credits", description = "What it costs"),
+        (name = "templates", description = "Prompts to be used again"),
+        (name = "account", description = "The account's own settings"),
         (name = "api-keys", description = "Keys for servers"),
         (name = "webhooks", description = "Being told instead of asking"),
         (name = "auth", description = "Sessions for people"),
@@ -91,6 +97,7 @@ pub fn complete(document: &mut utoipa::openapi::OpenApi) -> Result<Value, serde_
     for closed in CLOSED {
         schemas[closed]["additionalProperties"] = json!(false);
     }
+    schemas["EstimateRequest"]["oneOf"] = estimated(schemas);
     let Some(paths) = document["paths"].as_object_mut() else {
         return Ok(document);
     };
@@ -181,6 +188,29 @@ fn add_errors(path: &str, method: &str, operation: &mut Value) {
         );
     }
     add("500", "internal_error");
+}
+
+/// What an estimate takes: each generation's body, and its type. They are written out, because
+/// a closed body cannot be added to.
+fn estimated(schemas: &Value) -> Value {
+    let of = |(modality, body): (&str, &str)| {
+        let mut schema = schemas[body].clone();
+        schema["properties"]["type"] = json!({"type": "string", "enum": [modality]});
+        if let Some(required) = schema["required"].as_array_mut() {
+            required.push(json!("type"));
+        }
+        if let Some(members) = schema.as_object_mut() {
+            members.remove("example");
+        }
+        schema
+    };
+    let bodies = [
+        ("text", "TextGenerationRequest"),
+        ("image", "ImageGenerationRequest"),
+        ("video", "VideoGenerationRequest"),
+        ("audio", "SpeechGenerationRequest"),
+    ];
+    bodies.into_iter().map(of).collect()
 }
 
 fn error_schema() -> Value {

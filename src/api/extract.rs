@@ -13,7 +13,7 @@ use super::{ApiState, error::ApiError, middleware::RateSlot};
 use crate::{
     domain::{
         ability::Ability,
-        ids::{ApiKeyId, GenerationId, WebhookDeliveryId, WebhookId},
+        ids::{ApiKeyId, GenerationId, TemplateId, WebhookDeliveryId, WebhookId},
         json,
         validate::{Errors, FieldCode, FieldError, Fields},
     },
@@ -339,6 +339,12 @@ impl FromPath for ApiKeyId {
 }
 
 impl FromPath for WebhookId {
+    fn from_path(text: &str) -> Option<Self> {
+        number(text).map(Self)
+    }
+}
+
+impl FromPath for TemplateId {
     fn from_path(text: &str) -> Option<Self> {
         number(text).map(Self)
     }

@@ -2,6 +2,7 @@
 //!
 //! Here: bodies, queries, headers and status codes. Not here: rules, arithmetic, writes.
 
+mod account;
 mod admin;
 mod api_keys;
 mod auth;
@@ -10,6 +11,7 @@ mod client_address;
 mod credits;
 mod docs;
 mod error;
+mod estimate;
 mod extract;
 mod generate;
 mod generations;
@@ -21,6 +23,7 @@ mod prefer;
 mod record;
 mod schema;
 mod stream;
+mod templates;
 mod usage;
 mod webhooks;
 
@@ -105,6 +108,14 @@ fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(credits::balance))
         .routes(routes!(credits::ledger))
         .routes(routes!(usage::usage))
+        .routes(routes!(estimate::estimate))
+        .routes(routes!(templates::create, templates::list))
+        .routes(routes!(
+            templates::get,
+            templates::replace,
+            templates::delete
+        ))
+        .routes(routes!(account::get, account::change))
         .routes(routes!(api_keys::create, api_keys::list))
         .routes(routes!(api_keys::get, api_keys::revoke))
         .routes(routes!(webhooks::create, webhooks::list))

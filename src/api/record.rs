@@ -124,7 +124,8 @@ pub struct GenerationSummary {
     pub provider: String,
     /// Resolved model.
     pub model: String,
-    /// The prompt; cut to 200 characters in the history.
+    /// The prompt as it was sent, that is rendered where a template was used; cut to 200
+    /// characters in the history.
     pub prompt: String,
     /// The text itself, or the URL of the first stored file; null until completed. Cut to 200
     /// characters in the history.

@@ -64,10 +64,15 @@ pub struct TextGenerationRequest {
     /// A model of the provider. Default: the provider's.
     #[schema(nullable, min_length = 1, max_length = 200)]
     pub model: Option<String>,
-    /// A saved prompt template.
+    /// A saved prompt template. It is rendered before anything is held: what it renders is
+    /// what is sent, held for, billed and kept as the record's `prompt`. `{{ prompt }}` in it
+    /// is the request's prompt; where a template does not use it, the prompt is appended after
+    /// a blank line. The rendered prompt keeps the limit of `prompt`, and so does the system
+    /// prompt. A `system_prompt` in the request wins over the template's.
     #[schema(nullable, minimum = 1)]
     pub template_id: Option<i64>,
-    /// Values for the template's placeholders. Needs `template_id`.
+    /// Values for the template's placeholders, by name; null counts as absent. Needs
+    /// `template_id`. A name that the template does not have is refused.
     #[schema(nullable, value_type = Option<Object>)]
     pub template_variables: Option<Value>,
     /// Parameters.
@@ -78,6 +83,74 @@ pub struct TextGenerationRequest {
     pub stream: Option<bool>,
     #[schema(schema_with = credits_given)]
     pub max_cost: Option<Credits>,
+}
+
+/// A generation request of any type, to be estimated.
+#[derive(ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[schema(example = json!({"type": "text", "prompt": "A haiku about exactness"}))]
+pub enum EstimateRequest {
+    /// As POST /v1/generate/text takes it.
+    Text(TextGenerationRequest),
+    /// As POST /v1/generate/image takes it.
+    Image(ImageGenerationRequest),
+    /// As POST /v1/generate/video takes it.
+    Video(VideoGenerationRequest),
+    /// As POST /v1/generate/audio takes it.
+    Audio(SpeechGenerationRequest),
+}
+
+/// A prompt template to be kept. Templates are MiniJinja (the syntax of Jinja), sandboxed: no
+/// includes, imports, inheritance, macros, recursion or calls but `range`; an undefined value
+/// is an error; 50,000 steps; no value and no output above 1 MiB.
+///
+/// Filters: abs, bool, capitalize, count, d, default, dictsort, first, float, indent, int,
+/// items, join, last, length, lines, list, lower, max, min, replace, reverse, round, sort,
+/// split, string, title, tojson, trim, unique, upper.
+#[derive(ToSchema)]
+#[schema(example = json!({"name": "translate", "prompt": "Translate into {{ language }}: {{ prompt }}", "system_prompt": "You are a {{ tone|default('careful') }} translator."}))]
+pub struct TemplateRequest {
+    /// Its label; not blank.
+    #[schema(min_length = 1, max_length = 100)]
+    pub name: String,
+    /// The template of the prompt; not blank.
+    #[schema(min_length = 1, max_length = 10_000)]
+    pub prompt: String,
+    /// The template of the system prompt. Default none.
+    #[schema(nullable, max_length = 5_000)]
+    pub system_prompt: Option<String>,
+}
+
+/// The default of a modality.
+#[derive(ToSchema)]
+pub struct DefaultChange {
+    /// A provider of this server that makes the modality.
+    #[schema(min_length = 1, max_length = 200)]
+    pub provider: String,
+    /// One of its models. Default: the provider's own default.
+    #[schema(nullable, min_length = 1, max_length = 200)]
+    pub model: Option<String>,
+}
+
+/// Defaults to be changed; null clears one, and one that is left out stays.
+#[derive(ToSchema)]
+pub struct DefaultsChange {
+    /// Of text.
+    pub text: Option<DefaultChange>,
+    /// Of images.
+    pub image: Option<DefaultChange>,
+    /// Of video.
+    pub video: Option<DefaultChange>,
+    /// Of speech.
+    pub audio: Option<DefaultChange>,
+}
+
+/// What is to be changed of an account.
+#[derive(ToSchema)]
+#[schema(example = json!({"defaults": {"text": {"provider": "sandbox"}, "video": null}}))]
+pub struct AccountChange {
+    /// Defaults by modality.
+    pub defaults: Option<DefaultsChange>,
 }
 
 /// Parameters of an image generation.

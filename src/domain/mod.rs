@@ -18,6 +18,7 @@ pub mod rate;
 pub mod report;
 pub mod request;
 pub mod spend;
+pub mod template;
 pub mod token;
 pub mod usage;
 pub mod validate;

@@ -3,6 +3,7 @@
 //! Here: who may do what, what a request becomes, how a refusal is explained. Not here: SQL
 //! text, JSON, headers, status codes.
 
+pub mod account;
 pub mod admin;
 pub mod auth;
 pub mod credits;
@@ -14,6 +15,7 @@ pub mod lookup;
 pub mod movements;
 pub mod operator;
 mod password;
+pub mod templates;
 pub mod usage;
 pub mod webhooks;
 

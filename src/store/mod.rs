@@ -4,11 +4,13 @@
 //! one statement together with the state it belongs to, so that a crash leaves both or
 //! neither. Not here: what a thing costs, what a status code is, the network.
 
+pub mod account_settings;
 pub mod accounts;
 pub mod admin;
 pub mod audit;
 pub mod credits;
 pub mod deliveries;
+pub mod estimate;
 pub mod generations;
 pub mod history;
 pub mod instances;
@@ -18,6 +20,7 @@ pub mod media;
 pub mod outbox;
 pub mod refunds;
 pub mod sessions;
+pub mod templates;
 pub mod usage;
 pub mod verify;
 pub mod webhooks;

@@ -36,7 +36,7 @@ pub const SPEED: [f64; 2] = [0.25, 4.0];
 /// Characters in a voice id.
 const VOICE_CHARS: usize = 100;
 /// Characters in a provider or model name.
-const NAME_CHARS: usize = 200;
+pub const NAME_CHARS: usize = 200;
 
 /// What is asked of a provider, in any modality.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

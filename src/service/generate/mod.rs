@@ -1,8 +1,12 @@
 //! A request becomes a generation: replay, model, price, ceiling, hold.
 
+mod estimate;
 mod media;
+mod media_plan;
+mod template;
 mod text;
 
+pub use estimate::{AnyRequest, Estimate};
 use serde_json::{Map, Value};
 
 use super::{Service, ServiceError, TokenRefusal, auth::Caller, explain};

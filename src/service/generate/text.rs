@@ -9,9 +9,9 @@ use crate::{
     domain::{
         catalogue::{Model, ModelKind, TextModel},
         generation::Modality,
-        pricing::{Ceiling, TextCeiling},
+        pricing::{Ceiling, TextCeiling, TextPrices},
         request::{DEFAULT_MAX_TOKENS, TextRequest},
-        validate::{FieldCode, FieldError},
+        validate::FieldError,
     },
     jobs::TextJob,
     providers::{DeltaSink, TextCall},
@@ -27,7 +27,8 @@ impl Service {
     ) -> Result<TextRequest, ServiceError> {
         TextRequest::read(body).map_err(|unreadable| {
             Self::refused_body(unreadable, |read| {
-                self.resolve_text(caller, read).map(|_| ())
+                let chars = read.prompt.chars().count();
+                self.resolve_text(caller, read, chars).map(|_| ())
             })
         })
     }
@@ -46,24 +47,66 @@ impl Service {
         if self.is_draining() {
             return Err(ServiceError::ShuttingDown);
         }
-        let (model, text) = self
-            .resolve_text(caller, &request)
-            .map_err(ServiceError::Invalid)?;
+        let (plan, call, prices) = self.plan_text(caller, &request).await?;
+        let new = self.prepare(caller, &plan, keyed, false).await?;
+        let model = plan.model;
+        let provider = self.0.providers.text.get(&model.provider);
+        let provider = provider
+            .ok_or_else(|| ServiceError::Internal(format!("no adapter for {}", model.provider)))?;
+        let job = TextJob {
+            new,
+            call,
+            provider: Arc::clone(provider),
+            prices,
+            deltas,
+        };
+        let started = self.0.runner.start_text(job).await;
+        self.begun(caller, started, &plan.ceiling, keyed).await
+    }
+
+    /// What a request comes to: its template applied, its model, its ceiling.
+    pub(super) async fn plan_text(
+        &self,
+        caller: &Caller,
+        request: &TextRequest,
+    ) -> Result<(Plan<'_>, TextCall, TextPrices), ServiceError> {
+        let words = self.words(caller, request).await?;
+        let chars = match &words {
+            Ok(words) => words.prompt.chars().count(),
+            Err(_) => request.prompt.chars().count(),
+        };
+        let resolved = self.resolve_text(caller, request, chars);
+        let (words, (model, text)) = match (words, resolved) {
+            (Ok(words), Ok(resolved)) => (words, resolved),
+            (words, resolved) => {
+                let mut errors = words.err().unwrap_or_default();
+                errors.extend(resolved.err().unwrap_or_default());
+                return Err(ServiceError::Invalid(errors));
+            }
+        };
         // The default is ours, so it may bow to a smaller model; what was asked for may not.
         let max_tokens = request
             .max_tokens
             .unwrap_or(DEFAULT_MAX_TOKENS.min(text.limits.max_tokens));
-        let bytes = request.prompt.len() + request.system_prompt.as_deref().map_or(0, str::len);
+        let bytes = words.prompt.len() + words.system_prompt.as_deref().map_or(0, str::len);
         let mut parameters = json!({ "max_tokens": max_tokens });
         if let Some(temperature) = request.temperature {
             parameters["temperature"] = json!(temperature);
         }
+        let call = TextCall {
+            model: model.id.clone(),
+            prompt: words.prompt.clone(),
+            // Blank instructions say nothing, and some providers refuse them.
+            system_prompt: words.system_prompt.clone().filter(|s| !s.trim().is_empty()),
+            max_tokens,
+            temperature: request.temperature,
+        };
         let plan = Plan {
             model,
-            prompt: request.prompt.clone(),
-            system_prompt: request.system_prompt.clone(),
+            prompt: words.prompt,
+            system_prompt: words.system_prompt,
             negative_prompt: None,
-            template: None,
+            template: words.template,
             parameters,
             ceiling: Ceiling::Text(TextCeiling {
                 prices: text.prices,
@@ -72,55 +115,23 @@ impl Service {
             }),
             max_cost: request.max_cost,
         };
-        let new = self.prepare(caller, &plan, keyed, false).await?;
-        let provider = self.0.providers.text.get(&model.provider);
-        let provider = provider
-            .ok_or_else(|| ServiceError::Internal(format!("no adapter for {}", model.provider)))?;
-        let job = TextJob {
-            new,
-            call: TextCall {
-                model: model.id.clone(),
-                prompt: request.prompt,
-                // Blank instructions say nothing, and some providers refuse them.
-                system_prompt: request.system_prompt.filter(|s| !s.trim().is_empty()),
-                max_tokens,
-                temperature: request.temperature,
-            },
-            provider: Arc::clone(provider),
-            prices: text.prices,
-            deltas,
-        };
-        let started = self.0.runner.start_text(job).await;
-        self.begun(caller, started, &plan.ceiling, keyed).await
+        Ok((plan, call, text.prices))
     }
 
-    /// The model that a request means, and what it refuses.
+    /// The model that a request means, unless it refuses it. `chars`: of the prompt as sent.
     fn resolve_text(
         &self,
         caller: &Caller,
         request: &TextRequest,
+        chars: usize,
     ) -> Result<(&Model, &TextModel), Vec<FieldError>> {
-        let mut errors = Vec::new();
-        if request.template.is_some() {
-            let message = "is not a template of this account";
-            errors.push(FieldError::new(
-                "template_id",
-                FieldCode::UnknownTemplate,
-                message,
-            ));
+        let model = self.resolve_model(caller, Modality::Text, &request.target)?;
+        let ModelKind::Text(text) = &model.kind else {
+            return Err(Vec::new());
+        };
+        match text.refusals(chars, request.max_tokens, request.temperature) {
+            none if none.is_empty() => Ok((model, text)),
+            errors => Err(errors),
         }
-        match self.resolve_model(caller, Modality::Text, &request.target) {
-            Ok(model) => {
-                if let ModelKind::Text(text) = &model.kind {
-                    let chars = request.prompt.chars().count();
-                    errors.extend(text.refusals(chars, request.max_tokens, request.temperature));
-                    if errors.is_empty() {
-                        return Ok((model, text));
-                    }
-                }
-            }
-            Err(more) => errors.extend(more),
-        }
-        Err(errors)
     }
 }

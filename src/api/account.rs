@@ -1,0 +1,116 @@
+//! The account's own settings.
+
+use axum::{Json, extract::State};
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::{
+    ApiState,
+    error::ApiError,
+    extract::{Authorized, JsonBody, Manage, NoQuery},
+    schema::AccountChange,
+};
+use crate::{
+    domain::{generation::Modality, ids::AccountId},
+    store::account_settings::AccountSettings,
+};
+
+/// A default of an account.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct DefaultBody {
+    /// The provider of requests that name none. One that this server has no more is passed
+    /// over.
+    pub provider: String,
+    /// Its model, for requests that name neither; null: the provider's own default.
+    #[schema(required, nullable)]
+    pub model: Option<String>,
+}
+
+/// The defaults of an account, one for each modality; null where the server's default serves.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct DefaultsBody {
+    /// Of text.
+    #[schema(required, nullable)]
+    pub text: Option<DefaultBody>,
+    /// Of images.
+    #[schema(required, nullable)]
+    pub image: Option<DefaultBody>,
+    /// Of video.
+    #[schema(required, nullable)]
+    pub video: Option<DefaultBody>,
+    /// Of speech.
+    #[schema(required, nullable)]
+    pub audio: Option<DefaultBody>,
+}
+
+/// An account.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AccountBody {
+    /// Its id.
+    pub id: AccountId,
+    /// Its name.
+    pub name: String,
+    /// Its default providers and models.
+    pub defaults: DefaultsBody,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+}
+
+impl From<AccountSettings> for AccountBody {
+    fn from(account: AccountSettings) -> Self {
+        let of = |modality: Modality| {
+            let text = |value: &Value| value.as_str().map(str::to_owned);
+            let default = &account.defaults[modality.as_str()];
+            Some(DefaultBody {
+                provider: text(&default["provider"])?,
+                model: text(&default["model"]),
+            })
+        };
+        Self {
+            id: account.id,
+            defaults: DefaultsBody {
+                text: of(Modality::Text),
+                image: of(Modality::Image),
+                video: of(Modality::Video),
+                audio: of(Modality::Audio),
+            },
+            name: account.name,
+            created_at: account.created_at,
+        }
+    }
+}
+
+/// Read the account
+#[utoipa::path(
+    get, path = "/v1/account", tag = "account",
+    responses((status = 200, description = "The account", body = AccountBody)),
+    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
+)]
+pub async fn get(
+    State(state): State<ApiState>,
+    auth: Authorized<Manage>,
+    _query: NoQuery,
+) -> Result<Json<AccountBody>, ApiError> {
+    Ok(Json(state.service.own_account(&auth.caller).await?.into()))
+}
+
+/// Change the account's defaults
+///
+/// Merged by modality: those that are left out stay, null clears one. A model only together
+/// with its provider.
+#[utoipa::path(
+    patch, path = "/v1/account", tag = "account", request_body = AccountChange,
+    responses((status = 200, description = "The account, changed", body = AccountBody)),
+    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
+)]
+pub async fn change(
+    State(state): State<ApiState>,
+    auth: Authorized<Manage>,
+    body: JsonBody,
+) -> Result<Json<AccountBody>, ApiError> {
+    let change = body.read(|members| state.service.read_account_change(members))?;
+    let account = state.service.change_account(&auth.caller, &change).await?;
+    Ok(Json(account.into()))
+}

@@ -1,0 +1,61 @@
+//! What a generation would cost.
+
+use axum::{Json, extract::State};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{
+    ApiState,
+    error::ApiError,
+    extract::{Authorized, JsonBody, ReadCredits},
+    schema::EstimateRequest,
+};
+use crate::domain::{credits::Credits, generation::Modality, pricing::Prices};
+
+/// What a generation would cost.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct EstimateBody {
+    /// Modality.
+    pub r#type: Modality,
+    /// Resolved provider.
+    pub provider: String,
+    /// Resolved model.
+    pub model: String,
+    /// The ceiling of its cost; what is charged is never above it.
+    pub estimated: Credits,
+    /// What would be held: the same.
+    pub hold: Credits,
+    /// Whether it could be held now: within what is available, the key's own cap and the
+    /// request's `max_cost`.
+    pub sufficient: bool,
+    /// The price row that it is computed from.
+    pub prices: Prices,
+}
+
+/// Estimate a generation
+///
+/// Takes what the generation would take, and its `type`. Checks it likewise, templates
+/// included, and makes nothing.
+#[utoipa::path(
+    post, path = "/v1/credits/estimate", tag = "credits", request_body = EstimateRequest,
+    responses((status = 200, description = "What would be held", body = EstimateBody)),
+    security(("bearer" = [])), extensions(("x-required-ability" = json!("read:credits")))
+)]
+pub async fn estimate(
+    State(state): State<ApiState>,
+    auth: Authorized<ReadCredits>,
+    body: JsonBody,
+) -> Result<Json<EstimateBody>, ApiError> {
+    let caller = &auth.caller;
+    let request = body.read(|members| state.service.read_any(caller, members))?;
+    let found = state.service.estimate(caller, request).await?;
+    Ok(Json(EstimateBody {
+        r#type: found.modality,
+        provider: found.provider,
+        model: found.model,
+        estimated: found.hold,
+        hold: found.hold,
+        sufficient: found.sufficient,
+        prices: found.prices,
+    }))
+}

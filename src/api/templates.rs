@@ -1,0 +1,152 @@
+//! Prompt templates: create, list, look up, replace, delete.
+
+use axum::{Json, extract::State, response::Response};
+use chrono::{DateTime, Utc};
+use http::{StatusCode, Uri};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{
+    ApiState,
+    error::ApiError,
+    extract::{Authorized, JsonBody, Manage, NoQuery, PathId, Query},
+    record::{self, PageBody},
+    schema::TemplateRequest,
+};
+use crate::{
+    domain::{ids::TemplateId, page::PageRequest},
+    service::templates::read_template,
+    store::templates::{TEMPLATES_CURSOR, TemplateRecord},
+};
+
+/// A prompt template.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct TemplateBody {
+    /// Its id.
+    pub id: TemplateId,
+    /// Its label.
+    pub name: String,
+    /// From 1; every replacement makes the next.
+    pub version: i32,
+    /// The template of the prompt.
+    pub prompt: String,
+    /// The template of the system prompt.
+    #[schema(required, nullable)]
+    pub system_prompt: Option<String>,
+    /// The names that the two read, without `prompt`, sorted. Each must be given in
+    /// `template_variables`, but for those that the template asks for by `default` or `is
+    /// defined`.
+    pub variables: Vec<String>,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// When this version was made.
+    pub updated_at: DateTime<Utc>,
+}
+
+impl From<TemplateRecord> for TemplateBody {
+    fn from(record: TemplateRecord) -> Self {
+        Self {
+            id: record.id,
+            name: record.text.name,
+            version: record.version,
+            prompt: record.text.prompt,
+            system_prompt: record.text.system_prompt,
+            variables: record.text.variables,
+            created_at: record.created_at,
+            updated_at: record.updated_at,
+        }
+    }
+}
+
+/// Create a prompt template
+#[utoipa::path(
+    post, path = "/v1/templates", tag = "templates", request_body = TemplateRequest,
+    responses((status = 201, description = "The template", body = TemplateBody)),
+    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
+)]
+pub async fn create(
+    State(state): State<ApiState>,
+    auth: Authorized<Manage>,
+    body: JsonBody,
+) -> Result<(StatusCode, Json<TemplateBody>), ApiError> {
+    let text = body.read(read_template)?;
+    let made = state.service.create_template(&auth.caller, &text).await?;
+    Ok((StatusCode::CREATED, Json(made.into())))
+}
+
+/// List prompt templates
+#[utoipa::path(
+    get, path = "/v1/templates", tag = "templates",
+    params(
+        ("per_page" = Option<u32>, Query, minimum = 1, maximum = 100, description = "Default 20"),
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
+    ),
+    responses((status = 200, description = "A page of templates, newest first", body = PageBody<TemplateBody>)),
+    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
+)]
+pub async fn list(
+    State(state): State<ApiState>,
+    auth: Authorized<Manage>,
+    query: Query,
+    uri: Uri,
+) -> Result<Response, ApiError> {
+    let page = query.read(|fields| PageRequest::read(fields, TEMPLATES_CURSOR))?;
+    let found = state.service.templates(&auth.caller, &page).await?;
+    Ok(record::page(found, &uri, TemplateBody::from))
+}
+
+/// Look up a prompt template
+#[utoipa::path(
+    get, path = "/v1/templates/{id}", tag = "templates",
+    params(("id" = i64, Path, description = "The template's id")),
+    responses((status = 200, description = "The template", body = TemplateBody)),
+    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
+)]
+pub async fn get(
+    State(state): State<ApiState>,
+    auth: Authorized<Manage>,
+    PathId(id): PathId<TemplateId>,
+    _query: NoQuery,
+) -> Result<Json<TemplateBody>, ApiError> {
+    Ok(Json(state.service.template(&auth.caller, id).await?.into()))
+}
+
+/// Replace a prompt template
+///
+/// All of it, by a new version. Generations keep the version that they were made with.
+#[utoipa::path(
+    put, path = "/v1/templates/{id}", tag = "templates", request_body = TemplateRequest,
+    params(("id" = i64, Path, description = "The template's id")),
+    responses((status = 200, description = "The new version", body = TemplateBody)),
+    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
+)]
+pub async fn replace(
+    State(state): State<ApiState>,
+    auth: Authorized<Manage>,
+    PathId(id): PathId<TemplateId>,
+    body: JsonBody,
+) -> Result<Json<TemplateBody>, ApiError> {
+    let text = body.read(read_template)?;
+    let caller = &auth.caller;
+    let found = state.service.replace_template(caller, id, &text).await?;
+    Ok(Json(found.into()))
+}
+
+/// Delete a prompt template
+///
+/// With all its versions. What was made with it stays.
+#[utoipa::path(
+    delete, path = "/v1/templates/{id}", tag = "templates",
+    params(("id" = i64, Path, description = "The template's id")),
+    responses((status = 204, description = "Deleted")),
+    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
+)]
+pub async fn delete(
+    State(state): State<ApiState>,
+    auth: Authorized<Manage>,
+    PathId(id): PathId<TemplateId>,
+    _query: NoQuery,
+) -> Result<StatusCode, ApiError> {
+    state.service.delete_template(&auth.caller, id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

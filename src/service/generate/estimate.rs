@@ -1,0 +1,111 @@
+//! What a request would hold, by the plan that the generation itself is made from.
+
+use serde_json::{Map, Value};
+
+use super::Plan;
+use crate::{
+    domain::{
+        credits::Credits,
+        generation::Modality,
+        pricing::Prices,
+        request::{ImageRequest, SpeechRequest, TextRequest, VideoRequest},
+        validate::{FieldCode, FieldError},
+    },
+    service::{Service, ServiceError, auth::Caller},
+    store::generations::SpendLimit,
+};
+
+/// A generation request of any modality.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AnyRequest {
+    /// Text.
+    Text(TextRequest),
+    /// Images.
+    Image(ImageRequest),
+    /// Video.
+    Video(VideoRequest),
+    /// Speech.
+    Audio(SpeechRequest),
+}
+
+/// What a request would cost.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Estimate {
+    /// Modality.
+    pub modality: Modality,
+    /// Resolved provider.
+    pub provider: String,
+    /// Resolved model.
+    pub model: String,
+    /// What would be held.
+    pub hold: Credits,
+    /// Whether it could be held now.
+    pub sufficient: bool,
+    /// What it is computed from.
+    pub prices: Prices,
+}
+
+impl Service {
+    /// Checks a body statically: `type`, and what the generation of that type takes.
+    pub fn read_any(
+        &self,
+        caller: &Caller,
+        body: &Map<String, Value>,
+    ) -> Result<AnyRequest, ServiceError> {
+        let refuse = |code, message: &str| {
+            Err(ServiceError::invalid(FieldError::new(
+                "type", code, message,
+            )))
+        };
+        let modality = match body.get("type") {
+            None | Some(Value::Null) => return refuse(FieldCode::Required, "is required"),
+            Some(Value::String(name)) => Modality::parse(name),
+            Some(_) => return refuse(FieldCode::InvalidType, "must be a string"),
+        };
+        let mut body = body.clone();
+        body.remove("type");
+        match modality {
+            Some(Modality::Text) => self.read_text(caller, &body).map(AnyRequest::Text),
+            Some(Modality::Image) => self.read_image(caller, &body).map(AnyRequest::Image),
+            Some(Modality::Video) => self.read_video(caller, &body).map(AnyRequest::Video),
+            Some(Modality::Audio) => self.read_speech(caller, &body).map(AnyRequest::Audio),
+            None => refuse(
+                FieldCode::NotAllowed,
+                "must be one of text, image, video, audio",
+            ),
+        }
+    }
+
+    /// What a request would hold now. Makes nothing.
+    pub async fn estimate(
+        &self,
+        caller: &Caller,
+        request: AnyRequest,
+    ) -> Result<Estimate, ServiceError> {
+        let plan: Plan<'_> = match request {
+            AnyRequest::Text(request) => self.plan_text(caller, &request).await?.0,
+            AnyRequest::Image(request) => self.plan_image(caller, request)?.plan,
+            AnyRequest::Video(request) => self.plan_video(caller, request)?,
+            AnyRequest::Audio(request) => self.plan_speech(caller, request)?,
+        };
+        let hold = plan.ceiling.hold();
+        let now = self.0.clock.now();
+        let store = &self.0.store;
+        let (balance, cap) = store
+            .spendable(caller.account_id, caller.credential, now)
+            .await?;
+        let limits = [
+            plan.max_cost,
+            cap.map(SpendLimit::left),
+            Some(balance.available()),
+        ];
+        Ok(Estimate {
+            modality: plan.model.modality(),
+            provider: plan.model.provider.clone(),
+            model: plan.model.id.clone(),
+            hold,
+            sufficient: limits.into_iter().flatten().all(|limit| hold <= limit),
+            prices: plan.model.prices(),
+        })
+    }
+}

@@ -1,0 +1,189 @@
+//! A request's template, applied: what is sent to the model.
+
+use serde_json::{Map, Value};
+
+use crate::{
+    domain::{
+        generation::TemplateUse,
+        ids::TemplateId,
+        request::{self, SYSTEM_PROMPT_CHARS, TEXT_PROMPT_CHARS, TextRequest},
+        template::{PROMPT, RenderError, Template},
+        validate::{Errors, FieldCode, FieldError, too_long},
+    },
+    service::{Service, ServiceError, auth::Caller},
+    store::templates::TemplateText,
+};
+
+/// Characters of a name in an answer.
+const SHOWN_CHARS: usize = 100;
+
+/// What is sent to the model.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Words {
+    /// The prompt.
+    pub prompt: String,
+    /// The instructions above it.
+    pub system_prompt: Option<String>,
+    /// What they were rendered from.
+    pub template: Option<TemplateUse>,
+}
+
+impl Service {
+    /// The prompts of a request, through its template. The inner error: every failing field.
+    pub(super) async fn words(
+        &self,
+        caller: &Caller,
+        request: &TextRequest,
+    ) -> Result<Result<Words, Vec<FieldError>>, ServiceError> {
+        let Some(wanted) = &request.template else {
+            return Ok(Ok(Words {
+                prompt: request.prompt.clone(),
+                system_prompt: request.system_prompt.clone(),
+                template: None,
+            }));
+        };
+        let id = TemplateId(wanted.id);
+        let Some(record) = self.0.store.template(caller.account_id, id).await? else {
+            let message = "is not a template of this account";
+            let error = FieldError::new("template_id", FieldCode::UnknownTemplate, message);
+            return Ok(Err(vec![error]));
+        };
+        let version = record.version;
+        Ok(apply(&record.text, wanted, request).map(|words| Words {
+            template: Some(TemplateUse { id, version }),
+            ..words
+        }))
+    }
+}
+
+/// Renders what a template says for a request.
+fn apply(
+    text: &TemplateText,
+    wanted: &request::TemplateUse,
+    request: &TextRequest,
+) -> Result<Words, Vec<FieldError>> {
+    let errors = Errors::default();
+    let param = |name: &str| {
+        let shown: String = name.chars().take(SHOWN_CHARS).collect();
+        format!("template_variables.{}", shown.replace('\0', "\u{fffd}"))
+    };
+    // Null is as good as nothing, here as everywhere.
+    let mut values: Map<String, Value> = wanted.variables.clone();
+    values.retain(|_, value| !value.is_null());
+    for name in wanted.variables.keys() {
+        if !text.variables.contains(name) {
+            let message = match text.variables.join(", ") {
+                none if none.is_empty() => {
+                    "is not a variable of this template, which has none".to_owned()
+                }
+                names => format!("is not a variable of this template; it has {names}"),
+            };
+            errors.add(param(name), FieldCode::UnknownField, message);
+        }
+    }
+    // What the request says itself is not rendered, and needs nothing.
+    let system_source = text
+        .system_prompt
+        .as_deref()
+        .filter(|_| request.system_prompt.is_none());
+    let parse = |source| Template::parse(source);
+    let (prompt, system) = match (parse(&text.prompt), system_source.map(parse).transpose()) {
+        (Ok(prompt), Ok(system)) => (prompt, system),
+        // It was checked when it was kept, by the rules of that day.
+        (Err(fault), _) | (_, Err(fault)) => {
+            let message = format!("is no valid template any more: {fault}");
+            errors.add("template_id", FieldCode::InvalidFormat, message);
+            return Err(errors.take());
+        }
+    };
+    let templates = || std::iter::once(&prompt).chain(&system);
+    for name in templates().flat_map(Template::required) {
+        if !values.contains_key(name) && !errors.has(&param(name)) {
+            let message = "is required by the template";
+            errors.add(param(name), FieldCode::MissingVariable, message);
+        }
+    }
+    if let error @ [_, ..] = &errors.take()[..] {
+        return Err(error.to_vec());
+    }
+    values.insert(PROMPT.to_owned(), request.prompt.clone().into());
+    let render = |template: &Template<'_>| {
+        template
+            .render(&values)
+            .inspect_err(|error| explain(error, &values, &errors))
+            .ok()
+    };
+    let system_prompt = match &system {
+        Some(system) => render(system),
+        None => request.system_prompt.clone(),
+    };
+    let rendered = render(&prompt).map(|rendered| {
+        if prompt.uses_prompt() {
+            rendered
+        } else if rendered.trim().is_empty() {
+            request.prompt.clone()
+        } else {
+            format!("{rendered}\n\n{}", request.prompt)
+        }
+    });
+    let checks = [
+        (PROMPT, &rendered, TEXT_PROMPT_CHARS),
+        ("system_prompt", &system_prompt, SYSTEM_PROMPT_CHARS),
+    ];
+    for (field, words, most) in checks {
+        let Some(words) = words else { continue };
+        if words.chars().count() > most {
+            let message = format!("{}, as the template renders it", too_long(most));
+            errors.add(field, FieldCode::TooLong, message);
+        }
+        if words.contains('\0') {
+            let message = "must not contain U+0000, as the template renders it";
+            errors.add(field, FieldCode::InvalidFormat, message);
+        }
+        if field == PROMPT && words.trim().is_empty() {
+            let message = "must not be blank, as the template renders it";
+            errors.add(field, FieldCode::Required, message);
+        }
+    }
+    match (rendered, errors.take()) {
+        (Some(prompt), errors) if errors.is_empty() => Ok(Words {
+            prompt,
+            system_prompt,
+            template: None,
+        }),
+        (_, errors) => Err(errors),
+    }
+}
+
+/// Names the field that a rendering failed for.
+fn explain(error: &RenderError, values: &Map<String, Value>, errors: &Errors) {
+    match error {
+        RenderError::Missing(names, fault) => {
+            // Those that are not there at all; otherwise one of them lacks a member.
+            let absent = names.iter().filter(|name| !values.contains_key(*name));
+            let mut blamed: Vec<&String> = absent.collect();
+            if blamed.is_empty() {
+                blamed.extend(names);
+            }
+            let at = fault
+                .line
+                .map_or_else(String::new, |l| format!(" in line {l}"));
+            let message = format!("lacks a value that the template reads{at}");
+            for name in &blamed {
+                let param = format!("template_variables.{name}");
+                errors.add(param, FieldCode::MissingVariable, &message);
+            }
+            if blamed.is_empty() {
+                errors.add("template_variables", FieldCode::MissingVariable, message);
+            }
+        }
+        RenderError::TooMuch(fault) => {
+            let message = format!("makes too much of these values: {fault}");
+            errors.add("template_id", FieldCode::TooLong, message);
+        }
+        RenderError::Unfit(fault) => {
+            let message = format!("do not fit the template: {fault}");
+            errors.add("template_variables", FieldCode::InvalidFormat, message);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! An account's own settings.
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+
+use super::{Store, StoreError};
+use crate::domain::ids::AccountId;
+
+/// An account, as its owner sees it.
+#[derive(Debug, Clone)]
+pub struct AccountSettings {
+    /// Its id.
+    pub id: AccountId,
+    /// Its name.
+    pub name: String,
+    /// Default providers and models by modality.
+    pub defaults: Value,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+}
+
+impl Store {
+    /// One account.
+    pub async fn account_settings(&self, id: AccountId) -> Result<AccountSettings, StoreError> {
+        let row = sqlx::query!(
+            "select id, name, defaults, created_at from accounts where id = $1",
+            id.0,
+        )
+        .fetch_one(&self.pool)
+        .await?;
+        Ok(AccountSettings {
+            id: AccountId(row.id),
+            name: row.name,
+            defaults: row.defaults,
+            created_at: row.created_at,
+        })
+    }
+
+    /// Merges defaults by modality; null clears one. One statement, so that parallel changes
+    /// of different modalities all stay.
+    pub async fn merge_defaults(
+        &self,
+        id: AccountId,
+        changes: &Value,
+    ) -> Result<AccountSettings, StoreError> {
+        let row = sqlx::query!(
+            "update accounts set defaults = jsonb_strip_nulls(defaults || $2)
+             where id = $1
+             returning id, name, defaults, created_at",
+            id.0,
+            changes,
+        )
+        .fetch_one(&self.pool)
+        .await?;
+        Ok(AccountSettings {
+            id: AccountId(row.id),
+            name: row.name,
+            defaults: row.defaults,
+            created_at: row.created_at,
+        })
+    }
+}

@@ -1,0 +1,46 @@
+//! What an estimate looks at: the same numbers as [`super::generations`] holds against.
+
+use chrono::{DateTime, Utc};
+
+use super::{
+    Store, StoreError,
+    credits::Balance,
+    generations::{Credential, SpendLimit},
+};
+use crate::domain::{credits::Credits, ids::AccountId};
+
+impl Store {
+    /// How the account stands, and the cap of the key that asks, where it has one.
+    pub async fn spendable(
+        &self,
+        account: AccountId,
+        credential: Credential,
+        now: DateTime<Utc>,
+    ) -> Result<(Balance, Option<SpendLimit>), StoreError> {
+        let (key, _) = credential.ids();
+        let row = sqlx::query!(
+            r#"
+            select a.balance, a.held, k.spend_limit as "spend_limit?", coalesce(s.spent, 0) as "spent!"
+            from accounts a
+            left join api_keys k on k.id = $2
+            left join key_spend s
+                on s.api_key_id = k.id and s.period = spend_period_start(k.spend_period, $3)
+            where a.id = $1
+            "#,
+            account.0,
+            key,
+            now,
+        )
+        .fetch_one(&self.pool)
+        .await?;
+        let balance = Balance {
+            balance: Credits::from_micros(row.balance),
+            held: Credits::from_micros(row.held),
+        };
+        let cap = row.spend_limit.map(|limit| SpendLimit {
+            limit: Credits::from_micros(limit),
+            spent: Credits::from_micros(row.spent),
+        });
+        Ok((balance, cap))
+    }
+}

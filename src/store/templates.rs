@@ -1,0 +1,218 @@
+//! Prompt templates and their versions.
+
+use chrono::{DateTime, Utc};
+
+use super::{Store, StoreError, exactly_one};
+use crate::domain::{
+    ids::{AccountId, TemplateId},
+    page::{Cursor, Page, PageRequest},
+};
+
+/// The letter of the template list's cursors.
+pub const TEMPLATES_CURSOR: u8 = b't';
+
+/// What a template says.
+#[derive(Debug, Clone)]
+pub struct TemplateText {
+    /// Its label.
+    pub name: String,
+    /// The template of the prompt.
+    pub prompt: String,
+    /// The template of the system prompt.
+    pub system_prompt: Option<String>,
+    /// The names that the two read.
+    pub variables: Vec<String>,
+}
+
+/// A stored template, at its newest version.
+#[derive(Debug, Clone)]
+pub struct TemplateRecord {
+    /// Its id.
+    pub id: TemplateId,
+    /// The version, from 1.
+    pub version: i32,
+    /// What it says.
+    pub text: TemplateText,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// When this version was made.
+    pub updated_at: DateTime<Utc>,
+}
+
+struct TemplateRow {
+    id: i64,
+    name: String,
+    version: i32,
+    prompt: String,
+    system_prompt: Option<String>,
+    variables: Vec<String>,
+    created_at: DateTime<Utc>,
+    updated_at: DateTime<Utc>,
+}
+
+impl From<TemplateRow> for TemplateRecord {
+    fn from(row: TemplateRow) -> Self {
+        Self {
+            id: TemplateId(row.id),
+            version: row.version,
+            text: TemplateText {
+                name: row.name,
+                prompt: row.prompt,
+                system_prompt: row.system_prompt,
+                variables: row.variables,
+            },
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        }
+    }
+}
+
+impl Store {
+    /// Stores a template and its first version, in one statement.
+    pub async fn create_template(
+        &self,
+        account: AccountId,
+        text: &TemplateText,
+        now: DateTime<Utc>,
+    ) -> Result<TemplateRecord, StoreError> {
+        let row = sqlx::query_as!(
+            TemplateRow,
+            r#"
+            with template as (
+                insert into templates (account_id, name, version, created_at, updated_at)
+                values ($1, $2, 1, $6, $6)
+                returning id, name, version, created_at, updated_at
+            ), written as (
+                insert into template_versions
+                    (template_id, version, prompt, system_prompt, variables, created_at)
+                select id, version, $3, $4, $5, $6 from template
+                returning prompt, system_prompt, variables
+            )
+            select id as "id!", name as "name!", version as "version!", prompt as "prompt!",
+                   system_prompt, variables as "variables!", created_at as "created_at!",
+                   updated_at as "updated_at!"
+            from template, written
+            "#,
+            account.0,
+            text.name,
+            text.prompt,
+            text.system_prompt,
+            &text.variables,
+            now,
+        )
+        .fetch_one(&self.pool)
+        .await?;
+        Ok(row.into())
+    }
+
+    /// Replaces a template by its next version, in one statement. The template's row is locked
+    /// by the update, so that replacements of the same template are in an order and each has
+    /// its own version.
+    pub async fn replace_template(
+        &self,
+        account: AccountId,
+        id: TemplateId,
+        text: &TemplateText,
+        now: DateTime<Utc>,
+    ) -> Result<Option<TemplateRecord>, StoreError> {
+        let row = sqlx::query_as!(
+            TemplateRow,
+            r#"
+            with template as (
+                update templates
+                set name = $3, version = version + 1, updated_at = greatest(updated_at, $7)
+                where account_id = $1 and id = $2
+                returning id, name, version, created_at, updated_at
+            ), written as (
+                insert into template_versions
+                    (template_id, version, prompt, system_prompt, variables, created_at)
+                select id, version, $4, $5, $6, updated_at from template
+                returning prompt, system_prompt, variables
+            )
+            select id as "id!", name as "name!", version as "version!", prompt as "prompt!",
+                   system_prompt, variables as "variables!", created_at as "created_at!",
+                   updated_at as "updated_at!"
+            from template, written
+            "#,
+            account.0,
+            id.0,
+            text.name,
+            text.prompt,
+            text.system_prompt,
+            &text.variables,
+            now,
+        )
+        .fetch_optional(&self.pool)
+        .await?;
+        Ok(row.map(Into::into))
+    }
+
+    /// One template of an account.
+    pub async fn template(
+        &self,
+        account: AccountId,
+        id: TemplateId,
+    ) -> Result<Option<TemplateRecord>, StoreError> {
+        let row = sqlx::query_as!(
+            TemplateRow,
+            "select t.id, t.name, t.version, v.prompt, v.system_prompt, v.variables,
+                    t.created_at, t.updated_at
+             from templates t
+             join template_versions v on v.template_id = t.id and v.version = t.version
+             where t.account_id = $1 and t.id = $2",
+            account.0,
+            id.0,
+        )
+        .fetch_optional(&self.pool)
+        .await?;
+        Ok(row.map(Into::into))
+    }
+
+    /// The account's templates, newest first.
+    pub async fn templates(
+        &self,
+        account: AccountId,
+        page: &PageRequest,
+    ) -> Result<Page<TemplateRecord>, StoreError> {
+        let rows = sqlx::query_as!(
+            TemplateRow,
+            "select t.id, t.name, t.version, v.prompt, v.system_prompt, v.variables,
+                    t.created_at, t.updated_at
+             from templates t
+             join template_versions v on v.template_id = t.id and v.version = t.version
+             where t.account_id = $1 and ($2::bigint is null or t.id < $2)
+             order by t.id desc limit $3",
+            account.0,
+            page.after_number(),
+            page.per_page + 1,
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        let rows = rows.into_iter().map(Into::into).collect();
+        Ok(Page::from_surplus(
+            rows,
+            page.per_page,
+            |row: &TemplateRecord| Cursor::Number(TEMPLATES_CURSOR, row.id.0),
+        ))
+    }
+
+    /// Deletes a template and its versions; whether it was there. Records that were made with
+    /// it keep its id.
+    pub async fn delete_template(
+        &self,
+        account: AccountId,
+        id: TemplateId,
+    ) -> Result<bool, StoreError> {
+        let done = sqlx::query!(
+            "delete from templates where account_id = $1 and id = $2",
+            account.0,
+            id.0,
+        )
+        .execute(&self.pool)
+        .await?;
+        match done.rows_affected() {
+            0 => Ok(false),
+            rows => exactly_one("deleting a template", rows).map(|()| true),
+        }
+    }
+}
