@@ -35,6 +35,7 @@ pub struct Objects {
     pub key_id: i64,
     pub webhook_id: i64,
     pub delivery_id: i64,
+    pub template_id: i64,
 }
 
 /// The document that the server serves.
@@ -66,7 +67,7 @@ fn every_operation() -> Vec<Operation> {
                 })
         })
         .collect();
-    assert!(all.len() >= 25, "only {} operations", all.len());
+    assert!(all.len() >= 44, "only {} operations", all.len());
     all
 }
 
@@ -97,6 +98,7 @@ impl Operation {
     pub fn url(&self, objects: &Objects) -> String {
         let id = match self.path.as_str() {
             path if path.starts_with("/v1/webhooks/") => objects.webhook_id,
+            path if path.starts_with("/v1/templates/") => objects.template_id,
             _ => objects.key_id,
         };
         let url = self
@@ -169,7 +171,7 @@ impl Operation {
     }
 }
 
-/// A finished generation, a key and a webhook with a delivery of an account.
+/// A finished generation, a key, a template and a webhook with a delivery of an account.
 pub async fn objects(app: &TestApp, account: &Account) -> Objects {
     let webhook_id = webhook(app, account).await;
     let body = json!({"prompt": "x", "parameters": {"max_tokens": 8}});
@@ -183,6 +185,7 @@ pub async fn objects(app: &TestApp, account: &Account) -> Objects {
         key_id: made["id"].as_i64().unwrap(),
         webhook_id,
         delivery_id: delivery(app, account, webhook_id).await,
+        template_id: app.template(account, "{{ prompt }}", None).await,
     }
 }
 
@@ -309,6 +312,7 @@ async fn what_another_account_owns_is_not_found(_: PgPoolOptions, options: PgCon
         key_id: i64::MAX,
         webhook_id: i64::MAX,
         delivery_id: i64::MAX,
+        template_id: i64::MAX,
     };
     for operation in operations().iter().filter(|o| o.owned()) {
         for token in [&mine.key, &session] {
@@ -334,4 +338,7 @@ async fn what_another_account_owns_is_not_found(_: PgPoolOptions, options: PgCon
     app.get(&other.key, &generation).await.expect(200);
     let webhook = format!("/v1/webhooks/{}/deliveries", theirs.webhook_id);
     app.get(&other.key, &webhook).await.expect(200);
+    let template = format!("/v1/templates/{}", theirs.template_id);
+    let template = app.get(&other.key, &template).await.expect(200);
+    assert_eq!(template["version"], 1);
 }

@@ -17,36 +17,43 @@ fn of_no_type() -> Value {
     json!([{}])
 }
 
-/// Posts a body and answers the failing fields.
+/// Sends a body and answers the failing fields. A body is checked before what the path names
+/// is looked up.
 async fn fields(
     app: &TestApp,
     account: &Account,
-    path: &str,
+    operation: &str,
     body: &Value,
 ) -> std::collections::BTreeMap<String, String> {
+    let (method, path) = operation.split_once(' ').unwrap();
     let path = path.replace("{id}", &account.id.to_string());
     let token = if path.starts_with("/v1/admin/") {
         operator(app).await
     } else {
         account.key.clone()
     };
-    app.post(&token, &path, body).await.fields()
+    let json = [("content-type", "application/json")];
+    let method = method.parse().unwrap();
+    let answer = app.call(method, &token, &path, &json, Some(body.to_string()));
+    answer.await.fields()
 }
 
-/// All bodies: path, and the schema.
+/// All bodies: method and path, and the schema. That of estimates depends on its type, and has
+/// tests of its own.
 fn bodies() -> Vec<(String, Value)> {
     let document = document();
     let all: Vec<_> = every_operation()
         .iter()
+        .filter(|o| o.path != "/v1/credits/estimate")
         .filter_map(|o| {
             let name = o.body_schema()?;
             Some((
-                o.path.clone(),
+                format!("{} {}", o.method, o.path),
                 document["components"]["schemas"][&name].clone(),
             ))
         })
         .collect();
-    assert!(all.len() >= 8);
+    assert!(all.len() >= 11);
     all
 }
 
@@ -96,6 +103,9 @@ async fn exactly_the_documented_fields_are_required(_: PgPoolOptions, options: P
     let app = TestApp::new(options).await;
     let account = app.account("1").await;
     for (path, schema) in bodies() {
+        if !schema["required"].is_array() {
+            continue;
+        }
         // Null is as good as nothing.
         let nulls: Map<String, Value> = properties(&schema)
             .into_iter()

@@ -1,13 +1,16 @@
 //! /v1
 
+mod account;
 pub mod admin;
 mod api_keys;
 mod auth;
 mod credits;
+mod estimate;
 pub mod generate;
 mod media;
 mod models;
 mod rate_limit;
 mod spend_caps;
+mod templates;
 mod usage;
 mod webhooks;
