@@ -184,7 +184,7 @@ fn add_errors(path: &str, method: &str, operation: &mut Value) {
         );
         add(
             "503",
-            "database_unavailable, shutting_down or provider_overloaded; with Retry-After",
+            "database_unavailable, overloaded, shutting_down or provider_overloaded; with Retry-After",
         );
     }
     add("500", "internal_error");

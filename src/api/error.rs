@@ -240,6 +240,11 @@ impl ApiError {
                 "method_not_allowed",
                 "this path does not take this method",
             ),
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE | StatusCode::URI_TOO_LONG => (
+                ErrorType::InvalidRequest,
+                "invalid_header",
+                "the request's first line or headers are too large",
+            ),
             StatusCode::REQUEST_TIMEOUT => (
                 ErrorType::InvalidRequest,
                 "request_timeout",
@@ -366,6 +371,17 @@ impl ApiError {
             ShortOf::SpendLimit(cap) => error.detail("limit", cap.limit).detail("spent", cap.spent),
             ShortOf::MaxCost | ShortOf::Balance => error,
         }
+    }
+
+    /// 503: this process has as much to do as it may.
+    pub fn overloaded() -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            ErrorType::Unavailable,
+            "overloaded",
+            "the server has too much to do just now",
+        )
+        .retry_after(BUSY_RETRY_SECONDS)
     }
 
     fn database_unavailable() -> Self {
@@ -503,6 +519,14 @@ impl From<ServiceError> for ApiError {
                 "the server is shutting down",
             )
             .retry_after(BUSY_RETRY_SECONDS),
+            ServiceError::ProviderBusy(provider) => Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                Unavailable,
+                "provider_overloaded",
+                format!("as many calls to {provider} are running as may; nothing was held"),
+            )
+            .retry_after(BUSY_RETRY_SECONDS),
+            ServiceError::Overloaded => Self::overloaded(),
             ServiceError::Store(error) => error.into(),
             ServiceError::Internal(what) => {
                 tracing::error!(what, "an internal error");

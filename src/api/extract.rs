@@ -9,7 +9,7 @@ use axum::{
 use http::{HeaderMap, StatusCode, header, request::Parts};
 use serde_json::{Map, Value};
 
-use super::{ApiState, error::ApiError, middleware::RateSlot};
+use super::{ApiState, admission::Place, error::ApiError, middleware::RateSlot};
 use crate::{
     domain::{
         ability::Ability,
@@ -222,7 +222,7 @@ impl FromRequest<ApiState> for JsonBody {
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
         check_media_type(&parts.headers)?;
-        let bytes = read_body(&parts.headers, body, state).await?;
+        let bytes = read_body(&parts, body, state).await?;
         let value = parse(&bytes)?;
         let nul = |path| FieldError::new(path, FieldCode::InvalidFormat, "must not contain U+0000");
         let mut errors: Vec<FieldError> = json::nul_paths(&value).into_iter().map(nul).collect();
@@ -244,7 +244,7 @@ impl FromRequest<ApiState> for NoBody {
 
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
-        let bytes = read_body(&parts.headers, body, state).await?;
+        let bytes = read_body(&parts, body, state).await?;
         if bytes.is_empty() {
             return Ok(Self);
         }
@@ -282,20 +282,30 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
     Err(ApiError::from_status(StatusCode::UNSUPPORTED_MEDIA_TYPE))
 }
 
+/// Reads a body; all of it must arrive in time, however it drips.
 async fn read_body(
-    headers: &HeaderMap,
+    parts: &Parts,
     body: Body,
     state: &ApiState,
 ) -> Result<axum::body::Bytes, ApiError> {
     let limit = state.settings.max_body_bytes;
-    let announced = headers
+    let announced = parts
+        .headers
         .get(header::CONTENT_LENGTH)
         .and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|length| length > limit) {
         return Err(ApiError::from_status(StatusCode::PAYLOAD_TOO_LARGE));
     }
+    let place = parts.extensions.get::<Place>();
+    if let Some(place) = place {
+        place.leave();
+    }
     let read = axum::body::to_bytes(body, limit);
-    match tokio::time::timeout(state.settings.body_timeout, read).await {
+    let read = tokio::time::timeout(state.settings.body_timeout, read).await;
+    if let Some(place) = place {
+        place.retake()?;
+    }
+    match read {
         Err(_elapsed) => Err(ApiError::from_status(StatusCode::REQUEST_TIMEOUT)),
         Ok(Err(error)) if too_long(&error) => {
             Err(ApiError::from_status(StatusCode::PAYLOAD_TOO_LARGE))

@@ -4,8 +4,10 @@
 
 mod account;
 mod admin;
+mod admission;
 mod api_keys;
 mod auth;
+mod bare;
 mod catalogue;
 mod client_address;
 mod credits;
@@ -40,6 +42,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 pub use admin::{AdminAccountBody, AdminTokenBody, NewAdminTokenBody};
 pub use api_keys::{KeyBody, NewKeyBody};
+pub use bare::bare_answer;
 pub use client_address::Network;
 pub use credits::LedgerEntryBody;
 pub use error::ApiError;
@@ -57,6 +60,10 @@ pub struct ApiSettings {
     pub max_body_bytes: usize,
     /// How long a body may take to arrive.
     pub body_timeout: Duration,
+    /// Requests at work at once.
+    pub max_requests: usize,
+    /// How long a request that makes nothing may take.
+    pub request_timeout: Duration,
     /// Proxies whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<Network>,
     /// Origins of browsers that may call; none: no CORS.
@@ -166,6 +173,10 @@ pub fn router(service: Service, settings: ApiSettings) -> Result<Router, serde_j
         .route("/docs/{file}", get(docs::asset))
         .with_state(state)
         .fallback(|| async { ApiError::from_status(StatusCode::NOT_FOUND) })
+        .layer(axum::middleware::from_fn_with_state(
+            admission::Admission::new(settings.max_requests, settings.request_timeout),
+            admission::admit,
+        ))
         .layer(CatchPanicLayer::custom(
             |_: Box<dyn std::any::Any + Send>| {
                 // The panic hook has logged it.

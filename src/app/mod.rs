@@ -4,6 +4,7 @@
 
 pub mod database;
 mod demo;
+pub mod listener;
 mod media;
 mod providers;
 pub mod serve;
@@ -22,6 +23,7 @@ use crate::{
         audit::AuditSettings,
         webhooks::{Dispatcher, Sender, SenderSettings},
     },
+    media::MediaStore,
     observe::Metrics,
     service::{Service, ServiceSettings},
     store::Store,
@@ -128,9 +130,20 @@ impl App {
         clock: SharedClock,
         public_url: &str,
     ) -> Result<Self, AppError> {
+        let storage = media::open(config).await?;
+        Self::build_over(config, store, clock, public_url, storage).await
+    }
+
+    /// As [`Self::build`], with another store of files than the configured one.
+    pub async fn build_over(
+        config: &Config,
+        store: Store,
+        clock: SharedClock,
+        public_url: &str,
+        storage: MediaStore,
+    ) -> Result<Self, AppError> {
         let metrics = Metrics::default();
         let providers = jobs::observed(providers::registry(config, &clock)?, &metrics);
-        let storage = media::open(config).await?;
         let links = media::links(config, &store, &clock, public_url).await?;
         let runner = Runner::new(
             store.clone(),
@@ -150,6 +163,7 @@ impl App {
                 lease: config.jobs.lease,
                 poll_interval: config.jobs.poll_interval,
                 workers: config.jobs.workers,
+                workers_per_account: config.jobs.max_workers_per_account,
             },
         );
         let sender = Sender::new(SenderSettings {
@@ -189,11 +203,14 @@ impl App {
                 idempotency_wait: config.idempotency.wait,
                 job_deadline: delta(config.jobs.deadline),
                 session_period: TimeDelta::days(config.sessions.days.into()),
+                max_waiting_logins: config.server.max_waiting_logins,
             },
         );
         let settings = ApiSettings {
             max_body_bytes: config.server.max_body_bytes,
             body_timeout: config.server.body_timeout,
+            max_requests: config.server.max_requests,
+            request_timeout: config.server.request_timeout,
             trusted_proxies: config
                 .server
                 .trusted_proxies

@@ -57,7 +57,9 @@ fn add(
         image,
         speech,
         video,
+        seats,
     } = registry;
+    seats.set(&name, provider.max_concurrent);
     match provider.kind {
         Kind::Sandbox => {
             text.insert(n(), Arc::new(SandboxText::new(SANDBOX_WORD_DELAY)));

@@ -1,8 +1,7 @@
 //! `gensvc serve`: start in order, serve, stop in order.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use axum::serve::ListenerExt as _;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -10,7 +9,12 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{App, AppError, database::Database, demo};
+use super::{
+    App, AppError,
+    database::Database,
+    demo,
+    listener::{self, Limits},
+};
 use crate::{
     config::Config,
     domain::clock::{Clock as _, SystemClock},
@@ -27,6 +31,8 @@ const SWEEP_AT_MOST: Duration = Duration::from_secs(5);
 const PURGE_EVERY: Duration = Duration::from_mins(1);
 /// Between two removals of files.
 const REMOVE_EVERY: Duration = Duration::from_secs(10);
+/// Between two looks for files that were left on their way in.
+const SWEEP_FILES_EVERY: Duration = Duration::from_hours(1);
 /// Generations that one removal takes.
 const REMOVAL_BATCH: i64 = 500;
 /// Rows that one purge removes of each kind.
@@ -45,6 +51,7 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
+    listener::allow_files(config.server.max_connections);
     // The port first: a second server on it should not touch the database.
     let address = config.server.bind;
     let listener = TcpListener::bind(address)
@@ -82,6 +89,7 @@ async fn run(
     background.spawn(work(app.runner.clone()));
     background.spawn(deliveries(app.dispatcher.clone()));
     background.spawn(purges(store.clone(), config.webhooks.log_days));
+    background.spawn(file_sweeps(app.runner.clone()));
     background.spawn(removals(
         app.runner.clone(),
         store.clone(),
@@ -99,19 +107,9 @@ async fn run(
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "listening on {url}");
 
     let close = CancellationToken::new();
-    let server = axum::serve(
-        // Answers are small and streams are live: no waiting for full packets.
-        listener.tap_io(|stream| {
-            if let Err(error) = stream.set_nodelay(true) {
-                tracing::debug!(%error, "TCP_NODELAY was refused");
-            }
-        }),
-        app.router
-            .clone()
-            .into_make_service_with_connect_info::<SocketAddr>(),
-    )
-    .with_graceful_shutdown(close.clone().cancelled_owned());
-    let mut server = tokio::spawn(server.into_future());
+    let limits = listener_limits(config);
+    let server = listener::serve(listener, app.router.clone(), limits, close.clone());
+    let mut server = tokio::spawn(server);
 
     stop.requested.cancelled().await;
     tracing::info!(
@@ -130,6 +128,17 @@ async fn run(
     app.dispatcher.stop(CLOSE_DELIVERIES).await;
     app.runner.retire().await;
     Ok(())
+}
+
+fn listener_limits(config: &Config) -> Limits {
+    let server = &config.server;
+    Limits {
+        max_connections: server.max_connections,
+        header_timeout: server.header_timeout,
+        keep_alive: server.keep_alive,
+        write_timeout: server.write_timeout,
+        max_header_bytes: server.max_header_bytes,
+    }
 }
 
 /// The first signal asks to stop; the second, to stop waiting for running work.
@@ -216,6 +225,17 @@ async fn removals(runner: Runner, store: Store, days: u32) {
 /// Tells webhooks what happened.
 async fn deliveries(dispatcher: Dispatcher) {
     dispatcher.run().await;
+}
+
+async fn file_sweeps(runner: Runner) {
+    loop {
+        // The start has swept.
+        tokio::time::sleep(SWEEP_FILES_EVERY).await;
+        if let Err(error) = runner.sweep_files().await {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, "files on their way in could not be swept");
+        }
+    }
 }
 
 async fn purges(store: Store, log_days: u32) {

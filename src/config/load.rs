@@ -36,6 +36,7 @@ const PROVIDER_KEYS: &[&str] = &[
     "base_url_env",
     "enabled",
     "kind",
+    "max_concurrent",
     "timeout_seconds",
 ];
 

@@ -21,6 +21,10 @@ use super::{
 const MAX_NAME: usize = 40;
 /// Seconds that a call may take unless configured otherwise.
 const TIMEOUT_SECONDS: u64 = 300;
+/// Calls at once unless configured otherwise.
+const MAX_CONCURRENT: usize = 256;
+/// As above, of the sandbox, which calls nobody.
+const MAX_CONCURRENT_SANDBOX: usize = 2_048;
 
 /// Whether a provider is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +56,8 @@ pub struct Provider {
     pub api_key: Option<SecretString>,
     /// How long one call may take, 1 to 3,600 s.
     pub timeout: Duration,
+    /// Calls at once from this process, 1 to 10,000.
+    pub max_concurrent: usize,
     /// Its enabled models.
     pub models: Vec<ModelConfig>,
 }
@@ -70,6 +76,8 @@ pub struct EnabledProvider {
     pub api_key: Option<SecretString>,
     /// How long one call may take, 1 to 3,600 s.
     pub timeout: Duration,
+    /// Calls at once from this process, 1 to 10,000.
+    pub max_concurrent: usize,
     /// Its enabled models, at least one.
     pub models: Vec<ModelConfig>,
 }
@@ -83,6 +91,7 @@ impl Provider {
             base_url: self.base_url.clone(),
             api_key: self.api_key.clone(),
             timeout: self.timeout,
+            max_concurrent: self.max_concurrent,
             models: self.models.clone(),
         })
     }
@@ -117,6 +126,8 @@ pub(super) struct RawProvider {
     base_url_env: Option<String>,
     #[serde(default, deserialize_with = "optional_whole::<u64, 1, 3_600, _>")]
     timeout_seconds: Option<u64>,
+    #[serde(default, deserialize_with = "optional_whole::<usize, 1, 10_000, _>")]
+    max_concurrent: Option<usize>,
     models: Option<Vec<RawModel>>,
 }
 
@@ -216,6 +227,11 @@ fn provider(
         base_url,
         api_key,
         timeout: Duration::from_secs(raw.timeout_seconds.unwrap_or(TIMEOUT_SECONDS)),
+        max_concurrent: raw.max_concurrent.unwrap_or(if kind == Kind::Sandbox {
+            MAX_CONCURRENT_SANDBOX
+        } else {
+            MAX_CONCURRENT
+        }),
         models,
     })
 }

@@ -50,6 +50,42 @@ pub struct Server {
     /// Largest body of a request, 1 KiB to 16 MiB, in bytes.
     #[serde(deserialize_with = "whole::<usize, 1024, 16_777_216, _>")]
     pub max_body_bytes: usize,
+    /// From a connection to the end of its first request's head, 1 to 300 s.
+    #[serde(
+        rename = "header_timeout_seconds",
+        deserialize_with = "seconds::<1, 300, _>"
+    )]
+    pub header_timeout: Duration,
+    /// Largest head of a request, 8 KiB to 256 KiB, in bytes.
+    #[serde(deserialize_with = "whole::<usize, 8_192, 262_144, _>")]
+    pub max_header_bytes: usize,
+    /// From an answer to the end of the next request's head, 1 to 3,600 s.
+    #[serde(
+        rename = "keep_alive_seconds",
+        deserialize_with = "seconds::<1, 3_600, _>"
+    )]
+    pub keep_alive: Duration,
+    /// How long a client may take nothing of an answer, 1 to 3,600 s.
+    #[serde(
+        rename = "write_timeout_seconds",
+        deserialize_with = "seconds::<1, 3_600, _>"
+    )]
+    pub write_timeout: Duration,
+    /// How long a request that makes nothing may take in all, 1 to 300 s.
+    #[serde(
+        rename = "request_timeout_seconds",
+        deserialize_with = "seconds::<1, 300, _>"
+    )]
+    pub request_timeout: Duration,
+    /// Connections at once, 1 to 100,000.
+    #[serde(deserialize_with = "whole::<usize, 1, 100_000, _>")]
+    pub max_connections: usize,
+    /// Requests at work at once, 1 to 100,000.
+    #[serde(deserialize_with = "whole::<usize, 1, 100_000, _>")]
+    pub max_requests: usize,
+    /// Logins that wait for their password to be checked, 1 to 10,000.
+    #[serde(deserialize_with = "whole::<usize, 1, 10_000, _>")]
+    pub max_waiting_logins: usize,
 }
 
 /// `[database]`.
@@ -129,6 +165,9 @@ pub struct Jobs {
     /// Jobs that run at once in this process, 1 to 1,024.
     #[serde(deserialize_with = "whole::<usize, 1, 1_024, _>")]
     pub workers: usize,
+    /// How many of these one account may have at once, 1 to 1,024.
+    #[serde(deserialize_with = "whole::<usize, 1, 1_024, _>")]
+    pub max_workers_per_account: usize,
 }
 
 /// `[retention]`.

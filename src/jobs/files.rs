@@ -91,6 +91,11 @@ impl Runner {
         }
     }
 
+    /// Removes files that were left on their way in.
+    pub async fn sweep_files(&self) -> Result<(), media::StoreError> {
+        self.0.media.store.sweep().await
+    }
+
     /// Removes the files of a generation that was deleted, at once. What fails is left to
     /// [`Self::empty_trash`].
     pub async fn remove_files(&self, id: GenerationId) -> Result<(), crate::store::StoreError> {

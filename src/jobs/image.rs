@@ -17,7 +17,7 @@ use crate::{
         pricing::ImageCeiling,
     },
     media::{MediaKind, fit_png},
-    providers::{ImageAnswer, ImageCall, ImageProvider},
+    providers::{ImageAnswer, ImageCall, ImageProvider, Seat},
     store::{
         StoreError,
         generations::{Finish, NewGeneration, Outcome},
@@ -36,6 +36,8 @@ pub struct ImageJob {
     pub provider: Arc<dyn ImageProvider>,
     /// The bill.
     pub price: ImageCeiling,
+    /// Its seat at the provider, kept to the end.
+    pub seat: Seat,
 }
 
 impl Runner {

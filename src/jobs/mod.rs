@@ -10,6 +10,7 @@ mod files;
 mod image;
 mod observed;
 mod running;
+mod shares;
 mod speech;
 mod step;
 mod submit;
@@ -57,6 +58,7 @@ use crate::{
     },
 };
 use running::Running;
+use shares::Shares;
 
 /// The longest wait between two tries to settle while the database is away.
 const SETTLE_BACKOFF_MAX: Duration = Duration::from_secs(2);
@@ -84,6 +86,8 @@ pub struct RunnerSettings {
     pub poll_interval: Duration,
     /// Jobs that this process works on at once.
     pub workers: usize,
+    /// How many of these one account may have.
+    pub workers_per_account: usize,
 }
 
 /// Where files come from and go to.
@@ -108,6 +112,8 @@ struct Inner {
     /// One for each job that this process works on.
     workers: Arc<Semaphore>,
     worker_count: usize,
+    /// Which accounts the workers work for.
+    shares: Shares,
     /// Workers at work.
     busy: AtomicUsize,
     /// For reading and converting files: each may take hundreds of MiB for a moment.
@@ -148,6 +154,7 @@ impl Runner {
             poll_interval: settings.poll_interval,
             workers: Arc::new(Semaphore::new(settings.workers)),
             worker_count: settings.workers,
+            shares: Shares::new(settings.workers_per_account),
             busy: AtomicUsize::new(0),
             conversions: Arc::new(Semaphore::new(CONVERSIONS)),
             claims: tokio::sync::Mutex::new(()),

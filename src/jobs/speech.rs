@@ -25,6 +25,9 @@ impl Runner {
             let message = "the provider is no longer on this server";
             return Step::failed(Failure::new(FailureCode::ProviderError, message));
         };
+        let Some(seat) = self.0.providers.seats.take(&job.provider) else {
+            return Step::again();
+        };
         let mut submissions = Submissions::begin(self.0.submit);
         loop {
             if !self.intend(job, slot, submissions.made).await {
@@ -32,7 +35,10 @@ impl Runner {
             }
             submissions.made += 1;
             let error = match self.unless_stopped(slot, provider.generate(&call)).await {
-                Ok(Ok(answer)) => return self.keep_speech(job, &call, answer).await,
+                Ok(Ok(answer)) => {
+                    drop(seat);
+                    return self.keep_speech(job, &call, answer).await;
+                }
                 Ok(Err(error)) => error,
                 Err(Stopped::Cancelled) => return Step::Lost,
                 Err(Stopped::Interrupted) => return Step::interrupted(),

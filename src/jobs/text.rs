@@ -15,7 +15,7 @@ use crate::{
         pricing::TextPrices,
         usage::{TextUsage, TokenCounts},
     },
-    providers::{DeltaSink, ProviderError, TextAnswer, TextCall, TextProvider},
+    providers::{DeltaSink, ProviderError, Seat, TextAnswer, TextCall, TextProvider},
     store::{
         StoreError,
         generations::{Finish, NewGeneration, Outcome},
@@ -34,6 +34,8 @@ pub struct TextJob {
     pub prices: TextPrices,
     /// Where the pieces go, when they are wanted.
     pub deltas: Option<DeltaSink>,
+    /// Its seat at the provider, kept to the end.
+    pub seat: Seat,
 }
 
 impl Runner {

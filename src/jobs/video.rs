@@ -19,7 +19,7 @@ use crate::{
         generation::{Failure, FailureCode, Output},
         request::Ratio,
     },
-    media::{self, BadMedia, MediaKey, MediaKind},
+    media::{self, BadMedia, DownloadError, MediaKey, MediaKind},
     providers::{VideoCall, VideoOutput, VideoProvider, VideoStatus},
     store::{StoreError, generations::Outcome, jobs::Job},
 };
@@ -63,6 +63,11 @@ impl Runner {
         provider: &dyn VideoProvider,
         call: &VideoCall,
     ) -> Step {
+        // Looks at a task need none: there are no more of them than workers, and they must not
+        // wait for new work.
+        let Some(_seat) = self.0.providers.seats.take(&job.provider) else {
+            return Step::again();
+        };
         let mut submissions = Submissions::begin(self.0.submit);
         loop {
             if !self.intend(job, slot, submissions.made).await {
@@ -183,6 +188,9 @@ impl Runner {
             .to_file(&url, header, MAX_BYTES, spool)
             .await;
         let file = fetched.map_err(|error| {
+            if let DownloadError::Store(error) = &error {
+                return Box::new(store_trouble(job, error));
+            }
             if error.is_final() {
                 failed(unusable(job.id, &error))
             } else {
@@ -217,9 +225,14 @@ async fn stop_task(job: &Job, provider: &dyn VideoProvider, task: &str) {
     }
 }
 
-/// Our own store has failed: the provider still has the file, and the job its deadline.
+/// Our own store has failed: the provider still has the file, and the job its deadline. But a
+/// full disk ends the job at once, as it does for every kind of file: nothing says that room
+/// will be made, and what each further try fetches fills the disk again.
 fn store_trouble(job: &Job, error: &media::StoreError) -> Step {
-    not_stored(job.id, error);
+    let failure = not_stored(job.id, error);
+    if matches!(error, media::StoreError::NoSpace(_)) {
+        return Step::failed(failure);
+    }
     trouble()
 }
 

@@ -18,7 +18,7 @@ use crate::{
     store::{
         StoreError,
         generations::{Finish, NewGeneration, Opened, Outcome},
-        jobs::Job,
+        jobs::{Job, Share},
     },
 };
 
@@ -98,7 +98,6 @@ impl Runner {
         if permits.is_empty() {
             return Ok(0);
         }
-        let limit = i64::try_from(permits.len()).unwrap_or(i64::MAX);
         let claims = self.0.claims.lock().await;
         if self.is_draining() {
             return Ok(0);
@@ -106,35 +105,55 @@ impl Runner {
         let now = self.0.clock.now();
         let (video, speech) = (&self.0.providers.video, &self.0.providers.speech);
         let providers: Vec<String> = video.keys().chain(speech.keys()).cloned().collect();
-        let store = &self.0.store;
-        let jobs = store
-            .claim_jobs(self.0.instance, limit, &providers, now)
-            .await?;
-        let claimed = jobs.len();
-        for job in jobs {
-            if self.0.running.contains(job.id) {
-                // An earlier step of it has not ended here; the sweep passes it on afterwards.
-                continue;
+        let mut claimed = 0;
+        // An account that has its share is passed over in the next claim, so that the jobs of
+        // others behind its own are found, however many these are. Each claim but the last
+        // gives an account its full share, so there are few.
+        while !permits.is_empty() {
+            let limit = i64::try_from(permits.len()).unwrap_or(i64::MAX);
+            let share = Share {
+                most: i64::try_from(self.0.shares.most()).unwrap_or(i64::MAX),
+                taken: self.0.shares.taken(),
+            };
+            let store = &self.0.store;
+            let jobs = store
+                .claim_jobs(self.0.instance, limit, &providers, &share, now)
+                .await?;
+            claimed += jobs.len();
+            let more = jobs.len() == permits.len() || share.is_filled_by(&jobs);
+            for job in jobs {
+                self.work_on(job, permits.pop());
             }
-            let (slot, done) = self.reserve(job.id);
-            slot.opened();
-            let (runner, permit) = (self.clone(), permits.pop());
-            self.0.busy.fetch_add(1, Ordering::AcqRel);
-            let span = tracing::info_span!("job", id = %job.id);
-            self.spawn(
-                async move {
-                    // A panic leaves the row without a worker; the sweep finds it.
-                    let step = std::panic::AssertUnwindSafe(runner.advance(&job, &slot));
-                    let _ = step.catch_unwind().await;
-                    drop((slot, done, permit));
-                    runner.0.busy.fetch_sub(1, Ordering::AcqRel);
-                    runner.0.wake.notify_one();
-                }
-                .instrument(span),
-            );
+            if !more {
+                break;
+            }
         }
         drop(claims);
         Ok(claimed)
+    }
+
+    /// Takes a claimed job's next step, in a task of its own.
+    fn work_on(&self, job: Job, permit: Option<OwnedSemaphorePermit>) {
+        if self.0.running.contains(job.id) {
+            // An earlier step of it has not ended here; the sweep passes it on afterwards.
+            return;
+        }
+        let (slot, done) = self.reserve(job.id);
+        slot.opened();
+        let (runner, share) = (self.clone(), self.0.shares.take(job.account_id));
+        self.0.busy.fetch_add(1, Ordering::AcqRel);
+        let span = tracing::info_span!("job", id = %job.id);
+        self.spawn(
+            async move {
+                // A panic leaves the row without a worker; the sweep finds it.
+                let step = std::panic::AssertUnwindSafe(runner.advance(&job, &slot));
+                let _ = step.catch_unwind().await;
+                drop((slot, done, permit, share));
+                runner.0.busy.fetch_sub(1, Ordering::AcqRel);
+                runner.0.wake.notify_one();
+            }
+            .instrument(span),
+        );
     }
 
     /// Settles a job's end, however long the database is away. Answers how it ended, which

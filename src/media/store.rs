@@ -36,7 +36,7 @@ pub struct MediaStore {
 #[derive(Clone)]
 enum Place {
     Local {
-        files: Arc<LocalFileSystem>,
+        files: Arc<dyn ObjectStore>,
         folder: PathBuf,
     },
     S3 {
@@ -101,19 +101,23 @@ impl fmt::Debug for MediaFile {
 
 impl MediaStore {
     /// A store in `folder`, which is made when it is missing. What a crash left on its way in
-    /// more than a day ago is removed.
+    /// hours ago is removed.
     pub async fn open(folder: PathBuf) -> io::Result<Self> {
-        let incoming = folder.join(INCOMING);
-        tokio::fs::create_dir_all(&incoming).await?;
-        local::sweep(&incoming).await?;
+        tokio::fs::create_dir_all(&folder).await?;
         let files = LocalFileSystem::new_with_prefix(&folder)
             .map_err(io::Error::other)?
             .with_fsync(true)
             .with_automatic_cleanup(true);
-        let place = Place::Local {
-            files: Arc::new(files),
-            folder,
-        };
+        Self::over(Arc::new(files), folder).await
+    }
+
+    /// A store in `folder`, as [`Self::open`], that is reached through `files`: a test's way to
+    /// let the disk fail.
+    pub async fn over(files: Arc<dyn ObjectStore>, folder: PathBuf) -> io::Result<Self> {
+        let incoming = folder.join(INCOMING);
+        tokio::fs::create_dir_all(&incoming).await?;
+        local::sweep_at_start(&incoming).await?;
+        let place = Place::Local { files, folder };
         Ok(Self { place, incoming })
     }
 
@@ -121,7 +125,7 @@ impl MediaStore {
     /// made when it is missing. Nothing is sent yet: see [`Self::probe`].
     pub async fn open_s3(settings: &S3Settings, incoming: PathBuf) -> Result<Self, StoreError> {
         tokio::fs::create_dir_all(&incoming).await?;
-        local::sweep(&incoming).await?;
+        local::sweep_at_start(&incoming).await?;
         let prefix = ObjectPath::parse(&settings.prefix)
             .map_err(|source| StoreError::from(object_store::Error::from(source)))?;
         let place = Place::S3 {
@@ -129,6 +133,12 @@ impl MediaStore {
             prefix,
         };
         Ok(Self { place, incoming })
+    }
+
+    /// Removes what was left on its way in: by a crash, or by a file system that refused the
+    /// removal. What anybody may still be writing stays.
+    pub async fn sweep(&self) -> Result<(), StoreError> {
+        Ok(local::sweep(&self.incoming).await?)
     }
 
     /// A temporary file to write into, for [`Self::put_file`].

@@ -15,6 +15,7 @@ pub mod image;
 pub mod openai;
 pub mod runway;
 pub mod sandbox;
+pub mod seats;
 pub mod speech;
 pub mod sse;
 pub mod stability;
@@ -27,6 +28,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 pub use error::{ProviderError, ProviderErrorKind};
 pub use image::{ImageAnswer, ImageCall, ImageProvider, ImageQuality, ImageStyle};
+pub use seats::{Seat, Seats};
 pub use speech::{SpeechAnswer, SpeechCall, SpeechFormat, SpeechProvider};
 pub use video::{VideoCall, VideoOutput, VideoProvider, VideoStatus};
 
@@ -98,4 +100,6 @@ pub struct Registry {
     pub speech: BTreeMap<String, Arc<dyn SpeechProvider>>,
     /// Those that make videos.
     pub video: BTreeMap<String, Arc<dyn VideoProvider>>,
+    /// How many calls each may have at once.
+    pub seats: Seats,
 }

@@ -5,7 +5,11 @@ use secrecy::SecretString;
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
-use super::{Service, ServiceError, auth::Caller, password::PASSWORD_CHARS};
+use super::{
+    Service, ServiceError,
+    auth::Caller,
+    password::{PASSWORD_CHARS, Ticket},
+};
 use crate::{
     domain::{
         ids::{AccountId, UserId},
@@ -58,16 +62,23 @@ impl Service {
     /// Makes a session. Wrong email and wrong password take the same time and answer alike.
     /// Runs to its end also when the caller hangs up, so that each attempt gets its verdict.
     pub async fn login(&self, login: Login, address: String) -> Result<LoggedIn, ServiceError> {
+        // Before anything is known of the email: a full queue tells nothing.
+        let ticket = self.0.passwords.ticket()?;
         let (service, (done, verdict)) = (self.clone(), oneshot::channel());
         self.0.runner.spawn(async move {
             // Whoever asked may be gone.
-            let _ = done.send(service.attempt(login, &address).await);
+            let _ = done.send(service.attempt(login, &address, ticket).await);
         });
         let gone = |_| ServiceError::Internal("a login ended without a verdict".to_owned());
         verdict.await.map_err(gone)?
     }
 
-    async fn attempt(&self, login: Login, address: &str) -> Result<LoggedIn, ServiceError> {
+    async fn attempt(
+        &self,
+        login: Login,
+        address: &str,
+        ticket: Ticket,
+    ) -> Result<LoggedIn, ServiceError> {
         let (store, now) = (&self.0.store, self.0.clock.now());
         if let Err(wait) = store.begin_login(&login.email, address, now).await? {
             let millis = u64::try_from(wait.num_milliseconds()).unwrap_or(0);
@@ -76,7 +87,8 @@ impl Service {
         }
         let user = store.user_by_email(&login.email).await?;
         let stored = user.as_ref().map(|u| u.password_hash.clone());
-        let right = self.0.passwords.verify(login.password, stored).await?;
+        let passwords = &self.0.passwords;
+        let right = passwords.verify(ticket, login.password, stored).await?;
         store.end_login(&login.email, address, now, !right).await?;
         let Some(user) = user.filter(|_| right) else {
             return Err(ServiceError::InvalidCredentials);

@@ -51,6 +51,8 @@ pub struct ServiceSettings {
     pub job_deadline: TimeDelta,
     /// How long a session lasts.
     pub session_period: TimeDelta,
+    /// Logins that wait for their password to be checked.
+    pub max_waiting_logins: usize,
 }
 
 /// The rules. Cheap to clone.
@@ -87,8 +89,8 @@ impl Service {
             providers,
             runner,
             sender,
+            passwords: password::Hasher::new(settings.max_waiting_logins),
             settings,
-            passwords: password::Hasher::default(),
             ids: GenerationIds::default(),
         }))
     }
@@ -204,6 +206,12 @@ pub enum ServiceError {
     /// 503.
     #[error("the server is shutting down")]
     ShuttingDown,
+    /// 503: as many calls of this provider run as may.
+    #[error("{0} has no seat left")]
+    ProviderBusy(String),
+    /// 503: as much waits as may.
+    #[error("too much to do")]
+    Overloaded,
     /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),

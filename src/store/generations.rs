@@ -286,7 +286,7 @@ impl Store {
     /// Why an opening was refused, in the contract's order; `None` when it would fit now.
     async fn explain_refusal(&self, new: &NewGeneration) -> Result<Option<Opened>, StoreError> {
         let (key, session) = new.credential.ids();
-        let row = sqlx::query!(
+        let reading = sqlx::query!(
             r#"
             select balance, held, unfinished, suspended_at is not null as "suspended!",
                    exists (select from api_keys
@@ -309,8 +309,8 @@ impl Store {
             new.now,
             new.idempotency.as_ref().map(|b| b.key.as_str()),
         )
-        .fetch_one(&self.pool)
-        .await?;
+        .fetch_one(&self.pool);
+        let row = bounded(reading).await?;
         let balance = Balance {
             balance: Credits::from_micros(row.balance),
             held: Credits::from_micros(row.held),
@@ -460,7 +460,7 @@ impl Store {
         account: AccountId,
         id: GenerationId,
     ) -> Result<Option<Generation>, StoreError> {
-        sqlx::query_as!(
+        let reading = sqlx::query_as!(
             GenerationRow,
             "select id, account_id, type, status, provider, model, prompt, parameters, pricing,
                     api_key_id, estimated, charged, usage, result, error_code, error_message,
@@ -470,10 +470,8 @@ impl Store {
             id.0,
             account.0,
         )
-        .fetch_optional(&self.pool)
-        .await?
-        .map(TryInto::try_into)
-        .transpose()
+        .fetch_optional(&self.pool);
+        bounded(reading).await?.map(TryInto::try_into).transpose()
     }
 
     /// Removes a finished generation's words for good; its numbers stay. `false`: it is not
@@ -514,15 +512,14 @@ impl Store {
         key: &str,
         now: DateTime<Utc>,
     ) -> Result<Option<Bound>, StoreError> {
-        let row = sqlx::query!(
+        let reading = sqlx::query!(
             "select fingerprint, generation_id, expires_at from idempotency_keys
              where account_id = $1 and key = $2",
             account.0,
             key,
         )
-        .fetch_optional(&self.pool)
-        .await?;
-        match row {
+        .fetch_optional(&self.pool);
+        match bounded(reading).await? {
             Some(row) if row.expires_at <= now => {
                 sqlx::query!(
                     "delete from idempotency_keys

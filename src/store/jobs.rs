@@ -74,6 +74,30 @@ impl Job {
     }
 }
 
+/// What an account may have of the workers of an instance.
+#[derive(Debug, Clone)]
+pub struct Share {
+    /// At most.
+    pub most: i64,
+    /// Who has how many.
+    pub taken: Vec<(AccountId, usize)>,
+}
+
+impl Share {
+    /// Whether one of these jobs, just claimed, was the last that its account may have: it may
+    /// have kept others from being looked at.
+    pub fn is_filled_by(&self, jobs: &[Job]) -> bool {
+        jobs.iter().any(|job| {
+            let new = jobs
+                .iter()
+                .filter(|other| other.account_id == job.account_id);
+            let had = self.taken.iter().find(|(id, _)| *id == job.account_id);
+            let workers = new.count() + had.map_or(0, |&(_, n)| n);
+            i64::try_from(workers).is_ok_and(|n| n >= self.most)
+        })
+    }
+}
+
 struct JobRow {
     id: Uuid,
     account_id: i64,
@@ -92,25 +116,49 @@ struct JobRow {
 
 impl Store {
     /// Claims up to `limit` due jobs of `providers` for an instance; past their deadline, jobs
-    /// of any provider. Others' claims are skipped, not waited
-    /// for.
+    /// of any provider. No account gets more than its share; of one that has it nothing is
+    /// looked at. Others' claims are skipped, not waited for. Fewer than `limit` does not say
+    /// that there are no more.
     pub async fn claim_jobs(
         &self,
         instance: InstanceId,
         limit: i64,
         providers: &[String],
+        share: &Share,
         now: DateTime<Utc>,
     ) -> Result<Vec<Job>, StoreError> {
+        let (accounts, taken): (Vec<i64>, Vec<i64>) = share
+            .taken
+            .iter()
+            .map(|&(account, n)| (account.0, i64::try_from(n).unwrap_or(i64::MAX)))
+            .unzip();
+        let sated = accounts
+            .iter()
+            .zip(&taken)
+            .filter(|&(_, &n)| n >= share.most);
+        let sated: Vec<i64> = sated.map(|(&account, _)| account).collect();
         let claiming = sqlx::query_as!(
             JobRow,
             "update generations
              set lease_token = $1, status = 'processing', started_at = coalesce(started_at, $3)
              where id = any(array(
-                 select id from generations
-                 where status in ('pending', 'processing') and lease_token is null
-                   and next_step_at <= $3 and (provider = any($4) or deadline_at <= $3)
-                 order by next_step_at limit $2
-                 for update skip locked
+                 select ranked.id
+                 from (
+                     select due.id, due.account_id,
+                            row_number() over (partition by due.account_id
+                                               order by due.next_step_at, due.id) as place
+                     from (
+                         select id, account_id, next_step_at from generations
+                         where status in ('pending', 'processing') and lease_token is null
+                           and next_step_at <= $3 and (provider = any($4) or deadline_at <= $3)
+                           and account_id <> all($5)
+                         order by next_step_at limit $2
+                         for update skip locked
+                     ) due
+                 ) ranked
+                 left join unnest($6::bigint[], $7::bigint[]) as has(account_id, workers)
+                     on has.account_id = ranked.account_id
+                 where ranked.place + coalesce(has.workers, 0) <= $8
              ))
              returning id, account_id, type, provider, model, prompt, parameters, estimated,
                        attempts, submitted_at, remote_id, deadline_at, created_at",
@@ -118,6 +166,10 @@ impl Store {
             limit,
             now,
             providers,
+            &sated,
+            &accounts,
+            &taken,
+            share.most,
         )
         .fetch_all(&self.reserved);
         let rows = bounded(claiming).await?;

@@ -47,8 +47,10 @@ pub static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!();
 /// How long a statement may run, and wait for a lock. What a request does takes milliseconds;
 /// what takes longer is stuck behind somebody else's work.
 const STATEMENT_LIMITS: &str = "set statement_timeout = '15s'; set lock_timeout = '3s'";
-/// How long a statement may take as seen from here: a host that vanished answers nothing.
-const CALL_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a statement may take as seen from here: a host that vanished, or a server that
+/// hangs, answers nothing, and whoever asked is to learn of it within seconds. Longer than
+/// `lock_timeout`.
+const CALL_TIMEOUT: Duration = Duration::from_secs(6);
 /// Connections kept apart from requests, for settlements, signs of life and health checks.
 const RESERVED_CONNECTIONS: u32 = 4;
 

@@ -135,7 +135,7 @@ impl Store {
         now: DateTime<Utc>,
     ) -> Result<Result<(), TimeDelta>, StoreError> {
         let (failed_since, pending_since) = (now - THROTTLE_WINDOW, now - PENDING_WINDOW);
-        let admitted = sqlx::query!(
+        let counting = sqlx::query!(
             r#"
             insert into login_attempts as l (email, address, pending)
             values (lower($1), $2, array[$3::timestamptz])
@@ -152,9 +152,8 @@ impl Store {
             pending_since,
             MAX_FAILURES,
         )
-        .execute(&self.pool)
-        .await?;
-        if admitted.rows_affected() == 1 {
+        .execute(&self.pool);
+        if bounded(counting).await?.rows_affected() == 1 {
             return Ok(Ok(()));
         }
         let failures = sqlx::query!(

@@ -12,6 +12,7 @@ mod envelope;
 mod health;
 mod jobs;
 mod ledger;
+mod load;
 mod metrics;
 mod openapi;
 mod openapi_walk;

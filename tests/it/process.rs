@@ -13,6 +13,8 @@ use tokio::{
 };
 use uuid::Uuid;
 
+mod hanging;
+
 /// What any single wait may take on a slow machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -26,6 +28,8 @@ struct Site {
 struct Server {
     child: Child,
     url: String,
+    /// One for all requests: each takes a while to make.
+    client: reqwest::Client,
     stderr: Lines<BufReader<ChildStderr>>,
 }
 
@@ -72,7 +76,13 @@ impl Site {
         let line = line_with(&mut stderr, "listening on ").await;
         let url = line.split("listening on ").nth(1).unwrap();
         let url = url.split_whitespace().next().unwrap().to_owned();
-        Server { child, url, stderr }
+        let client = reqwest::Client::new();
+        Server {
+            child,
+            url,
+            client,
+            stderr,
+        }
     }
 
     /// `gensvc ledger verify --json`
@@ -127,7 +137,8 @@ impl Server {
     /// Starts a streamed generation; answers once its hold is placed.
     async fn stream(&self, key: &str, prompt: &str) -> reqwest::Response {
         let body = json!({"prompt": prompt, "stream": true, "parameters": {"max_tokens": 8}});
-        let mut response = reqwest::Client::new()
+        let mut response = self
+            .client
             .post(format!("{}/v1/generate/text", self.url))
             .bearer_auth(key)
             .json(&body)
@@ -150,7 +161,8 @@ impl Server {
 
     /// A lookup that waits for the end, at most that many seconds.
     async fn get_within(&self, key: &str, path: &str, seconds: u32) -> Value {
-        let request = reqwest::Client::new()
+        let request = self
+            .client
             .get(format!("{}{path}", self.url))
             .header("prefer", format!("wait={seconds}"))
             .bearer_auth(key);
@@ -239,7 +251,8 @@ async fn kill_9_of_the_server_between_submission_and_end_of_a_video_loses_and_re
     let site = Site::new(&[("GENSVC__JOBS__POLL_INTERVAL_MS", "100")]);
     let (mut server, key) = site.first().await;
     let body = json!({"prompt": "[[slow:2]] waves", "parameters": {"duration": 1}});
-    let made = reqwest::Client::new()
+    let made = server
+        .client
         .post(format!("{}/v1/generate/video", server.url))
         .bearer_auth(&key)
         .json(&body)

@@ -26,6 +26,17 @@ fn the_values_of_the_contract() {
     assert_eq!(c.server.shutdown.as_secs(), 10);
     assert_eq!(c.server.body_timeout.as_secs(), 10);
     assert_eq!(c.server.max_body_bytes, 256 * 1024);
+    assert_eq!(c.server.header_timeout.as_secs(), 30);
+    assert_eq!(c.server.keep_alive.as_secs(), 75);
+    assert_eq!(c.server.write_timeout.as_secs(), 30);
+    assert_eq!(c.server.request_timeout.as_secs(), 20);
+    assert!(c.server.request_timeout > c.server.body_timeout);
+    assert_eq!(c.server.max_header_bytes, 32 * 1024);
+    assert_eq!(
+        (c.server.max_connections, c.server.max_requests),
+        (4096, 2048)
+    );
+    assert_eq!(c.server.max_waiting_logins, 64);
     assert!(c.server.cors_origins.is_empty() && c.server.trusted_proxies.is_empty());
     assert!(c.database_url().is_none());
     assert_eq!(c.database.max_connections, 20);
@@ -39,6 +50,13 @@ fn the_values_of_the_contract() {
     assert_eq!(c.jobs.poll_interval.as_millis(), 5000);
     assert_eq!(c.jobs.deadline.as_secs(), 1800);
     assert_eq!((c.jobs.max_per_account, c.jobs.workers), (100, 64));
+    assert_eq!(c.jobs.max_workers_per_account, 16);
+    let calls = c
+        .providers()
+        .iter()
+        .map(|p| (p.name.as_str(), p.max_concurrent));
+    let calls: BTreeMap<_, _> = calls.collect();
+    assert_eq!((calls["openai"], calls["sandbox"]), (256, 2_048));
     assert_eq!(c.media.url_lifetime.as_secs(), 86_400);
     assert!(!c.media.allow_private_urls && c.media.s3.is_none());
     assert_eq!(c.retention.days, 0);

@@ -11,8 +11,10 @@ use super::StoreError;
 /// The most that is read at once, in bytes.
 const PIECE: usize = 256 << 10;
 
-/// After this time a file on its way in belongs to nobody who still lives.
-const ABANDONED: Duration = Duration::from_hours(24);
+/// After this time without a write, a file on its way in belongs to nobody who still lives: a
+/// download that stands still is given up within minutes, and what is whole is moved at once or
+/// sent to a bucket within the hour.
+const ABANDONED: Duration = Duration::from_hours(3);
 
 /// The bytes of an open file in `range`, which lies within it.
 pub(super) fn body(
@@ -62,7 +64,7 @@ pub(super) async fn probe(folder: &Path) -> io::Result<()> {
 }
 
 /// Removes what a crash left on its way in. What another replica is writing stays: only files
-/// that were not written to for a day go, by the clock of the file system itself.
+/// that were not written to for hours go, by the clock of the file system itself.
 pub(super) async fn sweep(folder: &Path) -> io::Result<()> {
     let clock = folder.join(".clock");
     let mut file = tokio::fs::File::create(&clock).await?;
@@ -84,4 +86,21 @@ pub(super) async fn sweep(folder: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// As [`sweep`]; but a disk that is full does not keep the server from starting: the rest of it
+/// needs no room there, and health tells.
+pub(super) async fn sweep_at_start(folder: &Path) -> io::Result<()> {
+    match sweep(folder).await {
+        Err(error)
+            if matches!(
+                StoreError::from(io::Error::from(error.kind())),
+                StoreError::NoSpace(_)
+            ) =>
+        {
+            tracing::error!(%error, "the disk of stored files is full");
+            Ok(())
+        }
+        done => done,
+    }
 }

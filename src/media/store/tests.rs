@@ -177,19 +177,26 @@ async fn health() {
 }
 
 #[tokio::test]
-async fn what_a_crash_left_goes_after_a_day() {
+async fn what_a_crash_left_goes_after_hours_at_the_start_and_at_each_sweep() {
     let folder = Folder::new();
     let incoming = folder.path().join(INCOMING);
     std::fs::create_dir_all(&incoming).unwrap();
-    for (name, hours) in [("young", 23), ("old", 25)] {
+    for (name, hours) in [("young", 2), ("old", 4)] {
         let file = std::fs::File::create(incoming.join(name)).unwrap();
         let now = file.metadata().unwrap().modified().unwrap();
         file.set_modified(now - Duration::from_hours(hours))
             .unwrap();
     }
-    MediaStore::open(folder.path()).await.unwrap();
+    let store = MediaStore::open(folder.path()).await.unwrap();
     assert!(incoming.join("young").exists());
     assert!(!incoming.join("old").exists());
+    let young = incoming.join("young");
+    let file = std::fs::File::options().write(true).open(young).unwrap();
+    let written = file.metadata().unwrap().modified().unwrap();
+    file.set_modified(written - Duration::from_hours(2))
+        .unwrap();
+    store.sweep().await.unwrap();
+    assert!(!incoming.join("young").exists());
 }
 
 #[tokio::test]

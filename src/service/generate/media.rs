@@ -100,6 +100,7 @@ impl Service {
             size,
             price,
         } = self.plan_image(caller, request)?;
+        let seat = self.seat(&plan.model.provider)?;
         let new = self.prepare(caller, &plan, keyed, false).await?;
         let model = plan.model;
         let provider = self.0.providers.image.get(&model.provider);
@@ -111,6 +112,7 @@ impl Service {
             size,
             provider: Arc::clone(provider),
             price,
+            seat,
         };
         let started = self.0.runner.start_image(job).await;
         self.begun(caller, started, &plan.ceiling, keyed).await

@@ -22,6 +22,7 @@ use crate::{
         validate::FieldError,
     },
     jobs::{Handle, Started},
+    providers::Seat,
     store::{
         StoreError,
         generations::{Idempotency, NewGeneration, Opened},
@@ -161,6 +162,12 @@ impl Service {
             }),
             now,
         })
+    }
+
+    /// A seat at the provider for a call that begins now; none is waited for.
+    fn seat(&self, provider: &str) -> Result<Seat, ServiceError> {
+        let seat = self.0.providers.seats.take(provider);
+        seat.ok_or_else(|| ServiceError::ProviderBusy(provider.to_owned()))
     }
 
     fn check_jobs(&self, unfinished: i32) -> Result<(), ServiceError> {

@@ -48,6 +48,7 @@ impl Service {
             return Err(ServiceError::ShuttingDown);
         }
         let (plan, call, prices) = self.plan_text(caller, &request).await?;
+        let seat = self.seat(&plan.model.provider)?;
         let new = self.prepare(caller, &plan, keyed, false).await?;
         let model = plan.model;
         let provider = self.0.providers.text.get(&model.provider);
@@ -59,6 +60,7 @@ impl Service {
             provider: Arc::clone(provider),
             prices,
             deltas,
+            seat,
         };
         let started = self.0.runner.start_text(job).await;
         self.begun(caller, started, &plan.ceiling, keyed).await

@@ -19,6 +19,7 @@ use gensvc::{
         credits::Credits,
         ids::AccountId,
     },
+    media::MediaStore,
     service::{keys::KeyRequest, operator::AccountRequest},
     store::Store,
 };
@@ -152,6 +153,15 @@ impl TestApp {
         let (options, mut all) = (self.options.clone(), self.env.clone());
         all.extend(env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
         Self::start(options, all, self.clock.clone()).await
+    }
+
+    /// The same server over another store of files.
+    pub async fn over(mut self, storage: MediaStore) -> Self {
+        let config = Config::load(None, &self.env).unwrap();
+        let (store, clock) = (self.store.clone(), self.clock.clone());
+        let app = App::build_over(&config, store, clock, "http://test", storage).await;
+        self.app = app.unwrap();
+        self
     }
 
     /// Moves the clock.

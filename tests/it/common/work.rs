@@ -135,11 +135,13 @@ impl TestApp {
     /// The files that are kept, and those on their way in.
     pub fn files(&self) -> Vec<PathBuf> {
         let mut found = Vec::new();
-        walk(
-            &Path::new(&self.env["GENSVC_DATA_DIR"]).join("media"),
-            &mut found,
-        );
+        walk(&self.media_folder(), &mut found);
         found
+    }
+
+    /// Where files lie.
+    pub fn media_folder(&self) -> PathBuf {
+        Path::new(&self.env["GENSVC_DATA_DIR"]).join("media")
     }
 
     /// Nothing is stored, and nothing on hold.

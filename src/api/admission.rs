@@ -1,0 +1,104 @@
+//! How many requests are at work at once, and how long one may take.
+//!
+//! Here: a place for each request, refused at once when there is none. Not here: connections
+//! (the accept loop's), and how much one caller may ask.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use axum::{
+    extract::{Request, State},
+    middleware::Next,
+    response::{IntoResponse as _, Response},
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::error::ApiError;
+
+/// What whoever watches the server asks for, and must get when it is full.
+const ALWAYS: [&str; 3] = ["/health", "/health/live", "/metrics"];
+
+/// The places of this process. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Admission {
+    places: Arc<Semaphore>,
+    timeout: Duration,
+}
+
+impl Admission {
+    /// `most` requests at once, each within `timeout` unless it generates or fetches a file.
+    pub fn new(most: usize, timeout: Duration) -> Self {
+        let places = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
+        Self { places, timeout }
+    }
+}
+
+/// A request's place. It is left while its body arrives: a slow sender needs nothing of what
+/// places stand for, and must not keep others out.
+#[derive(Debug, Clone)]
+pub struct Place {
+    places: Arc<Semaphore>,
+    permit: Arc<Mutex<Option<OwnedSemaphorePermit>>>,
+}
+
+impl Place {
+    fn take(places: &Arc<Semaphore>) -> Result<Self, ApiError> {
+        let place = Self {
+            places: Arc::clone(places),
+            permit: Arc::default(),
+        };
+        place.retake()?;
+        Ok(place)
+    }
+
+    /// Lets others have it.
+    pub fn leave(&self) {
+        *self.permit.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Takes one again, at once or not at all.
+    pub fn retake(&self) -> Result<(), ApiError> {
+        let permit = Arc::clone(&self.places).try_acquire_owned();
+        let permit = permit.map_err(|_| ApiError::overloaded())?;
+        *self.permit.lock().unwrap_or_else(PoisonError::into_inner) = Some(permit);
+        Ok(())
+    }
+}
+
+/// Lets a request in while there is a place, and bounds its time.
+pub async fn admit(
+    State(admission): State<Admission>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let path = request.uri().path();
+    if ALWAYS.contains(&path) {
+        return next.run(request).await;
+    }
+    let bounded = is_bounded(path);
+    let place = match Place::take(&admission.places) {
+        Ok(place) => place,
+        Err(error) => return error.into_response(),
+    };
+    request.extensions_mut().insert(place.clone());
+    let response = if bounded {
+        let answer = tokio::time::timeout(admission.timeout, next.run(request)).await;
+        answer.unwrap_or_else(|_elapsed| {
+            tracing::warn!("a request took too long and was given up");
+            ApiError::overloaded().into_response()
+        })
+    } else {
+        next.run(request).await
+    };
+    // The answer's body is the connection's matter.
+    place.leave();
+    response
+}
+
+/// Generations and waits for them have bounds of their own; files are streams.
+fn is_bounded(path: &str) -> bool {
+    let own = path.starts_with("/v1/generate/") && path != "/v1/generate/history";
+    !own && !path.starts_with("/v1/media/")
+}

@@ -1,0 +1,219 @@
+//! The accept loop: who may connect, how long a silent or slow peer is borne, and how
+//! connections end at a stop.
+//!
+//! Here: connections. Not here: requests; those are the router's. Every bound is a setting, for
+//! each stands between a peer that costs nothing to be and memory that does.
+
+mod guarded;
+
+use std::{
+    io::{self, Write as _},
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{Router, body::Body, extract::ConnectInfo};
+use http::{Request, StatusCode};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use tokio::{
+    io::AsyncWriteExt as _,
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower::ServiceExt as _;
+
+use crate::api;
+use guarded::Guarded;
+
+/// Bytes that one connection may keep unread or unsent, at least the largest head.
+const BUFFER: usize = 64 << 10;
+/// Connections that are being told that the server is full, and read until they have understood.
+/// Beyond them a new one is told and closed at once, which it may miss if it was still sending:
+/// there must be no queue for refusals either.
+const REFUSALS: usize = 256;
+/// How long telling one may take.
+const REFUSAL_TIME: Duration = Duration::from_secs(1);
+/// Open files beside those of connections: to the database, providers, stored files.
+const OTHER_FILES: u64 = 1_000;
+/// How long to wait after the system refused to accept: it is out of files or memory.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// What connections may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Open at once.
+    pub max_connections: usize,
+    /// From the connection to the end of its first request's head.
+    pub header_timeout: Duration,
+    /// From an answer to the end of the next request's head.
+    pub keep_alive: Duration,
+    /// How long a peer may take none of what is ready to be sent.
+    pub write_timeout: Duration,
+    /// Largest head of a request, in bytes.
+    pub max_header_bytes: usize,
+}
+
+/// Raises the process's limit of open files to what `connections` need, as far as the system
+/// lets it; says so where that is too few.
+pub fn allow_files(connections: usize) {
+    let needed = u64::try_from(connections).map_or(u64::MAX, |n| n.saturating_add(OTHER_FILES));
+    let (soft, hard) = match getrlimit(Resource::RLIMIT_NOFILE) {
+        Ok(limits) => limits,
+        Err(error) => return tracing::warn!(%error, "the limit of open files is not known"),
+    };
+    if soft >= needed {
+        return;
+    }
+    let raised = needed.min(hard);
+    let set = setrlimit(Resource::RLIMIT_NOFILE, raised, hard);
+    if raised < needed || set.is_err() {
+        tracing::warn!(
+            soft,
+            hard,
+            needed,
+            "fewer files may be open than server.max_connections needs: raise ulimit -n"
+        );
+    }
+}
+
+/// Serves until `close`; then idle connections are closed, and this returns once the answers
+/// under way have been sent.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    limits: Limits,
+    close: CancellationToken,
+) {
+    let places = Arc::new(Semaphore::new(limits.max_connections));
+    let refusals = Arc::new(Semaphore::new(REFUSALS));
+    let connections = TaskTracker::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = close.cancelled() => break,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                if !is_peers_fault(&error) {
+                    tracing::error!(%error, "connections cannot be accepted");
+                    tokio::time::sleep(ACCEPT_AGAIN).await;
+                }
+                continue;
+            }
+        };
+        // Answers are small and streams are live: no waiting for full packets.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "TCP_NODELAY was refused");
+        }
+        match Arc::clone(&places).try_acquire_owned() {
+            Ok(place) => {
+                let (router, close) = (router.clone(), close.clone());
+                connections.spawn(async move {
+                    connection(stream, peer, router, limits, &close).await;
+                    drop(place);
+                });
+            }
+            Err(_full) => match Arc::clone(&refusals).try_acquire_owned() {
+                Ok(permit) => drop(connections.spawn(refuse(stream, permit))),
+                Err(_too_many) => refuse_at_once(stream),
+            },
+        }
+    }
+    drop(listener);
+    connections.close();
+    connections.wait().await;
+}
+
+async fn connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    router: Router,
+    limits: Limits,
+    close: &CancellationToken,
+) {
+    let asked = Arc::new(AtomicBool::new(false));
+    let service = {
+        let asked = Arc::clone(&asked);
+        service_fn(move |request: Request<Incoming>| {
+            asked.store(true, Ordering::Release);
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(ConnectInfo(peer));
+            router.clone().oneshot(request)
+        })
+    };
+    let io = TokioIo::new(Guarded::new(stream, limits.write_timeout));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.keep_alive)
+        .max_header_size(limits.max_header_bytes)
+        .max_buf_size(BUFFER.max(limits.max_header_bytes))
+        .serve_connection(io, service);
+    let mut connection = std::pin::pin!(connection);
+    let mut first = std::pin::pin!(tokio::time::sleep(limits.header_timeout));
+    let (mut waiting, mut closing) = (true, false);
+    loop {
+        tokio::select! {
+            // What has arrived counts, however late we come to look.
+            biased;
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(%peer, error = &error as &dyn std::error::Error, "a connection broke");
+                }
+                return;
+            }
+            () = first.as_mut(), if waiting => {
+                if !asked.load(Ordering::Acquire) {
+                    tracing::debug!(%peer, "a connection asked nothing in time");
+                    return;
+                }
+                waiting = false;
+            }
+            () = close.cancelled(), if !closing => {
+                if !asked.load(Ordering::Acquire) {
+                    return;
+                }
+                connection.as_mut().graceful_shutdown();
+                closing = true;
+            }
+        }
+    }
+}
+
+/// Says that the server is full, and closes.
+async fn refuse(mut stream: TcpStream, permit: OwnedSemaphorePermit) {
+    let answer = api::bare_answer(StatusCode::SERVICE_UNAVAILABLE);
+    let telling = async {
+        stream.write_all(&answer).await?;
+        stream.shutdown().await?;
+        guarded::drain(&mut stream).await
+    };
+    // A peer that does not listen is not our concern.
+    let _ = tokio::time::timeout(REFUSAL_TIME, telling).await;
+    drop(permit);
+}
+
+/// Says it, if that takes no waiting, and closes.
+fn refuse_at_once(stream: TcpStream) {
+    if let Ok(mut stream) = stream.into_std() {
+        // It does not block; a peer that misses it sees the end of the connection.
+        let _ = stream.write(&api::bare_answer(StatusCode::SERVICE_UNAVAILABLE));
+    }
+}
+
+/// Whether an error of accepting is about the one connection only.
+fn is_peers_fault(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+    )
+}

@@ -1,0 +1,226 @@
+//! A connection that does not wait for ever to be read from, and on which the HTTP library's
+//! own refusals (a head that is too large or cannot be read) come in the one envelope.
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use http::StatusCode;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    time::{Instant, Sleep},
+};
+
+use crate::api;
+
+/// What a peer must take within each write timeout. A byte now and then is no progress.
+const PROGRESS: usize = 16 << 10;
+/// What is read of a refused peer, so that it sees the answer before the end.
+const DRAINED: usize = 256 << 10;
+/// How long that may take.
+const DRAIN_TIME: Duration = Duration::from_secs(1);
+
+/// The connection.
+pub(super) struct Guarded {
+    stream: TcpStream,
+    patience: Duration,
+    /// Runs while the peer takes nothing.
+    timer: Pin<Box<Sleep>>,
+    /// Since when the peer takes nothing.
+    blocked_since: Option<Instant>,
+    /// For how long it took nothing since the last progress, and what it took between.
+    blocked: Duration,
+    taken: usize,
+    /// Our words instead of the library's, and how much of them is sent.
+    refusal: Option<(Vec<u8>, usize)>,
+    /// Whether the last answer was a refusal: its request may not have been read to its end.
+    lingering: bool,
+    /// What is left to be read of a refused peer, and until when.
+    draining: Option<(usize, Pin<Box<Sleep>>)>,
+}
+
+impl Guarded {
+    pub(super) fn new(stream: TcpStream, patience: Duration) -> Self {
+        Self {
+            stream,
+            patience,
+            timer: Box::pin(tokio::time::sleep(patience)),
+            blocked_since: None,
+            blocked: Duration::ZERO,
+            taken: 0,
+            refusal: None,
+            lingering: false,
+            draining: None,
+        }
+    }
+
+    /// Bounds how long a write stays pending.
+    fn judge<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+        bytes: impl Fn(&T) -> usize,
+    ) -> Poll<io::Result<T>> {
+        if let Poll::Ready(written) = written {
+            if let Some(since) = self.blocked_since.take() {
+                self.blocked += since.elapsed();
+            }
+            self.taken += written.as_ref().map_or(0, bytes);
+            if self.taken >= PROGRESS {
+                (self.taken, self.blocked) = (0, Duration::ZERO);
+            }
+            return Poll::Ready(written);
+        }
+        if self.blocked_since.is_none() {
+            let now = Instant::now();
+            self.blocked_since = Some(now);
+            let left = self.patience.saturating_sub(self.blocked);
+            self.timer.as_mut().reset(now + left);
+        }
+        ready!(self.timer.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    /// Sends what is left of our refusal.
+    fn send_refusal(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let Some((answer, sent)) = &mut self.refusal else {
+                return Poll::Ready(Ok(()));
+            };
+            if *sent == answer.len() {
+                return Poll::Ready(Ok(()));
+            }
+            let written = Pin::new(&mut self.stream).poll_write(cx, &answer[*sent..]);
+            let written = ready!(self.judge(cx, written, |n| *n))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            if let Some((_, sent)) = &mut self.refusal {
+                *sent += written;
+            }
+        }
+    }
+}
+
+/// The status, where `head` is the library's own refusal: one of its statuses, without a body
+/// and without the id that every answer of ours has.
+fn own_refusal(head: &[u8]) -> Option<StatusCode> {
+    let status = head.strip_prefix(b"HTTP/1.1 ")?.get(..3)?;
+    let status = StatusCode::from_bytes(status).ok()?;
+    let known = matches!(status.as_u16(), 400 | 414 | 431) && head.ends_with(b"\r\n\r\n");
+    let ours = head
+        .windows(b"x-request-id:".len())
+        .any(|part| part.eq_ignore_ascii_case(b"x-request-id:"));
+    (known && !ours).then_some(status)
+}
+
+impl AsyncWrite for Guarded {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(buf)])
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if let [only] = bufs
+            && let Some(status) = own_refusal(only)
+        {
+            self.lingering = true;
+            self.refusal = Some((api::bare_answer(status), 0));
+            return Poll::Ready(Ok(only.len()));
+        }
+        if let Some(status) = bufs
+            .first()
+            .and_then(|head| head.strip_prefix(b"HTTP/1.1 "))
+        {
+            self.lingering = status.starts_with(b"4");
+        }
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.judge(cx, written, |n| *n)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.send_refusal(cx))?;
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        ready!(this.send_refusal(cx))?;
+        if this.draining.is_none() {
+            ready!(Pin::new(&mut this.stream).poll_shutdown(cx))?;
+        }
+        if !this.lingering {
+            return Poll::Ready(Ok(()));
+        }
+        // Closed with unread bytes, the peer would be reset before it reads the refusal.
+        let (left, until) = this
+            .draining
+            .get_or_insert_with(|| (DRAINED, Box::pin(tokio::time::sleep(DRAIN_TIME))));
+        let mut space = [0; 8 << 10];
+        while *left > 0 && until.as_mut().poll(cx).is_pending() {
+            let mut buf = ReadBuf::new(&mut space);
+            ready!(Pin::new(&mut this.stream).poll_read(cx, &mut buf))?;
+            match buf.filled().len() {
+                0 => break,
+                read => *left = left.saturating_sub(read),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncRead for Guarded {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+/// Reads what a refused peer still sends, up to a bound.
+pub(super) async fn drain(stream: &mut TcpStream) -> io::Result<()> {
+    let (mut left, mut space) = (DRAINED, [0; 8 << 10]);
+    while left > 0 {
+        match stream.read(&mut space).await? {
+            0 => break,
+            read => left = left.saturating_sub(read),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_librarys_own_refusals_are_replaced() {
+        let bare = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n";
+        assert_eq!(own_refusal(bare).unwrap(), 431);
+        for other in [
+            "HTTP/1.1 400 Bad Request\r\nX-Request-Id: a\r\n\r\n",
+            "HTTP/1.1 400 Bad Request\r\ncontent-length: 2\r\n\r\n{}",
+            "HTTP/1.1 200 OK\r\n\r\n",
+            "event: delta\r\n\r\n",
+        ] {
+            assert_eq!(own_refusal(other.as_bytes()), None, "{other}");
+        }
+    }
+}

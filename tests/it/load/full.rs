@@ -1,0 +1,153 @@
+//! A process that has as much to do as it may: requests, calls of a provider, logins.
+
+use std::sync::{Arc, Mutex};
+
+use axum::body::{Body, Bytes};
+use futures_util::{StreamExt as _, future::join_all, stream};
+use http::Request;
+use serde_json::json;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use tokio::sync::oneshot;
+
+use crate::common::{Answer, TestApp, Upstream};
+
+fn text() -> serde_json::Value {
+    json!({"prompt": "x", "parameters": {"max_tokens": 8}})
+}
+
+/// 503 with `code`, to be repeated soon.
+#[track_caller]
+fn refused(answer: &Answer, code: &str) {
+    let error = answer.error(503, code);
+    assert_eq!(error["type"], "unavailable");
+    assert_eq!(error["retryable"], true);
+    assert_eq!(answer.header("retry-after"), "1");
+}
+
+#[sqlx::test]
+async fn one_request_too_many_is_refused_and_health_is_not(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    upstream.hold();
+    let env = [("GENSVC__SERVER__MAX_REQUESTS", "1")];
+    let app = Arc::new(TestApp::vendors(options, &upstream, &env).await);
+    let account = app.account("10").await;
+    let first = {
+        let (app, key) = (Arc::clone(&app), account.key.clone());
+        tokio::spawn(async move { app.text(&key, text()).await })
+    };
+    upstream.arrived(1).await;
+    refused(&app.text(&account.key, text()).await, "overloaded");
+    refused(&app.get("", "/v1/models").await, "overloaded");
+    for path in ["/health", "/health/live"] {
+        app.get("", path).await.expect(200);
+    }
+    assert_eq!(upstream.count(), 1);
+    upstream.release(usize::MAX >> 4);
+    first.await.unwrap().expect(200);
+    app.text(&account.key, text()).await.expect(200);
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn a_body_on_its_way_takes_nobodys_place(_: PgPoolOptions, options: PgConnectOptions) {
+    let env = [("GENSVC__SERVER__MAX_REQUESTS", "1")];
+    let app = Arc::new(TestApp::with(options, &env).await);
+    let account = app.account("10").await;
+    let (asked, waiting) = oneshot::channel::<()>();
+    let (rest, arrives) = oneshot::channel::<Bytes>();
+    let asked = Mutex::new(Some(asked));
+    let body = stream::once(async move {
+        // Asked for: the handler reads.
+        let asked = asked.lock().unwrap().take();
+        let _ = asked.unwrap().send(());
+        arrives.await.map_err(std::io::Error::other)
+    });
+    let request = Request::builder()
+        .method("POST")
+        .uri("/v1/generate/text")
+        .header("authorization", format!("Bearer {}", account.key))
+        .header("content-type", "application/json")
+        .body(Body::from_stream(body.boxed()))
+        .unwrap();
+    let slow = {
+        let app = Arc::clone(&app);
+        tokio::spawn(async move { app.send(request).await })
+    };
+    waiting.await.unwrap();
+    app.get("", "/v1/models").await.expect(200);
+    app.text(&account.key, text()).await.expect(200);
+    rest.send(text().to_string().into()).unwrap();
+    slow.await.unwrap().expect(200);
+}
+
+#[sqlx::test]
+async fn a_provider_with_enough_calls_is_refused_before_anything_is_held(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    upstream.hold();
+    let env = [("GENSVC__PROVIDERS__OPENAI__MAX_CONCURRENT", "1")];
+    let app = Arc::new(TestApp::vendors(options, &upstream, &env).await);
+    let account = app.account("1000").await;
+    let first = {
+        let (app, key) = (Arc::clone(&app), account.key.clone());
+        tokio::spawn(async move { app.text(&key, text()).await })
+    };
+    upstream.arrived(1).await;
+    let before = app.balance(&account).await;
+    let keyed = [("idempotency-key", "a")];
+    let path = "/v1/generate/text";
+    let answer = app.post_with(&account.key, path, &keyed, &text()).await;
+    refused(&answer, "provider_overloaded");
+    assert!(answer.json().get("generation").is_none());
+    let image = json!({"prompt": "x", "provider": "openai"});
+    let answer = app.post(&account.key, "/v1/generate/image", &image).await;
+    refused(&answer, "provider_overloaded");
+    assert_eq!(app.balance(&account).await, before);
+    let history = app.get(&account.key, "/v1/generate/history").await;
+    assert_eq!(history.expect(200)["data"].as_array().unwrap().len(), 1);
+    // Another provider is not concerned.
+    let other = json!({"prompt": "x", "provider": "sandbox", "parameters": {"max_tokens": 8}});
+    app.text(&account.key, other).await.expect(200);
+    upstream.release(usize::MAX >> 4);
+    first.await.unwrap().expect(200);
+    // The key was left free, and the seat is free again.
+    let answer = app.post_with(&account.key, path, &keyed, &text()).await;
+    answer.expect(200);
+    assert_eq!(answer.header("idempotent-replayed"), "");
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn logins_that_would_queue_too_long_are_refused_alike(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let env = [("GENSVC__SERVER__MAX_WAITING_LOGINS", "1")];
+    let app = TestApp::with(options, &env).await;
+    let account = app.account("1").await;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let emails = ["nobody@example.com", account.email.as_str()];
+    for email in emails {
+        let crowd = join_all((0..cores * 4 + 8).map(|n| {
+            let body = json!({"email": format!("{n}{email}"), "password": "wrong password"});
+            let app = &app;
+            async move { app.post("", "/v1/auth/login", &body).await }
+        }))
+        .await;
+        let busy: Vec<_> = crowd.iter().filter(|a| a.status == 503).collect();
+        assert!(busy.len() > cores, "{} of {}", busy.len(), crowd.len());
+        for answer in &crowd {
+            match answer.status.as_u16() {
+                503 => refused(answer, "overloaded"),
+                _ => drop(answer.error(401, "invalid_credentials")),
+            }
+        }
+    }
+    // Afterwards it is as before, and a refusal was no failure.
+    app.login(&account).await;
+}

@@ -1,0 +1,86 @@
+//! A Postgres that lives and answers nothing, as one on a host that is out of reach.
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+
+use super::{PATIENCE, Site};
+
+/// All processes of a Postgres, stopped until this is dropped.
+struct Paused(Vec<String>);
+
+impl Paused {
+    fn new(postmaster: &str) -> Self {
+        let mut pids = vec![postmaster.to_owned()];
+        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+            let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+            // PID (NAME) STATE PARENT ...
+            let parent = stat
+                .rsplit(')')
+                .next()
+                .and_then(|s| s.split_whitespace().nth(1));
+            if parent == Some(postmaster) {
+                pids.push(entry.file_name().into_string().unwrap());
+            }
+        }
+        signal("-STOP", &pids);
+        Self(pids)
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        signal("-CONT", &self.0);
+    }
+}
+
+fn signal(name: &str, pids: &[String]) {
+    let _ = std::process::Command::new("kill")
+        .arg(name)
+        .args(pids)
+        .status();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_postgres_that_hangs_makes_503_and_loses_nothing() {
+    let site = Site::new(&[]);
+    let (server, key) = site.first().await;
+    // They end while the database hangs: their answers are settled when it goes on.
+    let running = server.streams(&key, "[[slow:0.3]]", 20).await;
+    let paused = Paused::new(&site.postmaster());
+    let client = &server.client;
+    let at = |path: &str| format!("{}{path}", server.url);
+    let text = json!({"prompt": "x", "parameters": {"max_tokens": 8}});
+    let post = || client.post(at("/v1/generate/text")).json(&text);
+    let requests = [
+        post().bearer_auth(&key),
+        client.get(at("/v1/credits/balance")).bearer_auth(&key),
+        client.get(at("/v1/generate/history")).bearer_auth(&key),
+    ];
+    let answers = join_all(requests.map(reqwest::RequestBuilder::send));
+    for answer in tokio::time::timeout(PATIENCE, answers).await.unwrap() {
+        let answer = answer.unwrap();
+        assert_eq!(answer.status(), 503);
+        assert_eq!(answer.headers()["retry-after"], "2");
+        let body: Value = answer.json().await.unwrap();
+        assert_eq!(body["error"]["code"], "database_unavailable");
+    }
+    let live = client.get(at("/health/live")).send().await.unwrap();
+    assert_eq!(live.status(), 200);
+    drop(paused);
+
+    let texts = join_all(running.into_iter().map(reqwest::Response::text));
+    for text in tokio::time::timeout(PATIENCE, texts).await.unwrap() {
+        assert!(text.unwrap().contains("event: completed"));
+    }
+    let answer = post().bearer_auth(&key).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let balance = server.get(&key, "/v1/credits/balance").await;
+    assert_eq!(balance["held"], "0");
+    let audit = site.audit().await;
+    assert_eq!(
+        (&audit["ok"], &audit["generations"]),
+        (&json!(true), &json!(21)),
+        "{audit}"
+    );
+    server.stop().await;
+}
