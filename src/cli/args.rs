@@ -247,7 +247,7 @@ pub(super) struct Usage {
     /// Until when, exclusive; now by default.
     #[arg(long)]
     pub(super) to: Option<String>,
-    /// Any of day, type, provider, model, api_key, with commas between.
+    /// Any of `day`, `type`, `provider`, `model`, `api_key`, with commas between.
     #[arg(long)]
     pub(super) group_by: Option<String>,
 }
