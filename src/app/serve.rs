@@ -6,6 +6,7 @@ use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
     task::JoinSet,
+    time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +28,8 @@ use crate::{
 const SUPERVISE_EVERY: Duration = Duration::from_millis(500);
 /// The longest wait between two sweeps.
 const SWEEP_AT_MOST: Duration = Duration::from_secs(5);
+/// How long a start ends what others left before it takes requests; the rest follows.
+const SWEEP_AT_START: Duration = Duration::from_secs(10);
 /// Between two purges of what has expired.
 const PURGE_EVERY: Duration = Duration::from_mins(1);
 /// Between two removals of files.
@@ -82,9 +85,12 @@ async fn run(
     if local.is_some_and(|local| local.is_sole_server()) {
         app.runner.declare_alone().await?;
     }
-    while app.runner.sweep_step().await? > 0 {}
-
     let mut background = JoinSet::new();
+    background.spawn(signs_of_life(app.runner.clone(), config.jobs.lease));
+    // Bounded: on a slow database others may leave new work as fast as it is ended.
+    let begun = Instant::now();
+    while app.runner.sweep_step().await? > 0 && begun.elapsed() < SWEEP_AT_START {}
+
     background.spawn(sweeps(app.runner.clone(), config.jobs.lease));
     background.spawn(work(app.runner.clone()));
     background.spawn(deliveries(app.dispatcher.clone()));
@@ -169,6 +175,19 @@ impl Stop {
             }
         });
         Ok(stop)
+    }
+}
+
+/// On their own: a sweep with much to end may take longer than the lease, and others would
+/// take this process for dead.
+async fn signs_of_life(runner: Runner, lease: Duration) {
+    let every = (lease / 3).min(SWEEP_AT_MOST);
+    loop {
+        tokio::time::sleep(every).await;
+        // The sweep meets the same trouble and tells of it.
+        if let Err(error) = runner.sign_of_life().await {
+            tracing::debug!(%error, "a sign of life was not taken");
+        }
     }
 }
 

@@ -28,6 +28,11 @@ impl Runner {
         self.0.store.retire_others(self.0.instance).await
     }
 
+    /// Says that this process lives, also while a sweep takes long.
+    pub async fn sign_of_life(&self) -> Result<(), StoreError> {
+        self.0.store.heartbeat(self.0.instance).await
+    }
+
     /// One step: says that this process lives, takes silent ones off the list, ends what they
     /// left, and what this one has lost track of. Answers how many it ended.
     pub async fn sweep_step(&self) -> Result<u64, StoreError> {

@@ -1,8 +1,8 @@
 //! Jobs over several servers: taking over, cancelling, deadlines.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
@@ -46,6 +46,53 @@ async fn another_server_takes_over_a_task_of_a_dead_one(
     assert_eq!(app.files().len(), 1);
     assert_eq!(other.file(&record["result"], &[]).await.status, 200);
     assert_eq!(app.balance(&account).await.0, "76");
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn a_server_is_heard_while_its_sweep_takes_long(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = playing().await;
+    upstream.hold();
+    let app = TestApp::vendors(options, &upstream, &[]).await;
+    let account = app.account("100").await;
+    app.queue(&account, "video", &body()).await;
+    assert_eq!(app.app.runner.work_step().await.unwrap(), 1);
+    upstream.arrived(1).await;
+    let other = app.replica().await;
+    let seen = async || -> DateTime<Utc> {
+        sqlx::query_scalar("select seen_at from instances where id = $1")
+            .bind(other.app.runner.instance().0)
+            .fetch_one(&other.pool)
+            .await
+            .unwrap()
+    };
+    // What it has to end waits behind somebody's lock on the account.
+    let mut lock = other.pool.begin().await.unwrap();
+    sqlx::query("select from accounts where id = $1 for update")
+        .bind(account.id.0)
+        .execute(&mut *lock)
+        .await
+        .unwrap();
+    let (ended, ()) = tokio::join!(other.bury(&app), async {
+        let waiting = "select exists (select from pg_stat_activity
+             where datname = current_database() and wait_event_type = 'Lock')";
+        let waits = async {
+            while !sqlx::query_scalar::<_, bool>(waiting)
+                .fetch_one(&other.pool)
+                .await
+                .unwrap()
+            {}
+        };
+        let waits = tokio::time::timeout(Duration::from_secs(30), waits).await;
+        assert!(waits.is_ok(), "the sweep does not wait");
+        let before = seen().await;
+        other.app.runner.sign_of_life().await.unwrap();
+        assert!(seen().await > before);
+        lock.rollback().await.unwrap();
+    });
+    assert_eq!(ended, 1);
+    upstream.release(usize::MAX >> 4);
+    app.idle().await;
     app.assert_settled().await;
 }
 
