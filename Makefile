@@ -7,12 +7,13 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 gensvc := $(CARGO_TARGET_DIR)/debug/gensvc
 
-.PHONY: help run test check fmt sqlx check-sqlx openapi scale tools postgres
+.PHONY: help run test chaos scale check fmt sqlx check-sqlx openapi tools postgres
 .NOTPARALLEL:
 
 help:
 	@echo 'make run         start the service, with a Postgres of its own under data/'
 	@echo 'make test        run all tests, with a Postgres of their own under target/'
+	@echo 'make chaos       break things under load and check the books: rounds=20 seconds=5 seed=N'
 	@echo 'make scale       measure the history and usage over 5 million generations (rows=N)'
 	@echo 'make check       see whether formatting, lints and .sqlx are in order, as CI does'
 	@echo 'make fmt         format the code'
@@ -43,9 +44,16 @@ test: tools postgres
 	@cargo build
 	@$(with_postgres) cargo test
 
+# Its database, servers and upstreams are its own, on loopback addresses, and end with it.
+rounds ?= 20
+seconds ?= 5
+chaos: tools postgres
+	@cargo test --quiet --test chaos -- --rounds $(rounds) --seconds $(seconds) $(if $(seed),--seed $(seed))
+
 check: tools check-sqlx
 	cargo fmt --check
 	cargo clippy --all-targets -- -D warnings
+	cargo clippy --test chaos --test scale -- -D warnings
 
 fmt:
 	cargo fmt

@@ -1,0 +1,66 @@
+//! What upstreams and clients know, against the books.
+
+use std::collections::{HashMap, HashSet};
+
+use super::books::Row;
+use crate::{stage::Stage, upstream};
+
+/// The most that one generation may be submitted.
+const SUBMISSIONS: u32 = 3;
+
+/// Checks the marks of a round.
+pub fn check(stage: &Stage, rows: &[Row], round: u32) {
+    let tally = &stage.tally;
+    let rows: HashMap<&str, &Row> = rows
+        .iter()
+        .filter_map(|row| Some((upstream::mark(&row.prompt)?, row)))
+        .collect();
+    let log = stage.upstream.log();
+    let seen = stage.seen.state();
+    let deleted: HashSet<&str> = seen
+        .known
+        .values()
+        .filter(|known| known.deleted)
+        .map(|known| known.mark.as_str())
+        .collect();
+    let prefix = format!("mk-{round}-");
+    for (mark, submissions) in log.iter().filter(|(mark, _)| mark.starts_with(&prefix)) {
+        let told = || format!("{mark}: {submissions:?}");
+        if submissions.started > 1 || submissions.late > 0 {
+            tally.violation("submitted again after a start", told());
+        }
+        if submissions.all > SUBMISSIONS {
+            tally.violation("submitted too often", told());
+        }
+        if seen.forbidden.contains(mark) {
+            tally.violation("work for a revoked key", told());
+        }
+        let Some(row) = rows.get(mark.as_str()) else {
+            if !deleted.contains(mark.as_str()) {
+                tally.violation("work without a hold", told());
+            }
+            continue;
+        };
+        if row.status != "completed" {
+            continue;
+        }
+        if u32::try_from(row.attempts) != Ok(submissions.all) {
+            let detail = format!("{mark}: {} told, {submissions:?}", row.attempts);
+            tally.violation("submissions are miscounted", detail);
+        }
+        let price = submissions.due.map(|due| due.min(row.estimated));
+        if price.is_some() && price != row.charged {
+            let detail = format!("{mark}: charged {:?}, {submissions:?}", row.charged);
+            tally.violation("charged is not the price", detail);
+        }
+    }
+    for mark in rows.keys().filter(|mark| seen.forbidden.contains(**mark)) {
+        tally.violation("a hold for a revoked key", (*mark).to_owned());
+    }
+    for row in rows.values().filter(|row| row.status == "completed") {
+        let mark = upstream::mark(&row.prompt).unwrap_or_default();
+        if !log.contains_key(mark) {
+            tally.violation("paid for what was never submitted", row.uuid.clone());
+        }
+    }
+}

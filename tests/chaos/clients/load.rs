@@ -1,0 +1,253 @@
+//! A client: one thing after the other, drawn from numbers of its own.
+
+use std::{sync::Arc, time::Duration};
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::request::{Answer, Http, json_body};
+use crate::stage::Stage;
+
+/// Tries of a request whose outcome is unknown.
+const TRIES: usize = 5;
+
+/// A generation that a client wants.
+#[derive(Clone)]
+pub struct Call {
+    pub route: &'static str,
+    pub body: Value,
+    pub mark: String,
+    key: Option<String>,
+    prefer: Option<&'static str>,
+}
+
+impl Call {
+    /// One of any modality, with a mark that is found again upstream and in the database.
+    pub fn draw(rng: &mut fastrand::Rng, name: &str) -> Self {
+        let mark = format!("mk-{name}-end");
+        let prompt = format!("Say {mark}");
+        let one_of = |n: u32, rng: &mut fastrand::Rng| rng.u32(0..n) == 0;
+        let (route, mut body, prefer) = match rng.u32(0..100) {
+            0..40 => {
+                let provider = if rng.bool() { "openai" } else { "anthropic" };
+                let max_tokens = rng.i32(20..2_000);
+                let body = json!({"provider": provider, "stream": one_of(3, rng),
+                    "parameters": {"max_tokens": max_tokens}});
+                let prefer = one_of(6, rng).then_some("respond-async");
+                ("/v1/generate/text", body, prefer)
+            }
+            40..52 => {
+                let body = json!({"provider": "openai", "parameters": {"n": rng.i32(1..3)}});
+                let prefer = one_of(4, rng).then_some("respond-async");
+                ("/v1/generate/image", body, prefer)
+            }
+            52..80 => {
+                let body = json!({"provider": "runway", "parameters": {"duration": rng.i32(2..5)}});
+                (
+                    "/v1/generate/video",
+                    body,
+                    one_of(3, rng).then_some("wait=2"),
+                )
+            }
+            _ => {
+                let format = if rng.bool() { "mp3" } else { "wav" };
+                let body = json!({"provider": "elevenlabs", "parameters": {"format": format}});
+                (
+                    "/v1/generate/audio",
+                    body,
+                    one_of(3, rng).then_some("wait=2"),
+                )
+            }
+        };
+        body["prompt"] = json!(prompt);
+        Self {
+            route,
+            body,
+            key: (rng.u32(0..10) < 6).then(|| format!("key-{name}")),
+            mark,
+            prefer,
+        }
+    }
+}
+
+/// A client's own things.
+struct Client {
+    stage: Arc<Stage>,
+    http: Http,
+    rng: fastrand::Rng,
+    account: usize,
+    token: String,
+    /// Generations that it has heard of.
+    mine: Vec<String>,
+}
+
+/// Runs one until the stage is over.
+pub async fn run(stage: Arc<Stage>, http: Http, round: u32, n: u32) {
+    let rng = stage.args.rng(&format!("client {round} {n}"));
+    let account = usize::try_from(n).unwrap() % stage.accounts.len();
+    let token = stage.accounts[account].key.clone();
+    let mut client = Client {
+        stage,
+        http,
+        rng,
+        account,
+        token,
+        mine: Vec::new(),
+    };
+    let mut made = 0;
+    while !client.stage.is_over() {
+        match client.rng.u32(0..100) {
+            0..62 => {
+                made += 1;
+                let call = Call::draw(&mut client.rng, &format!("{round}-{n}-{made}"));
+                client.make(&call).await;
+            }
+            62..80 => client.look().await,
+            80..90 => client.end(Method::POST, "/cancel").await,
+            90..94 => client.end(Method::DELETE, "").await,
+            94..97 => client.page("/v1/generate/history?per_page=20").await,
+            _ => client.page("/v1/credits/ledger?per_page=20").await,
+        }
+        let pause = client.rng.u64(5..100);
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+    }
+}
+
+impl Client {
+    /// Makes a generation; hangs up on it, asks several times at once, or tries again.
+    async fn make(&mut self, call: &Call) {
+        let patience = match self.rng.u32(0..8) {
+            0 => Duration::from_millis(self.rng.u64(5..700)),
+            _ => Duration::from_secs(20),
+        };
+        let mut server = self.rng.usize(0..2);
+        if call.key.is_some() && self.rng.u32(0..6) == 0 {
+            self.stage
+                .tally
+                .deed("asked three times at once with one key");
+            let (a, b, c) = tokio::join!(
+                self.post(call, 0),
+                self.post(call, 1),
+                self.post(call, server)
+            );
+            for answer in [a, b, c].into_iter().flatten() {
+                self.note(call, &answer);
+            }
+            return;
+        }
+        for attempt in 1..=TRIES {
+            let Ok(answer) = tokio::time::timeout(patience, self.post(call, server)).await else {
+                self.stage.tally.fault("client: hangs up");
+                if call.key.is_none() || self.rng.bool() {
+                    return;
+                }
+                continue;
+            };
+            if let Some(answer) = &answer {
+                self.note(call, answer);
+                if answer.status == 202 && self.rng.u32(0..6) == 0 {
+                    self.end(Method::POST, "/cancel").await;
+                }
+            }
+            // Without a key, asking again would be another request.
+            let unknown = answer.is_none_or(|a| a.status >= 500 && a.body["generation"].is_null());
+            if !unknown || call.key.is_none() || self.stage.is_over() {
+                return;
+            }
+            self.stage
+                .tally
+                .deed("asked again with its idempotency key");
+            server = 1 - server;
+            tokio::time::sleep(Duration::from_millis(100) * u32::try_from(attempt).unwrap()).await;
+        }
+    }
+
+    async fn post(&self, call: &Call, server: usize) -> Option<Answer> {
+        let mut request = self
+            .http
+            .build(server, Method::POST, call.route, &self.token);
+        if let Some(key) = &call.key {
+            request = request.header("idempotency-key", key);
+        }
+        if let Some(prefer) = call.prefer {
+            request = request.header("prefer", prefer);
+        }
+        self.http
+            .send(json_body(request, call.body.to_string()))
+            .await
+    }
+
+    fn note(&mut self, call: &Call, answer: &Answer) {
+        let record = match &answer.body["generation"] {
+            Value::Null => &answer.body,
+            record => record,
+        };
+        if let Some(uuid) = record["uuid"].as_str() {
+            self.mine.push(uuid.to_owned());
+            let key = call.key.as_deref();
+            self.stage
+                .seen
+                .record(self.account, key, record, answer.asked);
+        }
+    }
+
+    fn any(&mut self) -> Option<String> {
+        // Mostly young ones: they are still at work.
+        let back = self.rng.usize(1..4);
+        let at = self.mine.len().checked_sub(back)?;
+        Some(self.mine[at].clone())
+    }
+
+    async fn look(&mut self) {
+        let Some(uuid) = self.any() else { return };
+        let server = self.rng.usize(0..2);
+        let path = format!("/v1/generate/{uuid}");
+        let Some(answer) = self.http.get(server, &path, &self.token).await else {
+            return;
+        };
+        if answer.status == 200 {
+            let (seen, body) = (&self.stage.seen, &answer.body);
+            seen.record(self.account, None, body, answer.asked);
+        } else if answer.status == 404 {
+            let deleted = |uuid| {
+                self.stage
+                    .seen
+                    .state()
+                    .known
+                    .get(uuid)
+                    .is_some_and(|k| k.deleted)
+            };
+            if !deleted(&uuid) {
+                self.stage.tally.violation("a generation vanished", uuid);
+            }
+        }
+    }
+
+    /// Cancels or deletes.
+    async fn end(&mut self, method: Method, suffix: &str) {
+        let Some(uuid) = self.any() else { return };
+        let server = self.rng.usize(0..2);
+        let path = format!("/v1/generate/{uuid}{suffix}");
+        let deletes = method == Method::DELETE;
+        if deletes && let Some(known) = self.stage.seen.state().known.get_mut(&uuid) {
+            known.deleted = true;
+        }
+        let request = self.http.build(server, method, &path, &self.token);
+        let Some(answer) = self.http.send(request).await else {
+            return;
+        };
+        if !deletes && answer.status == 200 {
+            self.stage.tally.deed("cancelled");
+            self.stage
+                .seen
+                .record(self.account, None, &answer.body, answer.asked);
+        }
+        if deletes && answer.status == 204 {
+            self.stage.tally.deed("deleted");
+        }
+    }
+
+    async fn page(&self, path: &str) {
+        self.http.get(0, path, &self.token).await;
+    }
+}

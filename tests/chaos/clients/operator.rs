@@ -1,0 +1,34 @@
+//! The operator, who grants credits and, not knowing whether it worked, grants them again
+//! under the same reference.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{seen::Grant, stage::Stage};
+
+/// Grants to the accounts that run short, until the stage is over.
+pub async fn run(stage: Arc<Stage>, round: u32) {
+    let mut rng = stage.args.rng(&format!("operator {round}"));
+    let mut n = 0;
+    while !stage.is_over() {
+        n += 1;
+        let made = Grant {
+            account: rng.usize(2..4),
+            reference: format!("grant-{round}-{n}"),
+            amount: rng.i64(1..40),
+        };
+        stage.seen.state().grants.push(made.clone());
+        // Both at once: the second one must find the first.
+        let _ = tokio::join!(grant(&stage, &made), grant(&stage, &made));
+        stage.tally.deed("granted twice under one reference");
+        tokio::time::sleep(Duration::from_millis(rng.u64(1_000..2_500))).await;
+    }
+}
+
+/// Asks for a grant once.
+pub async fn grant(stage: &Stage, grant: &Grant) -> Result<(), String> {
+    let email = &stage.accounts[grant.account].email;
+    let amount = grant.amount.to_string();
+    let base = ["credits", "grant", "--email", email, "--amount", &amount];
+    let args = [&base[..], &["--reference", &grant.reference]].concat();
+    stage.command(&args).await.map(|_| ())
+}

@@ -1,0 +1,195 @@
+//! What is done to processes and connections, and when.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{proxy::Flow, server::LEASE_SECONDS, stage::Stage};
+
+/// Something that is done at a moment of a round. Lengths are in milliseconds.
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    KillServer {
+        which: usize,
+        down: u64,
+    },
+    KillBoth {
+        down: u64,
+    },
+    Restart {
+        which: usize,
+    },
+    Pause {
+        which: usize,
+        length: u64,
+    },
+    KillPostgres {
+        down: u64,
+    },
+    CutDatabase {
+        which: usize,
+    },
+    /// Statements are carried out, but their answers are late, or lost with the connection.
+    HoldAnswers {
+        which: usize,
+        length: u64,
+        lose: bool,
+    },
+    StallDatabase {
+        which: usize,
+        length: u64,
+    },
+    CutClients {
+        which: usize,
+    },
+    StallClients {
+        which: usize,
+        length: u64,
+    },
+}
+
+/// Kinds of faults.
+const KINDS: u32 = 11;
+
+/// Draws and carries out the faults of a round; done when all that was broken is whole again.
+pub async fn inject(stage: Arc<Stage>, round: u32) {
+    let mut rng = stage.args.rng(&format!("faults {round}"));
+    let length = stage.args.seconds * 1_000;
+    let mut plan = Vec::new();
+    // One server is killed in every round, and then every kind comes up by turns, so that a
+    // short run has seen them all.
+    let mut others = rng.fork();
+    let others = std::iter::repeat_with(|| others.u32(0..KINDS));
+    let kinds = [0, round % KINDS].into_iter().chain(others);
+    for kind in kinds.take(rng.usize(4..8)) {
+        // Not at the very end, so that there is work to be done after each.
+        plan.push((rng.u64(length / 20..length * 3 / 4), draw(kind, &mut rng)));
+    }
+    // A slow database widens every gap between two statements.
+    if rng.u32(0..5) < 2 {
+        stage.tally.fault("a slow database");
+        let delay = Duration::from_millis(rng.u64(40..250));
+        stage
+            .servers
+            .iter()
+            .for_each(|server| server.back().slow(delay));
+    }
+    let injecting = plan.into_iter().map(|(at, fault)| {
+        let stage = Arc::clone(&stage);
+        async move {
+            tokio::time::sleep(Duration::from_millis(at)).await;
+            stage.tally.fault(fault.name());
+            fault.happen(&stage).await;
+        }
+    });
+    futures_util::future::join_all(injecting).await;
+    stage
+        .servers
+        .iter()
+        .for_each(|server| server.back().slow(Duration::ZERO));
+}
+
+fn draw(kind: u32, rng: &mut fastrand::Rng) -> Fault {
+    let which = rng.usize(0..2);
+    let down = rng.u64(0..1_500);
+    // Longer than the lease: a server that wakes up to find that others went on with its work.
+    let lease = LEASE_SECONDS * 1_000;
+    match kind {
+        0 => Fault::KillServer { which, down },
+        1 => Fault::Pause {
+            which,
+            length: rng.u64(lease..lease * 3),
+        },
+        2 => Fault::KillPostgres { down: down / 2 },
+        3 => Fault::Restart { which },
+        4 => Fault::StallDatabase {
+            which,
+            length: rng.u64(300..lease * 2),
+        },
+        5 => Fault::CutDatabase { which },
+        6 => Fault::KillBoth { down },
+        7 => Fault::CutClients { which },
+        8 => Fault::HoldAnswers {
+            which,
+            length: rng.u64(lease..lease * 3),
+            lose: false,
+        },
+        9 => Fault::HoldAnswers {
+            which,
+            length: rng.u64(50..1_500),
+            lose: true,
+        },
+        _ => Fault::StallClients {
+            which,
+            length: rng.u64(300..2_000),
+        },
+    }
+}
+
+impl Fault {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::KillServer { .. } => "kill -9 of a server",
+            Self::KillBoth { .. } => "kill -9 of both servers",
+            Self::Restart { .. } => "SIGTERM of a server",
+            Self::Pause { .. } => "SIGSTOP of a server",
+            Self::KillPostgres { .. } => "kill -9 of Postgres",
+            Self::CutDatabase { .. } => "connections to the database cut",
+            Self::HoldAnswers { lose: true, .. } => "answers of the database lost",
+            Self::HoldAnswers { .. } => "answers of the database held back",
+            Self::StallDatabase { .. } => "connections to the database stalled",
+            Self::CutClients { .. } => "connections to clients cut",
+            Self::StallClients { .. } => "connections to clients stalled",
+        }
+    }
+
+    async fn happen(self, stage: &Stage) {
+        let millis = Duration::from_millis;
+        let server = |which: usize| &stage.servers[which];
+        match self {
+            Self::KillServer { which, down } => {
+                stage.tally.kill();
+                server(which).kill(millis(down)).await;
+            }
+            Self::KillBoth { down } => {
+                stage.tally.kill();
+                stage.tally.kill();
+                tokio::join!(server(0).kill(millis(down)), server(1).kill(millis(down)));
+            }
+            Self::Restart { which } => {
+                if !server(which).restart().await {
+                    let detail = format!("server {which}");
+                    stage.tally.violation("a server does not stop", detail);
+                }
+            }
+            Self::Pause { which, length } => server(which).pause(millis(length)).await,
+            Self::KillPostgres { down } => {
+                stage.tally.kill();
+                stage.postgres.kill(millis(down)).await;
+            }
+            Self::CutDatabase { which } => server(which).back().cut(),
+            Self::HoldAnswers {
+                which,
+                length,
+                lose,
+            } => {
+                let back = server(which).back();
+                back.set(Flow::AnswersStalled);
+                tokio::time::sleep(millis(length)).await;
+                if lose {
+                    back.cut();
+                }
+                back.set(Flow::Free);
+            }
+            Self::CutClients { which } => server(which).front().cut(),
+            Self::StallDatabase { which, length } => {
+                server(which).back().set(Flow::Stalled);
+                tokio::time::sleep(millis(length)).await;
+                server(which).back().set(Flow::Free);
+            }
+            Self::StallClients { which, length } => {
+                server(which).front().set(Flow::Stalled);
+                tokio::time::sleep(millis(length)).await;
+                server(which).front().set(Flow::Free);
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! A Postgres of this run's own, started by the program's `database` commands, which also work
+//! as root, and killed with -9 by us.
+
+use std::{
+    path::{Path, PathBuf},
+    str::FromStr as _,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use sqlx::{ConnectOptions as _, PgConnection, postgres::PgConnectOptions};
+
+use crate::process;
+
+/// How long it may take to come back.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Roles that the two servers log in as, so that the database can tell who did what.
+pub const ROLES: [&str; 2] = ["chaos_a", "chaos_b"];
+
+/// Notes who ends a generation, and who each instance is.
+const WATCH: &str = "
+    create role chaos_a superuser login;
+    create role chaos_b superuser login;
+    create schema chaos;
+    create table chaos.owners (instance uuid primary key, owner name not null);
+    create table chaos.ends (
+        generation uuid not null, lease uuid, ender name not null, status text not null,
+        at timestamptz not null default clock_timestamp());
+    create index on chaos.ends (generation);
+    create function chaos.note_owner() returns trigger language plpgsql as $$
+    begin
+        insert into chaos.owners values (new.id, session_user) on conflict do nothing;
+        return null;
+    end $$;
+    create function chaos.note_end() returns trigger language plpgsql as $$
+    begin
+        insert into chaos.ends values (old.id, old.lease_token, session_user, new.status);
+        return null;
+    end $$;
+    create trigger chaos_owner after insert on instances
+        for each row execute function chaos.note_owner();
+    create trigger chaos_end after update of charged on generations
+        for each row execute function chaos.note_end();
+";
+
+/// The server, which is killed when this is dropped.
+pub struct Postgres {
+    folder: PathBuf,
+    url: String,
+}
+
+impl Postgres {
+    /// Makes and starts one in an empty folder, with the schema and our triggers.
+    pub async fn start(folder: PathBuf) -> Self {
+        let mut postgres = Self {
+            folder,
+            url: String::new(),
+        };
+        postgres.url = postgres.up().await.unwrap();
+        let migrated = process::gensvc(&postgres.folder, &postgres.url, &["migrate"]).await;
+        migrated.unwrap();
+        sqlx::raw_sql(WATCH)
+            .execute(&mut postgres.connect().await)
+            .await
+            .unwrap();
+        postgres
+    }
+
+    async fn up(&self) -> Result<String, String> {
+        let printed = process::gensvc(&self.folder, "", &["database", "start"]).await?;
+        let printed: Value = serde_json::from_str(&printed).map_err(|e| e.to_string())?;
+        Ok(printed["url"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Where commands connect.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Its socket.
+    pub fn socket(&self) -> PathBuf {
+        let options = PgConnectOptions::from_str(&self.url).unwrap();
+        let folder = options.get_socket().unwrap();
+        folder.join(format!(".s.PGSQL.{}", options.get_port()))
+    }
+
+    /// A connection for looking behind the API.
+    pub async fn connect(&self) -> PgConnection {
+        let options = PgConnectOptions::from_str(&self.url).unwrap();
+        let begun = Instant::now();
+        loop {
+            match options.connect().await {
+                Ok(connection) => return connection,
+                Err(error) if begun.elapsed() > PATIENCE => panic!("no connection: {error}"),
+                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            }
+        }
+    }
+
+    /// Kills it with -9, leaves it dead for a while, and starts it again.
+    pub async fn kill(&self, down: Duration) {
+        if let Some(pid) = postmaster(&self.folder) {
+            process::signal(pid, "KILL");
+        }
+        tokio::time::sleep(down).await;
+        self.revive().await;
+    }
+
+    /// Starts it unless it runs.
+    pub async fn revive(&self) {
+        let begun = Instant::now();
+        while let Err(said) = self.up().await {
+            assert!(begun.elapsed() < PATIENCE, "Postgres stays away: {said}");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+}
+
+fn postmaster(folder: &Path) -> Option<u32> {
+    let text = std::fs::read_to_string(folder.join("postgres/cluster/postmaster.pid")).ok()?;
+    text.lines().next()?.parse().ok()
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        if let Some(pid) = postmaster(&self.folder) {
+            // Ends its children too, which -9 would leave behind.
+            process::signal(pid, "QUIT");
+            let begun = Instant::now();
+            while postmaster(&self.folder).is_some() && begun.elapsed() < Duration::from_secs(10) {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What is printed.
+
+use std::time::Duration;
+
+use crate::{args::Args, audit::Round, stage::Stage, tally::Tally};
+
+/// Violations of one kind that are spelled out.
+const SPELLED_OUT: usize = 5;
+
+/// Before the first round.
+pub fn opening(args: &Args) {
+    println!(
+        "chaos: {} rounds of {} s, {} clients, two servers, one Postgres; seed {}",
+        args.rounds, args.seconds, args.clients, args.seed
+    );
+    println!(
+        "Load and faults are drawn from the seed. What meets what, and when, is up to the machine:\n\
+         the same seed repeats the plan, not each race.\n"
+    );
+    println!("round  requests  completed  failed  faults  kills  recovery  violations");
+}
+
+/// After each round, with the totals so far.
+pub fn round(n: u32, round: &Round, tally: &Tally, before: [u64; 3]) {
+    let [requests, faults, kills] = before;
+    println!(
+        "{n:>5}  {:>8}  {:>9}  {:>6}  {:>6}  {:>5}  {:>6.1} s  {:>10}",
+        tally.requests() - requests,
+        round.completed,
+        round.failed,
+        tally.fault_count() - faults,
+        tally.kills() - kills,
+        round.recovery.as_secs_f64(),
+        tally.violation_count(),
+    );
+}
+
+/// After the last round.
+pub fn closing(stage: &Stage, longest: Duration) {
+    let (tally, args) = (&stage.tally, &stage.args);
+    println!("\nfaults injected");
+    for (name, count) in tally.faults() {
+        println!("{count:>7}  {name}");
+    }
+    println!("\nwhat clients and the operator did");
+    for (name, count) in tally.deeds() {
+        println!("{count:>7}  {name}");
+    }
+    println!("\nanswers to clients");
+    for (status, count) in tally.answers() {
+        println!("{count:>7}  {status}");
+    }
+    println!("\nviolations found");
+    for (name, details) in tally.violations() {
+        println!("{:>7}  {name}", details.len());
+        for detail in details.iter().take(SPELLED_OUT) {
+            println!("         {}", detail.trim());
+        }
+    }
+    if tally.violation_count() == 0 {
+        println!("   none");
+    }
+    println!(
+        "\n{} requests, {} kills, {} faults, {} violations, longest recovery {:.1} s",
+        tally.requests(),
+        tally.kills(),
+        tally.fault_count(),
+        tally.violation_count(),
+        longest.as_secs_f64(),
+    );
+    println!(
+        "To repeat: make chaos rounds={} seconds={} seed={}",
+        args.rounds, args.seconds, args.seed
+    );
+}

@@ -1,0 +1,144 @@
+//! What the clients were told, to be held against the books.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard},
+    time::Instant,
+};
+
+use serde_json::Value;
+
+use crate::tally::Tally;
+
+/// The end of a generation, as somebody was told it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    pub status: String,
+    /// In credits, as the API writes them.
+    pub charged: String,
+    /// Of text: the text itself. Of files: their digests.
+    pub result: String,
+}
+
+/// A generation that somebody has heard of.
+#[derive(Debug, Clone)]
+pub struct Known {
+    pub account: usize,
+    pub mark: String,
+    /// Its end, once somebody was told.
+    pub told: Option<Told>,
+    /// A DELETE was sent.
+    pub deleted: bool,
+    /// When its end was first told.
+    told_at: Option<Instant>,
+}
+
+/// An operator's grant, which is made once however often it is asked for.
+#[derive(Debug, Clone)]
+pub struct Grant {
+    pub account: usize,
+    pub reference: String,
+    pub amount: i64,
+}
+
+/// All that is known outside the servers.
+pub struct Seen {
+    tally: Arc<Tally>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+pub struct State {
+    pub known: HashMap<String, Known>,
+    /// The generation that an account's idempotency key made.
+    pub keyed: HashMap<(usize, String), String>,
+    /// Marks of requests that were completed after the revocation of their key was acknowledged.
+    pub forbidden: HashSet<String>,
+    pub grants: Vec<Grant>,
+}
+
+impl Seen {
+    pub fn new(tally: &Arc<Tally>) -> Self {
+        Self {
+            tally: Arc::clone(tally),
+            state: Mutex::default(),
+        }
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// Notes a record, and whether it agrees with what was told before it was asked for.
+    pub fn record(&self, account: usize, key: Option<&str>, record: &Value, asked: Instant) {
+        let (Some(uuid), Some(status)) = (record["uuid"].as_str(), record["status"].as_str())
+        else {
+            return;
+        };
+        let mut state = self.state();
+        if let Some(key) = key {
+            let made = state.keyed.entry((account, key.to_owned()));
+            let made = made.or_insert_with(|| uuid.to_owned());
+            if made != uuid {
+                let detail = format!("{key} made {made}, then {uuid}");
+                self.tally
+                    .violation("an idempotency key made two generations", detail);
+            }
+        }
+        let prompt = record["prompt"].as_str().unwrap_or_default();
+        let mark = crate::upstream::mark(prompt).unwrap_or_default();
+        let known = state.known.entry(uuid.to_owned()).or_insert_with(|| Known {
+            account,
+            mark: mark.to_owned(),
+            told: None,
+            deleted: false,
+            told_at: None,
+        });
+        if known.account != account {
+            let detail = format!("{uuid} of account {} was shown to {account}", known.account);
+            self.tally.violation("another account's generation", detail);
+        }
+        if !matches!(status, "completed" | "failed") {
+            if known.told_at.is_some_and(|at| at < asked) {
+                let detail = format!("{uuid} is {status} again");
+                self.tally.violation("an end was taken back", detail);
+            }
+            return;
+        }
+        let told = Told::of(record);
+        if status == "failed" && told.charged != "0" {
+            let detail = format!("{uuid}: {}", told.charged);
+            self.tally.violation("a failure was charged", detail);
+        }
+        if record["type"] == "text" && status == "completed" && !told.result.contains(&known.mark) {
+            let detail = format!("{uuid} asked for {}, got {}", known.mark, told.result);
+            self.tally.violation("somebody else's answer", detail);
+        }
+        match &known.told {
+            Some(before) if *before != told => {
+                let detail = format!("{uuid}: {before:?}, then {told:?}");
+                self.tally.violation("an end was told in two ways", detail);
+            }
+            Some(_) => {}
+            None => (known.told, known.told_at) = (Some(told), Some(Instant::now())),
+        }
+    }
+}
+
+impl Told {
+    fn of(record: &Value) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let result = match record["outputs"].as_array() {
+            Some(outputs) if !outputs.is_empty() => {
+                let digests: Vec<String> = outputs.iter().map(|o| text(&o["sha256"])).collect();
+                digests.join(" ")
+            }
+            _ => text(&record["result"]),
+        };
+        Self {
+            status: text(&record["status"]),
+            charged: text(&record["credits"]["charged"]),
+            result,
+        }
+    }
+}

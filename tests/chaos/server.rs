@@ -1,0 +1,203 @@
+//! One of the two servers: a process behind two proxies, one towards its clients and one
+//! towards the database.
+
+use std::{
+    fs::File,
+    io::{Read as _, Seek as _, SeekFrom},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::Mutex;
+
+use crate::{
+    postgres::{Postgres, ROLES},
+    process::{self, Guard},
+    proxy::{Proxy, Target},
+};
+
+/// How long a start or a stop may take.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// Between two looks at the log.
+const TICK: Duration = Duration::from_millis(20);
+/// Seconds after which a silent server's work may be taken over.
+pub const LEASE_SECONDS: u64 = 2;
+
+/// A server, running or not.
+pub struct Server {
+    log: PathBuf,
+    env: Vec<(String, String)>,
+    /// What clients talk to.
+    front: Proxy,
+    /// What the server takes for its database.
+    back: Proxy,
+    process: Mutex<Option<Guard>>,
+}
+
+impl Server {
+    /// The first or the second server, not started yet.
+    pub async fn new(index: usize, folder: &Path, postgres: &Postgres, upstream: &str) -> Self {
+        let back = Proxy::start(Target::Unix(postgres.socket())).await;
+        let database = format!(
+            "postgres://{}@{}/gensvc?sslmode=disable",
+            ROLES[index],
+            back.address()
+        );
+        let seconds = LEASE_SECONDS.to_string();
+        let env = [
+            ("PATH", &*std::env::var("PATH").unwrap_or_default()),
+            ("DATABASE_URL", &database),
+            // Both keep their files in one place, as replicas on one machine do.
+            (
+                "GENSVC_DATA_DIR",
+                &folder.join("files").display().to_string(),
+            ),
+            ("GENSVC_BIND", "127.0.0.1:0"),
+            ("GENSVC_LOG", "info,sqlx=warn"),
+            ("GENSVC__DATABASE__MAX_CONNECTIONS", "12"),
+            ("GENSVC__JOBS__LEASE_SECONDS", &seconds),
+            ("GENSVC__JOBS__POLL_INTERVAL_MS", "200"),
+            ("GENSVC__JOBS__DEADLINE_SECONDS", "8"),
+            ("GENSVC__JOBS__MAX_PER_ACCOUNT", "25"),
+            ("GENSVC__SERVER__SHUTDOWN_SECONDS", "1"),
+            ("GENSVC__SUBMISSIONS__RETRY_BASE_MS", "50"),
+            ("GENSVC__IDEMPOTENCY__WAIT_SECONDS", "3"),
+            ("GENSVC__PROVIDERS__OPENAI__TIMEOUT_SECONDS", "2"),
+            ("GENSVC__PROVIDERS__ANTHROPIC__TIMEOUT_SECONDS", "2"),
+            ("GENSVC__PROVIDERS__RUNWAY__TIMEOUT_SECONDS", "2"),
+            ("GENSVC__PROVIDERS__ELEVENLABS__TIMEOUT_SECONDS", "2"),
+            ("OPENAI_API_KEY", "sk-chaos"),
+            ("OPENAI_BASE_URL", &format!("{upstream}/openai/v1")),
+            ("ANTHROPIC_API_KEY", "sk-chaos"),
+            ("ANTHROPIC_BASE_URL", &format!("{upstream}/anthropic")),
+            ("RUNWAYML_API_SECRET", "chaos"),
+            ("RUNWAYML_BASE_URL", &format!("{upstream}/runway")),
+            ("ELEVENLABS_API_KEY", "chaos"),
+            ("ELEVENLABS_BASE_URL", &format!("{upstream}/elevenlabs")),
+        ];
+        let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Self {
+            log: folder.join(format!("server-{}.log", ROLES[index])),
+            env: env.to_vec(),
+            front: Proxy::start(Target::Nowhere).await,
+            back,
+            process: Mutex::new(None),
+        }
+    }
+
+    /// Under which clients reach it.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.front.address())
+    }
+
+    /// Towards its clients.
+    pub fn front(&self) -> &Proxy {
+        &self.front
+    }
+
+    /// Towards the database.
+    pub fn back(&self) -> &Proxy {
+        &self.back
+    }
+
+    /// What it has logged since the log had that length, and its length now.
+    pub fn log_from(&self, offset: u64) -> (String, u64) {
+        let mut bytes = Vec::new();
+        if let Ok(mut file) = File::open(&self.log) {
+            file.seek(SeekFrom::Start(offset)).unwrap();
+            file.read_to_end(&mut bytes).unwrap();
+        }
+        let length = offset + u64::try_from(bytes.len()).unwrap();
+        (String::from_utf8_lossy(&bytes).into_owned(), length)
+    }
+
+    /// Starts it, again and again while the database is away.
+    pub async fn start(&self) {
+        let mut process = self.process.lock().await;
+        self.start_in(&mut process).await;
+    }
+
+    async fn start_in(&self, process: &mut Option<Guard>) {
+        let begun = Instant::now();
+        if process.as_mut().is_some_and(|process| !process.has_ended()) {
+            return;
+        }
+        loop {
+            let (_, from) = self.log_from(0);
+            let log = File::options()
+                .create(true)
+                .append(true)
+                .open(&self.log)
+                .unwrap();
+            let child = Command::new(env!("CARGO_BIN_EXE_gensvc"))
+                .arg("serve")
+                .env_clear()
+                .envs(self.env.iter().cloned())
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(log)
+                .spawn()
+                .unwrap();
+            let mut child = Guard::new(child);
+            while !child.has_ended() && begun.elapsed() < PATIENCE {
+                let (log, _) = self.log_from(from);
+                let said = log.split_once("listening on http://");
+                if let Some((address, _)) = said.and_then(|(_, rest)| rest.split_once([' ', '\n']))
+                {
+                    self.front.lead_to(Target::Tcp(address.parse().unwrap()));
+                    *process = Some(child);
+                    return;
+                }
+                tokio::time::sleep(TICK).await;
+            }
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "it does not start: {}",
+                self.log.display()
+            );
+            tokio::time::sleep(TICK * 5).await;
+        }
+    }
+
+    /// Whether it has ended without being asked to.
+    pub async fn has_died(&self) -> bool {
+        let mut process = self.process.lock().await;
+        process.as_mut().is_none_or(Guard::has_ended)
+    }
+
+    /// Kills it with -9, leaves it dead for a while, and starts it again.
+    pub async fn kill(&self, down: Duration) {
+        let mut process = self.process.lock().await;
+        drop(process.take());
+        tokio::time::sleep(down).await;
+        self.start_in(&mut process).await;
+    }
+
+    /// Asks it to stop, as an update would, and starts it again. `false`: it did not end.
+    pub async fn restart(&self) -> bool {
+        let mut process = self.process.lock().await;
+        let begun = Instant::now();
+        let mut ended = true;
+        if let Some(process) = process.as_mut() {
+            process::signal(process.pid(), "TERM");
+            while !process.has_ended() && ended {
+                tokio::time::sleep(TICK).await;
+                ended = begun.elapsed() < PATIENCE;
+            }
+        }
+        drop(process.take());
+        self.start_in(&mut process).await;
+        ended
+    }
+
+    /// Stops it for a while, as a frozen machine would be.
+    pub async fn pause(&self, length: Duration) {
+        let mut process = self.process.lock().await;
+        if let Some(process) = process.as_mut() {
+            process::signal(process.pid(), "STOP");
+            tokio::time::sleep(length).await;
+            process::signal(process.pid(), "CONT");
+        }
+    }
+}

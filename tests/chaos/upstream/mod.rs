@@ -1,0 +1,247 @@
+//! The fake upstreams: `OpenAI` (text, images), Anthropic (text), Runway (video) and
+//! ElevenLabs (speech), in one listener. They fail in every way that the plan can think of,
+//! and keep a log of what they were asked to make.
+
+mod files;
+mod http;
+mod mood;
+mod text;
+mod video;
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde_json::{Value, json};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+};
+
+use self::{files::Files, http::Reply, mood::Mood, video::Tasks};
+use crate::{args::Args, tally::Tally};
+
+/// What one mark was submitted for.
+#[derive(Debug, Default, Clone)]
+pub struct Submissions {
+    /// How many arrived.
+    pub all: u32,
+    /// How many of them were started, or may have been.
+    pub started: u32,
+    /// How many arrived after one that was started.
+    pub late: u32,
+    /// The price of what was answered, in micro-credits; `None` where it was no honest answer.
+    pub due: Option<i64>,
+}
+
+/// The fake upstreams.
+pub struct Upstream {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    accepting: JoinHandle<()>,
+}
+
+struct Shared {
+    args: Args,
+    tally: Arc<Tally>,
+    address: String,
+    files: Files,
+    log: Mutex<HashMap<String, Submissions>>,
+    tasks: Tasks,
+    /// Set: no new faults.
+    calm: AtomicBool,
+}
+
+impl Upstream {
+    pub async fn start(args: &Args, tally: &Arc<Tally>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared {
+            args: args.clone(),
+            tally: Arc::clone(tally),
+            address: format!("http://{address}"),
+            files: Files::make().await,
+            log: Mutex::default(),
+            tasks: Tasks::default(),
+            calm: AtomicBool::new(false),
+        });
+        let state = Arc::clone(&shared);
+        let accepting = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, Arc::clone(&state)));
+            }
+        });
+        Self {
+            address,
+            shared,
+            accepting,
+        }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Stops, or resumes, making new faults.
+    pub fn calm(&self, calm: bool) {
+        self.shared.calm.store(calm, Ordering::Relaxed);
+    }
+
+    /// What was submitted, by mark.
+    pub fn log(&self) -> HashMap<String, Submissions> {
+        self.shared.log.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
+    let _ = stream.set_nodelay(true);
+    while let Some(request) = http::read(&mut stream).await {
+        let reply = shared.answer(&request);
+        if !http::write(&mut stream, reply).await {
+            return;
+        }
+    }
+}
+
+/// The mark in a prompt.
+pub fn mark(text: &str) -> Option<&str> {
+    let rest = &text[text.find("mk-")?..];
+    Some(&rest[..rest.find("-end")? + 4])
+}
+
+impl Shared {
+    fn answer(&self, request: &http::Request) -> Reply {
+        let body = String::from_utf8_lossy(&request.body).into_owned();
+        let path = request.path.as_str();
+        if request.method != "POST" {
+            return self.look(&request.method, path);
+        }
+        let Some(mark) = mark(&body) else {
+            return Reply::json(400, &json!({"error": {"message": "no mark"}}));
+        };
+        let call: Value = serde_json::from_str(&body).unwrap_or(Value::Null);
+        let mood = self.submitted(mark, path);
+        if let Some(reply) = mood.spoilt(path) {
+            return reply;
+        }
+        let (reply, due) = if path.contains("/images/") {
+            self.images(&call, mood)
+        } else if path.contains("/text_to_video") {
+            self.video(&call, mark, mood)
+        } else if path.contains("/text-to-speech/") {
+            self.speech(&call, path, mood)
+        } else {
+            text::answer(path, &call, mark, mood)
+        };
+        if let Some(due) = due {
+            self.log
+                .lock()
+                .unwrap()
+                .entry(mark.to_owned())
+                .or_default()
+                .due = Some(due);
+        }
+        mood.dress(reply)
+    }
+
+    /// Notes a submission, and draws how it will be met.
+    fn submitted(&self, mark: &str, path: &str) -> Mood {
+        let mut log = self.log.lock().unwrap();
+        let entry = log.entry(mark.to_owned()).or_default();
+        entry.all += 1;
+        let mood = if self.calm.load(Ordering::Relaxed) {
+            Mood::calm()
+        } else {
+            Mood::draw(&mut self.args.rng(&format!("{mark} {}", entry.all)), path)
+        };
+        if entry.started > 0 {
+            entry.late += 1;
+        }
+        entry.started += u32::from(!mood.is_refusal());
+        if let Some(name) = mood.name() {
+            self.tally.fault(name);
+        }
+        mood
+    }
+
+    fn images(&self, call: &Value, mood: Mood) -> (Reply, Option<i64>) {
+        let n = call["n"].as_i64().unwrap_or(1);
+        let made = if mood == Mood::TooFew {
+            (n - 1).max(1)
+        } else {
+            n
+        };
+        let image = match mood {
+            Mood::WrongFile => b"<html>no image</html>".to_vec(),
+            Mood::CutFile => self.files.png[..self.files.png.len() / 2].to_vec(),
+            _ => self.files.png.clone(),
+        };
+        let item = json!({"b64_json": BASE64_STANDARD.encode(image)});
+        let data: Vec<Value> = (0..made).map(|_| item.clone()).collect();
+        let reply = Reply::json(200, &json!({"created": 1, "data": data}));
+        (reply, Some(made * 1_450_000))
+    }
+
+    fn speech(&self, call: &Value, path: &str, mood: Mood) -> (Reply, Option<i64>) {
+        let sound = if path.contains("wav") {
+            (&self.files.wav, "audio/wav")
+        } else {
+            (&self.files.mp3, "audio/mpeg")
+        };
+        let bytes = match mood {
+            Mood::WrongFile => b"{\"detail\": \"no sound\"}",
+            Mood::CutFile => &sound.0[..40],
+            _ => sound.0.as_slice(),
+        };
+        let characters = call["text"].as_str().unwrap_or_default().chars().count();
+        let due = i64::try_from(characters).unwrap() * 8_000;
+        (
+            Reply::whole(200, &[("content-type", sound.1)], bytes),
+            Some(due),
+        )
+    }
+
+    fn video(&self, call: &Value, mark: &str, mood: Mood) -> (Reply, Option<i64>) {
+        let seconds = call["duration"].as_i64().unwrap_or(2);
+        let rng = self.args.rng(&format!("task {mark}"));
+        let id = self.tasks.begin(mark, seconds, mood, rng);
+        (
+            Reply::json(200, &json!({"id": id})),
+            Some(seconds * 12_000_000),
+        )
+    }
+
+    /// Looks at a task, its file, or its cancellation.
+    fn look(&self, method: &str, path: &str) -> Reply {
+        let calm = self.calm.load(Ordering::Relaxed);
+        let name = path.rsplit('/').next().unwrap_or_default();
+        if let Some(id) = path.contains("/files/").then_some(name) {
+            let (reply, fault) = self.tasks.file(id, calm, &self.files);
+            fault.inspect(|name| self.tally.fault(name));
+            return reply;
+        }
+        if method == "DELETE" {
+            self.tasks.cancel(name);
+            return Reply::whole(204, &[], b"");
+        }
+        let (reply, fault) = self.tasks.look(name, calm, &self.address);
+        fault.inspect(|name| self.tally.fault(name));
+        reply
+    }
+}
+
+/// A wait that outlasts the servers' patience of 2 s.
+const TOO_LONG: Duration = Duration::from_secs(5);

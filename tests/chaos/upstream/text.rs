@@ -1,0 +1,115 @@
+//! Texts of `OpenAI` and Anthropic, whole and streamed. Both are priced at 10 and 50
+//! micro-credits for a token.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{http::Reply, mood::Mood};
+
+/// Between two events of a stream.
+const PAUSE: Duration = Duration::from_millis(40);
+
+/// An answer with the mark in it, and what it costs.
+pub fn answer(path: &str, call: &Value, mark: &str, mood: Mood) -> (Reply, Option<i64>) {
+    let text = format!("You said {mark}, and this is the answer to that.");
+    let (input, output) = (20, i64::try_from(text.len() / 4).unwrap());
+    let (mut input_told, mut output_told) = (json!(input), json!(output));
+    let mut due = Some(input * 10 + output * 50);
+    if let Mood::Lie(which) = mood {
+        due = None;
+        (input_told, output_told) = match which {
+            0 => (json!(1_000_000_000_000_000_i64), json!(i64::MAX)),
+            1 => (json!(-5), json!(-1)),
+            2 => (Value::Null, Value::Null),
+            3 => (json!("12"), json!("many")),
+            4 => (json!(1.5), json!(1e300)),
+            5 => (json!([1]), json!({"n": 2})),
+            _ => (json!(0), json!(0)),
+        };
+    }
+    let twice = mood == Mood::Twice;
+    let anthropic = path.contains("/anthropic");
+    let names = if anthropic {
+        ["input_tokens", "output_tokens"]
+    } else {
+        ["prompt_tokens", "completion_tokens"]
+    };
+    let usage = json!({names[0]: input_told, names[1]: output_told});
+    if call["stream"] == true {
+        let mut events = if anthropic {
+            anthropic_events(&text, &usage)
+        } else {
+            openai_events(&text, &usage)
+        };
+        if twice {
+            events.extend_from_within(events.len() - 2..);
+        }
+        let complete = !matches!(mood, Mood::Cut { .. });
+        let events = if complete { &events[..] } else { &events[..2] };
+        return (
+            Reply::stream(events, PAUSE, complete),
+            due.filter(|_| complete),
+        );
+    }
+    let whole = if anthropic {
+        json!({"id": "msg_1", "type": "message", "role": "assistant", "model": call["model"],
+            "content": [{"type": "text", "text": text}], "stop_reason": "end_turn", "usage": usage})
+    } else {
+        json!({"id": "c-1", "object": "chat.completion", "model": call["model"],
+            "choices": [{"index": 0, "message": {"role": "assistant", "content": text},
+                "finish_reason": "stop"}],
+            "usage": usage})
+    };
+    (Reply::json(200, &whole), due)
+}
+
+fn halves(text: &str) -> (&str, &str) {
+    text.split_at(text.len() / 2)
+}
+
+fn openai_events(text: &str, usage: &Value) -> Vec<String> {
+    let chunk = |delta: Value, finish: Value| {
+        let chunk = json!({"id": "c-1", "object": "chat.completion.chunk", "model": "m",
+            "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], "usage": null});
+        format!("data: {chunk}\n\n")
+    };
+    let (first, second) = halves(text);
+    vec![
+        chunk(json!({"role": "assistant", "content": first}), Value::Null),
+        chunk(json!({"content": second}), Value::Null),
+        chunk(json!({}), json!("stop")),
+        format!(
+            "data: {}\n\n",
+            json!({"id": "c-1", "choices": [], "usage": usage})
+        ),
+        "data: [DONE]\n\n".to_owned(),
+    ]
+}
+
+fn anthropic_events(text: &str, usage: &Value) -> Vec<String> {
+    let event = |value: Value| {
+        let name = value["type"].as_str().unwrap_or_default();
+        format!("event: {name}\ndata: {value}\n\n")
+    };
+    let (first, second) = halves(text);
+    let delta = |text: &str| {
+        event(json!({"type": "content_block_delta", "index": 0,
+            "delta": {"type": "text_delta", "text": text}}))
+    };
+    vec![
+        event(
+            json!({"type": "message_start", "message": {"id": "msg_1", "type": "message",
+            "role": "assistant", "model": "m", "content": [], "usage": usage}}),
+        ),
+        event(json!({"type": "content_block_start", "index": 0,
+            "content_block": {"type": "text", "text": ""}})),
+        delta(first),
+        delta(second),
+        event(json!({"type": "content_block_stop", "index": 0})),
+        event(
+            json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage}),
+        ),
+        event(json!({"type": "message_stop"})),
+    ]
+}
