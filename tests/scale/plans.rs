@@ -1,7 +1,7 @@
 //! The plans of statements, as the database tells them in notices.
 
 use std::{
-    fmt,
+    fmt::{self, Write as _},
     sync::{Arc, Mutex},
 };
 
@@ -98,6 +98,6 @@ impl Visit for Text {
     }
 
     fn record_debug(&mut self, _: &Field, value: &dyn fmt::Debug) {
-        self.0.push_str(&format!("{value:?}"));
+        let _ = write!(self.0, "{value:?}");
     }
 }
