@@ -2,11 +2,12 @@
 
 use std::{
     collections::HashSet,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, SocketAddr, ToSocketAddrs as _},
     sync::Arc,
 };
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use tokio::sync::Semaphore;
 use url::{Host, Url};
 
 use super::DownloadError;
@@ -22,7 +23,13 @@ pub struct Gate {
     allowed: HashSet<String>,
     /// Every host is.
     all: bool,
+    /// Names that are looked up at once. A look-up cannot be stopped, and a silent name server
+    /// may keep its thread for half a minute: the rest of the process needs threads too.
+    lookups: Arc<Semaphore>,
 }
+
+/// Names that one gate has looked up at once.
+const LOOKUPS: usize = 32;
 
 /// A host that has only addresses which are not public; one of them.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +49,11 @@ impl Gate {
     /// Lets through what is public, `allowed` hosts (names or addresses), or `all`.
     pub fn new(allowed: &[String], all: bool) -> Self {
         let allowed = allowed.iter().map(|host| normal(host)).collect();
-        Self { allowed, all }
+        Self {
+            allowed,
+            all,
+            lookups: Arc::new(Semaphore::new(LOOKUPS)),
+        }
     }
 
     fn is_allowed(&self, host: &str) -> bool {
@@ -107,9 +118,16 @@ pub struct Resolver(pub Arc<Gate>);
 impl Resolver {
     /// The addresses of a name to which a connection may be made.
     pub async fn addresses(&self, name: &str) -> Result<Vec<SocketAddr>, BoxError> {
-        // The client puts the port in.
-        let found = tokio::net::lookup_host((name, 0)).await?;
-        Ok(self.0.pick(name, found)?)
+        let permit = Arc::clone(&self.0.lookups).acquire_owned().await?;
+        let host = name.to_owned();
+        let found = tokio::task::spawn_blocking(move || {
+            // The client puts the port in.
+            let found = (host.as_str(), 0).to_socket_addrs();
+            // Not when the caller gives up, but when the thread is free again.
+            drop(permit);
+            found
+        });
+        Ok(self.0.pick(name, found.await??)?)
     }
 }
 
