@@ -122,7 +122,10 @@ async fn run(
         running = app.runner.running(),
         "stopping: no new work; running work may finish"
     );
-    app.runner.drain(config.server.shutdown, &stop.hurry).await;
+    tokio::join!(
+        app.runner.drain(config.server.shutdown, &stop.hurry),
+        app.dispatcher.stop(CLOSE_DELIVERIES),
+    );
     close.cancel();
     if tokio::time::timeout(CLOSE_CONNECTIONS, &mut server)
         .await
@@ -131,7 +134,6 @@ async fn run(
         server.abort();
     }
     background.shutdown().await;
-    app.dispatcher.stop(CLOSE_DELIVERIES).await;
     app.runner.retire().await;
     Ok(())
 }

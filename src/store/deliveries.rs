@@ -154,7 +154,7 @@ impl Store {
                  error = 'the receiver was too slow for all of its events'
              where id in (
                  select id from webhook_deliveries
-                 where status = 'pending' and next_attempt_at < $1
+                 where status = 'pending' and next_attempt_at < $1 and attempts > 0
                  order by next_attempt_at limit $2
                  for update skip locked)",
             now - OVERDUE,

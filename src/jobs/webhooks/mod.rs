@@ -30,7 +30,7 @@ use crate::{
     domain::{
         clock::SharedClock,
         generation::Generation,
-        ids::WebhookId,
+        ids::{WebhookDeliveryId, WebhookId},
         webhook::{DeliveryStatus, WebhookEvent, retry_delay},
     },
     store::{
@@ -48,6 +48,11 @@ const LOOK_AT: i32 = 500;
 /// How much longer than an attempt may take it is taken for: what reading the record and
 /// writing the end may take at worst.
 const LEASE_BEYOND_TIMEOUT: TimeDelta = TimeDelta::seconds(40);
+
+/// How often the end of an attempt is written, and the pause between: with the time limit of a
+/// statement all of it lies within the lease.
+const RECORD_TRIES: u32 = 4;
+const RECORD_AGAIN: Duration = Duration::from_secs(2);
 
 /// Renders the record of a generation as a lookup shows it. Made where lookups are.
 pub type RenderRecord = Arc<dyn Fn(&Generation) -> serde_json::Result<Value> + Send + Sync>;
@@ -67,6 +72,9 @@ struct Inner {
     /// An attempt has ended.
     wake: Notify,
     tasks: TaskTracker,
+    /// No more is taken.
+    closing: CancellationToken,
+    /// What runs is dropped.
     stop: CancellationToken,
     /// Whether the outbox was out of reach at the last look, so that it is said once.
     away: Mutex<bool>,
@@ -92,6 +100,7 @@ impl Dispatcher {
             turn: tokio::sync::Mutex::new(WebhookId(0)),
             wake: Notify::new(),
             tasks: TaskTracker::new(),
+            closing: CancellationToken::new(),
             stop: CancellationToken::new(),
             away: Mutex::new(false),
         }))
@@ -137,7 +146,7 @@ impl Dispatcher {
     pub async fn step(&self) -> Result<usize, StoreError> {
         let mut turn = self.0.turn.lock().await;
         let mut wrapped = turn.0 == 0;
-        while !self.0.slots.is_full() && !self.0.stop.is_cancelled() {
+        while !self.0.slots.is_full() && !self.0.closing.is_cancelled() {
             let now = self.0.clock.now();
             let queues = self.0.store.queues(*turn, now, LOOK_AT).await?;
             let is_last = usize::try_from(LOOK_AT).is_ok_and(|most| queues.len() < most);
@@ -196,8 +205,8 @@ impl Dispatcher {
                 let end = self.end(&attempt, sent);
                 log(&attempt, &end);
                 let (id, number) = (attempt.id, attempt.number);
-                match self.0.store.record_attempt(id, number, &end).await {
-                    Ok(_) => return sent == Err(SendError::Timeout),
+                match self.record(id, number, &end).await {
+                    Ok(()) => return sent == Err(SendError::Timeout),
                     Err(error) => error,
                 }
             }
@@ -207,6 +216,25 @@ impl Dispatcher {
         let error = &error as &dyn std::error::Error;
         tracing::warn!(error, delivery = %attempt.id, "a webhook delivery must be repeated");
         false
+    }
+
+    /// Writes how an attempt ended, again and again while its lease lasts: the receiver should
+    /// not get a second one because the database was busy for a moment.
+    async fn record(
+        &self,
+        id: WebhookDeliveryId,
+        number: i32,
+        end: &AttemptEnd,
+    ) -> Result<(), StoreError> {
+        let mut tries = 1;
+        loop {
+            match self.0.store.record_attempt(id, number, end).await {
+                Ok(_) => return Ok(()),
+                Err(error) if tries == RECORD_TRIES => return Err(error),
+                Err(_) => tries += 1,
+            }
+            tokio::time::sleep(RECORD_AGAIN).await;
+        }
     }
 
     /// Sends it; the outer error is the database's, the inner one the attempt's.
@@ -276,6 +304,7 @@ impl Dispatcher {
     /// Takes no more, gives what runs a moment to end, and drops the rest, to be repeated by
     /// the next server.
     pub async fn stop(&self, patience: Duration) {
+        self.0.closing.cancel();
         // A step that is under way ends first.
         let closing = async {
             let _turn = self.0.turn.lock().await;
