@@ -28,7 +28,8 @@ create table key_spend (
     spent bigint not null,
     constraint key_spend_pkey primary key (api_key_id, period),
     constraint key_spend_key_fkey foreign key (api_key_id) references api_keys (id),
-    constraint key_spend_not_negative check (spent >= 0),
+    -- Refuses holds only. Nothing here may refuse a settlement: its end gives back at most
+    -- what its hold took.
     constraint key_spend_within_limit check (spent <= spend_limit)
 )
 with (fillfactor = 50);

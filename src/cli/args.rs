@@ -256,6 +256,8 @@ pub(super) struct Usage {
 pub(super) enum LedgerCommand {
     /// Recompute every account and every generation from the ledger.
     Verify,
+    /// Count anew what keys have spent and what the usage report sums up.
+    Recount,
 }
 
 #[derive(Debug, Clone, Copy, Subcommand)]

@@ -121,6 +121,15 @@ pub(super) async fn verify_ledger(config: &Config, output: Output) -> Result<Exi
     .await
 }
 
+pub(super) async fn recount(config: &Config, output: Output) -> Result<ExitCode, Failure> {
+    with_app(config, async |app| {
+        app.service.store().recount().await?;
+        output.result("All was counted anew.", &json!({"recounted": true}))?;
+        Ok(ExitCode::SUCCESS)
+    })
+    .await
+}
+
 pub(super) async fn database(
     config: &Config,
     command: &DatabaseCommand,

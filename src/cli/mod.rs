@@ -73,6 +73,7 @@ async fn carry_out(command: Command, config: &Config, output: Output) -> Result<
         Command::Admin(args::AdminCommand::Token(command)) => {
             commands::admin::run(config, command, output).await
         }
+        Command::Ledger(args::LedgerCommand::Recount) => commands::recount(config, output).await,
         Command::Ledger(args::LedgerCommand::Verify) => {
             commands::verify_ledger(config, output).await
         }

@@ -139,6 +139,46 @@ async fn generation_differences(tx: &mut PgConnection) -> Result<Vec<String>, sq
             .await
 }
 
+impl Store {
+    /// Counts anew what keys have spent and what the usage report sums up, from the generations.
+    /// Only needed where an older version ran beside a newer one. Holds and settlements wait
+    /// meanwhile.
+    pub async fn recount(&self) -> Result<(), StoreError> {
+        let mut tx = self.pool.begin().await?;
+        sqlx::raw_sql(
+            "set local statement_timeout = 0;
+             set local lock_timeout = 0;
+             lock table generations, key_spend, usage_sums in share row exclusive mode;
+             delete from key_spend;
+             insert into key_spend (api_key_id, period, spent)
+             select k.id, spend_period_start(k.spend_period, g.created_at),
+                    sum(coalesce(g.charged, g.estimated))
+             from generations g join api_keys k on k.id = g.api_key_id
+             group by 1, 2;
+             -- Apart, because a key that has spent too much cannot name its limit.
+             update key_spend s set spend_limit = k.spend_limit
+             from api_keys k where k.id = s.api_key_id and s.spent <= k.spend_limit;
+             delete from usage_sums;
+             insert into usage_sums
+             select account_id, span, usage_start(span, created_at), type, provider, model,
+                    coalesce(api_key_id, 0), count(*) filter (where status = 'completed'),
+                    count(*) filter (where status = 'failed'), sum(charged),
+                    coalesce(sum((usage ->> 'input_tokens')::numeric), 0),
+                    coalesce(sum((usage ->> 'output_tokens')::numeric), 0),
+                    coalesce(sum((usage ->> 'images')::bigint), 0),
+                    coalesce(sum((usage ->> 'seconds')::bigint), 0),
+                    coalesce(sum((usage ->> 'characters')::bigint), 0)
+             from generations, (values ('d'::\"char\"), ('h')) spans (span)
+             where status in ('completed', 'failed')
+             group by 1, 2, 3, 4, 5, 6, 7",
+        )
+        .execute(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(())
+    }
+}
+
 /// What keys have spent against the generations that they made.
 async fn spend_differences(tx: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
     sqlx::query_scalar!(
@@ -160,6 +200,7 @@ async fn spend_differences(tx: &mut PgConnection) -> Result<Vec<String>, sqlx::E
         select format('key %s may spend %s; %s says %s', k.id, k.spend_limit, s.period, s.spend_limit)
         from key_spend s join api_keys k on k.id = s.api_key_id
         where k.spend_limit is distinct from s.spend_limit
+            and (k.spend_limit is null or s.spent <= k.spend_limit)
         limit $1
         "#,
         SPELLED_OUT

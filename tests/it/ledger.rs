@@ -151,6 +151,37 @@ async fn run(app: &TestApp, statements: &[&str]) {
 }
 
 #[sqlx::test]
+async fn what_keys_spend_and_usage_can_be_counted_anew(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    let account = app.account("10").await;
+    let limited = json!({"name": "limited", "spend_limit": "1", "spend_period": "day"});
+    let limited = app.key(account.id, limited).await;
+    for key in [&account.key, &limited] {
+        app.text(key, json!({"prompt": "x"})).await.expect(200);
+        let video = json!({"prompt": "x", "parameters": {"duration": 1}});
+        app.post(key, "/v1/generate/video", &video).await;
+    }
+    let running = json!({"prompt": "x", "parameters": {"format": "wav"}});
+    app.queue(&account, "audio", &running).await;
+    app.assert_verified().await;
+    for tampering in [
+        "update key_spend set spent = 0, spend_limit = null",
+        "delete from key_spend",
+        "update usage_sums set completed = 0, charged = 7",
+        "delete from usage_sums",
+    ] {
+        run(&app, &[tampering]).await;
+        let found = app.store.verify_ledger().await.unwrap().differences;
+        assert_ne!(found, Vec::<String>::new(), "not found: {tampering}");
+        app.store.recount().await.unwrap();
+        app.assert_verified().await;
+    }
+}
+
+#[sqlx::test]
 async fn the_database_itself_refuses_what_must_not_be(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
     let account = app.account("0.0001").await;
@@ -159,7 +190,6 @@ async fn the_database_itself_refuses_what_must_not_be(_: PgPoolOptions, options:
     assert_eq!(mover.hold(41).await, None);
     let id = account.id;
     for statement in [
-        "update key_spend set spent = -1".to_owned(),
         "update key_spend set spend_limit = spent - 1".to_owned(),
         "update ledger_entries set amount = 1".to_owned(),
         "update ledger_entries set reference = 'x' where false".to_owned(),
