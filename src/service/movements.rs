@@ -103,8 +103,7 @@ fn invalid(param: &str, code: FieldCode, message: impl Into<String>) -> ServiceE
 
 impl Service {
     /// Grants or adjusts credits. The same reference moves credits of an account once for each
-    /// kind: again with the same amount it answers the first entry, with another one it is
-    /// refused.
+    /// kind: again, with whatever amount, it answers the first entry.
     pub async fn move_credits(
         &self,
         account: AccountId,
@@ -124,18 +123,10 @@ impl Service {
         };
         match self.0.store.move_credits(&new).await {
             Ok(Moved::Done(entry)) => Ok(Movement { entry, moved: true }),
-            Ok(Moved::Repeated(entry)) if entry.amount == amount => Ok(Movement {
+            Ok(Moved::Repeated(entry)) => Ok(Movement {
                 entry,
                 moved: false,
             }),
-            Ok(Moved::Repeated(entry)) => Err(invalid(
-                "reference",
-                FieldCode::NotAllowed,
-                format!(
-                    "was used before, for {} credits (ledger entry {})",
-                    entry.amount, entry.id
-                ),
-            )),
             Ok(Moved::Short(balance)) => Err(invalid(
                 "amount",
                 FieldCode::OutOfRange,

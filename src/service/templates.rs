@@ -10,9 +10,9 @@ use crate::{
         ids::TemplateId,
         page::{Page, PageRequest},
         template::{PROMPT_SOURCE_CHARS, SYSTEM_PROMPT_SOURCE_CHARS, Template},
-        validate::{Errors, FieldCode, Fields},
+        validate::{Errors, FieldCode, FieldError, Fields},
     },
-    store::templates::{TemplateRecord, TemplateText},
+    store::templates::{MAX_TEMPLATES, TemplateRecord, TemplateText},
 };
 
 /// Characters of a template's name.
@@ -58,7 +58,13 @@ impl Service {
     ) -> Result<TemplateRecord, ServiceError> {
         let now = self.0.clock.now();
         let made = self.0.store.create_template(caller.account_id, text, now);
-        Ok(made.await?)
+        made.await?.ok_or_else(|| {
+            ServiceError::invalid(FieldError::new(
+                "name",
+                FieldCode::NotAllowed,
+                format!("would be one more than the {MAX_TEMPLATES} templates of an account"),
+            ))
+        })
     }
 
     /// Replaces all of a template by a new version.

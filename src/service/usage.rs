@@ -1,5 +1,7 @@
 //! The usage report.
 
+use std::time::Duration;
+
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Map, Value};
 
@@ -12,6 +14,8 @@ use crate::domain::{
 
 /// How far a report reaches back unless told.
 const DEFAULT_DAYS: TimeDelta = TimeDelta::days(30);
+/// How long a report waits for its turn.
+const REPORT_WAIT: Duration = Duration::from_secs(5);
 /// Groups that one report may have.
 const MAX_GROUPS: usize = 10_000;
 
@@ -105,6 +109,10 @@ impl Service {
         }
         let limit = i64::try_from(MAX_GROUPS + 1).unwrap_or(i64::MAX);
         let span = Span { from, to };
+        let turn = tokio::time::timeout(REPORT_WAIT, self.0.reports.acquire()).await;
+        let Ok(Ok(_turn)) = turn else {
+            return Err(ServiceError::Overloaded);
+        };
         let usage = self.0.store.usage(account, span, &request.group_by, limit);
         let rows = usage.await?;
         if rows.len() > MAX_GROUPS {

@@ -67,20 +67,27 @@ impl From<TemplateRow> for TemplateRecord {
     }
 }
 
+/// Templates of one account.
+pub const MAX_TEMPLATES: i64 = 1_000;
+/// Versions of a template that are kept.
+const KEPT_VERSIONS: i32 = 100;
+
 impl Store {
-    /// Stores a template and its first version, in one statement.
+    /// Stores a template and its first version, in one statement. `None`: the account has
+    /// [`MAX_TEMPLATES`] already (parallel requests may make a few more).
     pub async fn create_template(
         &self,
         account: AccountId,
         text: &TemplateText,
         now: DateTime<Utc>,
-    ) -> Result<TemplateRecord, StoreError> {
+    ) -> Result<Option<TemplateRecord>, StoreError> {
         let row = sqlx::query_as!(
             TemplateRow,
             r#"
             with template as (
                 insert into templates (account_id, name, version, created_at, updated_at)
-                values ($1, $2, 1, $6, $6)
+                select $1, $2, 1, $6, $6
+                where (select count(*) from templates where account_id = $1) < $7
                 returning id, name, version, created_at, updated_at
             ), written as (
                 insert into template_versions
@@ -99,10 +106,11 @@ impl Store {
             text.system_prompt,
             &text.variables,
             now,
+            MAX_TEMPLATES,
         )
-        .fetch_one(&self.pool)
+        .fetch_optional(&self.pool)
         .await?;
-        Ok(row.into())
+        Ok(row.map(Into::into))
     }
 
     /// Replaces a template by its next version, in one statement. The template's row is locked
@@ -128,6 +136,9 @@ impl Store {
                     (template_id, version, prompt, system_prompt, variables, created_at)
                 select id, version, $4, $5, $6, updated_at from template
                 returning prompt, system_prompt, variables
+            ), outdated as (
+                delete from template_versions v using template t
+                where v.template_id = t.id and v.version <= t.version - $8
             )
             select id as "id!", name as "name!", version as "version!", prompt as "prompt!",
                    system_prompt, variables as "variables!", created_at as "created_at!",
@@ -141,6 +152,7 @@ impl Store {
             text.system_prompt,
             &text.variables,
             now,
+            KEPT_VERSIONS,
         )
         .fetch_optional(&self.pool)
         .await?;

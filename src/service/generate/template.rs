@@ -49,7 +49,15 @@ impl Service {
             return Ok(Err(vec![error]));
         };
         let version = record.version;
-        Ok(apply(&record.text, wanted, request).map(|words| Words {
+        // Milliseconds of work for a processor: apart from the threads that all requests share.
+        let turn = self.0.renderings.acquire().await;
+        let turn = turn.map_err(|error| ServiceError::Internal(error.to_string()))?;
+        let (wanted, request) = (wanted.clone(), request.clone());
+        let applied = tokio::task::spawn_blocking(move || apply(&record.text, &wanted, &request));
+        let applied = applied.await;
+        drop(turn);
+        let applied = applied.map_err(|error| ServiceError::Internal(error.to_string()))?;
+        Ok(applied.map(|words| Words {
             template: Some(TemplateUse { id, version }),
             ..words
         }))

@@ -27,6 +27,42 @@ impl TestApp {
 }
 
 #[sqlx::test]
+async fn an_account_has_a_thousand_and_each_keeps_a_hundred_versions(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1").await;
+    let id = app.template(&account, "one", None).await;
+    sqlx::query(
+        "insert into templates (account_id, name, created_at, updated_at)
+         select $1, 'x', now(), now() from generate_series(1, 998)",
+    )
+    .bind(account.id.0)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    app.template(&account, "the last", None).await;
+    let body = json!({"name": "t", "prompt": "too many"});
+    let answer = app.post(&account.key, TEMPLATES, &body).await;
+    assert_eq!(answer.fields()["name"], "not_allowed");
+    let path = format!("{TEMPLATES}/{id}");
+    for _ in 0..105 {
+        app.put(&account.key, &path, &body).await.expect(200);
+    }
+    let kept: Vec<i32> = sqlx::query_scalar(
+        "select version from template_versions where template_id = $1 order by version",
+    )
+    .bind(id)
+    .fetch_all(&app.pool)
+    .await
+    .unwrap();
+    assert_eq!((kept.len(), kept[0], kept[99]), (100, 7, 106));
+    let used = json!({"prompt": "x", "template_id": id});
+    app.text(&account.key, used).await.expect(200);
+}
+
+#[sqlx::test]
 async fn a_template_is_kept_replaced_and_deleted(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
     let account = app.account("1").await;
