@@ -9,13 +9,14 @@ use std::{
 };
 
 use axum::{
-    extract::{Request, State},
+    extract::{FromRequestParts, Request, State},
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
+use http::request::Parts;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::error::ApiError;
+use super::{ApiState, error::ApiError};
 
 /// What whoever watches the server asks for, and must get when it is full.
 const ALWAYS: [&str; 3] = ["/health", "/health/live", "/metrics"];
@@ -35,8 +36,9 @@ impl Admission {
     }
 }
 
-/// A request's place. It is left while its body arrives: a slow sender needs nothing of what
-/// places stand for, and must not keep others out.
+/// A request's place. It is left while its body arrives and while it waits for a generation to
+/// end: slow senders and waits need nothing of what places stand for, and must not keep others
+/// out.
 #[derive(Debug, Clone)]
 pub struct Place {
     places: Arc<Semaphore>,
@@ -64,6 +66,15 @@ impl Place {
         let permit = permit.map_err(|_| ApiError::overloaded())?;
         *self.permit.lock().unwrap_or_else(PoisonError::into_inner) = Some(permit);
         Ok(())
+    }
+}
+
+impl FromRequestParts<ApiState> for Place {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &ApiState) -> Result<Self, ApiError> {
+        let place = parts.extensions.get::<Self>();
+        place.cloned().ok_or_else(ApiError::internal)
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::{
     ApiState,
+    admission::Place,
     error::ApiError,
     extract::{Authorized, GenerateAudio, GenerateImage, GenerateText, GenerateVideo, JsonBody},
     prefer::Prefer,
@@ -60,6 +61,7 @@ pub async fn text(
     State(state): State<ApiState>,
     auth: Authorized<GenerateText>,
     headers: HeaderMap,
+    place: Place,
     body: JsonBody,
 ) -> Result<Response, ApiError> {
     let caller = auth.caller;
@@ -76,7 +78,7 @@ pub async fn text(
         .begin_text(&caller, request, keyed.as_ref(), sink)
         .await?;
     let Some(deltas) = deltas else {
-        return answer_sync(&state, &caller, &headers, begun).await;
+        return answer_sync(&state, &caller, &headers, &place, begun).await;
     };
     Ok(match begun {
         Begun::New(record, handle) => stream::live(state, caller, *record, handle, deltas),
@@ -109,6 +111,7 @@ pub async fn image(
     State(state): State<ApiState>,
     auth: Authorized<GenerateImage>,
     headers: HeaderMap,
+    place: Place,
     body: JsonBody,
 ) -> Result<Response, ApiError> {
     let caller = auth.caller;
@@ -118,7 +121,7 @@ pub async fn image(
         .service
         .begin_image(&caller, request, keyed.as_ref())
         .await?;
-    answer_sync(&state, &caller, &headers, begun).await
+    answer_sync(&state, &caller, &headers, &place, begun).await
 }
 
 /// Generate a video
@@ -142,6 +145,7 @@ pub async fn video(
     State(state): State<ApiState>,
     auth: Authorized<GenerateVideo>,
     headers: HeaderMap,
+    place: Place,
     body: JsonBody,
 ) -> Result<Response, ApiError> {
     let caller = auth.caller;
@@ -151,7 +155,7 @@ pub async fn video(
         .service
         .begin_video(&caller, request, keyed.as_ref())
         .await?;
-    answer_queued(&state, &caller, &headers, begun).await
+    answer_queued(&state, &caller, &headers, &place, begun).await
 }
 
 /// Generate speech
@@ -175,6 +179,7 @@ pub async fn audio(
     State(state): State<ApiState>,
     auth: Authorized<GenerateAudio>,
     headers: HeaderMap,
+    place: Place,
     body: JsonBody,
 ) -> Result<Response, ApiError> {
     let caller = auth.caller;
@@ -184,7 +189,7 @@ pub async fn audio(
         .service
         .begin_speech(&caller, request, keyed.as_ref())
         .await?;
-    answer_queued(&state, &caller, &headers, begun).await
+    answer_queued(&state, &caller, &headers, &place, begun).await
 }
 
 /// The answer of a synchronous route: when it is finished, unless it need not wait.
@@ -192,9 +197,11 @@ async fn answer_sync(
     state: &ApiState,
     caller: &Caller,
     headers: &HeaderMap,
+    place: &Place,
     begun: Begun,
 ) -> Result<Response, ApiError> {
     let at_once = Prefer::read(headers).respond_async;
+    place.leave();
     match begun {
         Begun::Queued(record) => Ok(accepted(state, &record)),
         Begun::New(record, _) if at_once => Ok(preferred(accepted(state, &record))),
@@ -229,6 +236,7 @@ async fn answer_queued(
     state: &ApiState,
     caller: &Caller,
     headers: &HeaderMap,
+    place: &Place,
     begun: Begun,
 ) -> Result<Response, ApiError> {
     let (id, mut record, again) = match begun {
@@ -238,6 +246,7 @@ async fn answer_queued(
     let wait = Prefer::read(headers).wait;
     if wait.is_some() || again {
         let within = wait.unwrap_or_default();
+        place.leave();
         match state.service.generation_within(caller, id, within).await {
             Ok(found) => record = Some(found),
             // It was made: a caller who is told so will not make it again.

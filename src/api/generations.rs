@@ -9,6 +9,7 @@ use http::{HeaderMap, StatusCode, Uri, header};
 
 use super::{
     ApiState,
+    admission::Place,
     error::ApiError,
     extract::{AnyToken, Authorized, NoBody, NoQuery, PathId, Query, ReadHistory},
     generate::POLL_SECONDS,
@@ -44,8 +45,12 @@ pub async fn lookup(
     PathId(id): PathId<GenerationId>,
     _query: NoQuery,
     headers: HeaderMap,
+    place: Place,
 ) -> Result<Response, ApiError> {
     let wait = Prefer::read(&headers).wait;
+    if wait.is_some() {
+        place.leave();
+    }
     let found = state
         .service
         .generation_within(&auth.caller, id, wait.unwrap_or_default())

@@ -15,8 +15,9 @@ use crate::{
     store::history::HistoryFilter,
 };
 
-/// How often the database is asked about a generation that another process runs.
-const ELSEWHERE_POLL: Duration = Duration::from_millis(250);
+/// How soon the database is asked again about a generation that another process runs, and how
+/// late at most: the longer it takes, the less a moment matters.
+const ELSEWHERE_POLL: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(1));
 
 /// The ability that making, cancelling and deleting a generation of this type needs.
 pub const fn ability_of(modality: Modality) -> Ability {
@@ -39,14 +40,20 @@ impl Service {
         found.ok_or(ServiceError::NotFound)
     }
 
-    /// The same, waiting at most `wait` until it is finished; then as it is.
+    /// The same, waiting at most `wait` until it is finished; then as it is. Where too many wait
+    /// already, it is answered at once.
     pub async fn generation_within(
         &self,
         caller: &Caller,
         id: GenerationId,
         wait: Duration,
     ) -> Result<Generation, ServiceError> {
-        let until = Instant::now() + wait;
+        let begun = Instant::now();
+        let place = (!wait.is_zero()).then(|| self.0.waits.take(caller.account_id));
+        let until = match place {
+            Some(Some(_)) => begun + wait,
+            _ => begun,
+        };
         loop {
             // The handle first: a generation that ends between the two is then seen as ended.
             let handle = self.0.runner.handle(id);
@@ -61,7 +68,11 @@ impl Service {
                         return Ok(record.as_ref().clone());
                     }
                 }
-                None => tokio::time::sleep(rest.min(ELSEWHERE_POLL)).await,
+                None => {
+                    let (soon, late) = ELSEWHERE_POLL;
+                    let pause = (begun.elapsed() / 8).clamp(soon, late);
+                    tokio::time::sleep(rest.min(pause)).await;
+                }
             }
         }
     }

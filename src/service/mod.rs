@@ -17,11 +17,13 @@ pub mod operator;
 mod password;
 pub mod templates;
 pub mod usage;
+mod waits;
 pub mod webhooks;
 
 use std::{sync::Arc, time::Duration};
 
 use chrono::TimeDelta;
+use tokio::sync::Semaphore;
 
 use crate::{
     domain::{
@@ -37,6 +39,11 @@ use crate::{
     providers::Registry,
     store::{Store, StoreError, credits::Balance, generations::SpendLimit},
 };
+
+/// Usage reports at once.
+const REPORTS: usize = 4;
+/// Templates rendered at once.
+const RENDERINGS: usize = 2;
 
 /// The settings of the rules.
 #[derive(Debug, Clone)]
@@ -69,6 +76,11 @@ struct Inner {
     settings: ServiceSettings,
     passwords: password::Hasher,
     ids: GenerationIds,
+    waits: waits::Waits,
+    /// Reports are heavy: few at once, so that holds find connections.
+    reports: Semaphore,
+    /// Renderings are work for a processor.
+    renderings: Semaphore,
 }
 
 impl Service {
@@ -92,6 +104,9 @@ impl Service {
             passwords: password::Hasher::new(settings.max_waiting_logins),
             settings,
             ids: GenerationIds::default(),
+            waits: waits::Waits::default(),
+            reports: Semaphore::new(REPORTS),
+            renderings: Semaphore::new(RENDERINGS),
         }))
     }
 

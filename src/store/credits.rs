@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgExecutor, QueryBuilder};
 use uuid::Uuid;
 
-use super::{Store, StoreError};
+use super::{Store, StoreError, bounded};
 use crate::domain::{
     credits::Credits,
     ids::{AccountId, GenerationId, LedgerEntryId},
@@ -95,12 +95,12 @@ pub(super) struct EntryRow {
 impl Store {
     /// How an account stands.
     pub async fn balance(&self, account: AccountId) -> Result<Balance, StoreError> {
-        let row = sqlx::query!(
+        let reading = sqlx::query!(
             "select balance, held from accounts where id = $1",
             account.0
         )
-        .fetch_one(&self.pool)
-        .await?;
+        .fetch_one(&self.pool);
+        let row = bounded(reading).await?;
         Ok(Balance {
             balance: Credits::from_micros(row.balance),
             held: Credits::from_micros(row.held),
@@ -109,12 +109,12 @@ impl Store {
 
     /// How an account stands, and how many unfinished generations it has.
     pub async fn standing(&self, account: AccountId) -> Result<(Balance, i32), StoreError> {
-        let row = sqlx::query!(
+        let reading = sqlx::query!(
             "select balance, held, unfinished from accounts where id = $1",
             account.0
         )
-        .fetch_one(&self.pool)
-        .await?;
+        .fetch_one(&self.pool);
+        let row = bounded(reading).await?;
         let balance = Balance {
             balance: Credits::from_micros(row.balance),
             held: Credits::from_micros(row.held),

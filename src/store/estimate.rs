@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 
 use super::{
-    Store, StoreError,
+    Store, StoreError, bounded,
     credits::Balance,
     generations::{Credential, SpendLimit},
 };
@@ -18,7 +18,7 @@ impl Store {
         now: DateTime<Utc>,
     ) -> Result<(Balance, Option<SpendLimit>), StoreError> {
         let (key, _) = credential.ids();
-        let row = sqlx::query!(
+        let reading = sqlx::query!(
             r#"
             select a.balance, a.held, k.spend_limit as "spend_limit?", coalesce(s.spent, 0) as "spent!"
             from accounts a
@@ -31,8 +31,8 @@ impl Store {
             key,
             now,
         )
-        .fetch_one(&self.pool)
-        .await?;
+        .fetch_one(&self.pool);
+        let row = bounded(reading).await?;
         let balance = Balance {
             balance: Credits::from_micros(row.balance),
             held: Credits::from_micros(row.held),

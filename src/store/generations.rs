@@ -521,15 +521,15 @@ impl Store {
         .fetch_optional(&self.pool);
         match bounded(reading).await? {
             Some(row) if row.expires_at <= now => {
-                sqlx::query!(
+                let removing = sqlx::query!(
                     "delete from idempotency_keys
                      where account_id = $1 and key = $2 and expires_at <= $3",
                     account.0,
                     key,
                     now,
                 )
-                .execute(&self.pool)
-                .await?;
+                .execute(&self.pool);
+                bounded(removing).await?;
                 Ok(None)
             }
             Some(row) => Ok(Some(Bound {

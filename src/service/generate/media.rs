@@ -100,8 +100,8 @@ impl Service {
             size,
             price,
         } = self.plan_image(caller, request)?;
-        let seat = self.seat(&plan.model.provider)?;
         let new = self.prepare(caller, &plan, keyed, false).await?;
+        let seat = self.seat(caller, &plan).await?;
         let model = plan.model;
         let provider = self.0.providers.image.get(&model.provider);
         let provider = provider

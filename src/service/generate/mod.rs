@@ -164,10 +164,29 @@ impl Service {
         })
     }
 
-    /// A seat at the provider for a call that begins now; none is waited for.
-    fn seat(&self, provider: &str) -> Result<Seat, ServiceError> {
-        let seat = self.0.providers.seats.take(provider);
-        seat.ok_or_else(|| ServiceError::ProviderBusy(provider.to_owned()))
+    /// A seat at the provider for a call that begins now; none is waited for. Who could not pay
+    /// for it is told that, which waiting would not change.
+    async fn seat(&self, caller: &Caller, plan: &Plan<'_>) -> Result<Seat, ServiceError> {
+        let provider = &plan.model.provider;
+        if let Some(seat) = self.0.providers.seats.take(provider) {
+            return Ok(seat);
+        }
+        let (store, now) = (&self.0.store, self.0.clock.now());
+        let (_, unfinished) = store.standing(caller.account_id).await?;
+        self.check_jobs(unfinished)?;
+        let spendable = store.spendable(caller.account_id, caller.credential, now);
+        let (balance, cap) = spendable.await?;
+        let hold = plan.ceiling.hold();
+        let short = match cap {
+            Some(cap) if cap.left() < hold => {
+                explain::above_spend_limit(hold, cap, balance, &plan.ceiling)
+            }
+            _ if balance.available() < hold => {
+                explain::above_available(hold, balance, &plan.ceiling)
+            }
+            _ => return Err(ServiceError::ProviderBusy(provider.clone())),
+        };
+        Err(ServiceError::CreditsShort(Box::new(short)))
     }
 
     fn check_jobs(&self, unfinished: i32) -> Result<(), ServiceError> {

@@ -48,8 +48,8 @@ impl Service {
             return Err(ServiceError::ShuttingDown);
         }
         let (plan, call, prices) = self.plan_text(caller, &request).await?;
-        let seat = self.seat(&plan.model.provider)?;
         let new = self.prepare(caller, &plan, keyed, false).await?;
+        let seat = self.seat(caller, &plan).await?;
         let model = plan.model;
         let provider = self.0.providers.text.get(&model.provider);
         let provider = provider

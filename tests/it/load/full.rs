@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use axum::body::{Body, Bytes};
 use futures_util::{StreamExt as _, future::join_all, stream};
-use http::Request;
+use http::{Method, Request};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio::sync::oneshot;
@@ -30,6 +30,45 @@ async fn one_request_too_many_is_refused_and_health_is_not(
     options: PgConnectOptions,
 ) {
     let upstream = Upstream::start().await;
+    let env = [("GENSVC__SERVER__MAX_REQUESTS", "1")];
+    let app = Arc::new(TestApp::vendors(options, &upstream, &env).await);
+    let account = app.account("10").await;
+    // It waits for the account's row.
+    let mut busy = app.pool.begin().await.unwrap();
+    sqlx::query("select from accounts for update")
+        .execute(&mut *busy)
+        .await
+        .unwrap();
+    let first = {
+        let (app, key) = (Arc::clone(&app), account.key.clone());
+        tokio::spawn(async move { app.text(&key, text()).await })
+    };
+    let waits = "select count(*) from pg_stat_activity
+                 where datname = current_database() and wait_event_type = 'Lock'";
+    while sqlx::query_scalar::<_, i64>(waits)
+        .fetch_one(&app.pool)
+        .await
+        .unwrap()
+        == 0
+    {}
+    refused(&app.text(&account.key, text()).await, "overloaded");
+    refused(&app.get("", "/v1/models").await, "overloaded");
+    for path in ["/health", "/health/live"] {
+        app.get("", path).await.expect(200);
+    }
+    assert_eq!(upstream.count(), 0);
+    busy.rollback().await.unwrap();
+    first.await.unwrap().expect(200);
+    app.text(&account.key, text()).await.expect(200);
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn who_waits_for_a_generation_takes_nobodys_place(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
     upstream.hold();
     let env = [("GENSVC__SERVER__MAX_REQUESTS", "1")];
     let app = Arc::new(TestApp::vendors(options, &upstream, &env).await);
@@ -39,16 +78,34 @@ async fn one_request_too_many_is_refused_and_health_is_not(
         tokio::spawn(async move { app.text(&key, text()).await })
     };
     upstream.arrived(1).await;
-    refused(&app.text(&account.key, text()).await, "overloaded");
-    refused(&app.get("", "/v1/models").await, "overloaded");
-    for path in ["/health", "/health/live"] {
-        app.get("", path).await.expect(200);
-    }
-    assert_eq!(upstream.count(), 1);
+    app.get("", "/v1/models").await.expect(200);
+    let history = app.get(&account.key, "/v1/generate/history").await;
+    let uuid = history.expect(200)["data"][0]["uuid"].clone();
+    let path = format!("/v1/generate/{}", uuid.as_str().unwrap());
+    let waits: Vec<_> = (0..101)
+        .map(|_| {
+            let (app, key, path) = (Arc::clone(&app), account.key.clone(), path.clone());
+            tokio::spawn(async move {
+                let wait = [("prefer", "wait=60")];
+                loop {
+                    let answer = app.call(Method::GET, &key, &path, &wait, None).await;
+                    // Two that read at once are in each other's way.
+                    if answer.status != 503 {
+                        break answer;
+                    }
+                    tokio::task::yield_now().await;
+                }
+            })
+        })
+        .collect();
+    // One too many is not queued, but answered as it is.
+    let (one, _, others) = futures_util::future::select_all(waits).await;
+    assert_eq!(one.unwrap().expect(200)["status"], "processing");
     upstream.release(usize::MAX >> 4);
     first.await.unwrap().expect(200);
-    app.text(&account.key, text()).await.expect(200);
-    app.assert_settled().await;
+    for answer in join_all(others).await {
+        assert_eq!(answer.unwrap().expect(200)["status"], "completed");
+    }
 }
 
 #[sqlx::test]
@@ -110,6 +167,11 @@ async fn a_provider_with_enough_calls_is_refused_before_anything_is_held(
     assert_eq!(app.balance(&account).await, before);
     let history = app.get(&account.key, "/v1/generate/history").await;
     assert_eq!(history.expect(200)["data"].as_array().unwrap().len(), 1);
+    // Who cannot pay is told that: to come again later would not help.
+    let poor = app.account("0.0001").await;
+    app.text(&poor.key, text())
+        .await
+        .error(402, "insufficient_credits");
     // Another provider is not concerned.
     let other = json!({"prompt": "x", "provider": "sandbox", "parameters": {"max_tokens": 8}});
     app.text(&account.key, other).await.expect(200);
