@@ -14,6 +14,10 @@ use crate::domain::{
 /// The letter of the ledger's cursors.
 pub const LEDGER_CURSOR: u8 = b'l';
 
+/// How often a movement is tried again when the account changed between the refusal and its
+/// explanation.
+const MOVE_TRIES: usize = 5;
+
 /// What an account owns and what of it is on hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Balance {
@@ -27,6 +31,11 @@ impl Balance {
     /// What can be spent now.
     pub fn available(&self) -> Credits {
         self.balance.minus_or_zero(self.held)
+    }
+
+    /// Whether a movement of so much, in or out, leaves what is held.
+    fn allows(&self, amount: Credits) -> bool {
+        amount >= Credits::ZERO || self.available().micros() >= amount.micros().saturating_neg()
     }
 }
 
@@ -125,6 +134,20 @@ impl Store {
     /// Moves credits and writes the entry, in one statement. A reference that was used before
     /// moves nothing, whatever the balance has become since.
     pub async fn move_credits(&self, new: &NewMove<'_>) -> Result<Moved, StoreError> {
+        let mut tries = 1;
+        loop {
+            let moved = self.try_move(new).await?;
+            match &moved {
+                // Something was released between the refusal and its explanation: it fits now.
+                Moved::Short(balance) if tries < MOVE_TRIES && balance.allows(new.amount) => {
+                    tries += 1;
+                }
+                _ => return Ok(moved),
+            }
+        }
+    }
+
+    async fn try_move(&self, new: &NewMove<'_>) -> Result<Moved, StoreError> {
         if let Some(entry) = self.moved_before(new).await? {
             return Ok(Moved::Repeated(entry));
         }
