@@ -1,8 +1,12 @@
 //! The ledger: what the audit finds, what the database refuses, and random movements against
 //! a model.
 
+mod model;
 mod mover;
+mod property;
 mod random;
+mod steps;
+mod world;
 
 use gensvc::{
     domain::ids::GenerationId,

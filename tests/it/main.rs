@@ -9,6 +9,7 @@
 mod architecture;
 mod common;
 mod envelope;
+mod fuzz;
 mod health;
 mod jobs;
 mod ledger;

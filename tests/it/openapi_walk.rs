@@ -50,7 +50,7 @@ pub fn operations() -> Vec<Operation> {
     all
 }
 
-fn every_operation() -> Vec<Operation> {
+pub fn every_operation() -> Vec<Operation> {
     let document = document();
     let paths = document["paths"].as_object().unwrap();
     let all: Vec<Operation> = paths

@@ -1,0 +1,304 @@
+//! The ledger as it should be, in memory: what each step answers, and what it leaves.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chrono::{DateTime, Datelike as _, NaiveDate, Utc};
+use gensvc::domain::spend::SpendPeriod;
+
+use super::steps::{By, Kind, Step};
+
+/// What an opening answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Held,
+    KeyBound,
+    Ended,
+    Suspended,
+    TooMany,
+    /// With limit and spent.
+    Capped(i64, i64),
+    /// With balance and held.
+    Short(i64, i64),
+    /// An end that took place, or did not.
+    Finished(bool),
+    /// Refused by the database: a charge above the hold.
+    Impossible,
+    /// A grant, an adjustment or a refund was made.
+    Moved,
+    /// It was made before, with this amount.
+    Repeated(i64),
+    /// Another refund was made before, with this amount.
+    Before(i64),
+    TooMuch,
+    NotCharged,
+    /// Nothing to be answered, or nothing to do it to.
+    Nothing,
+}
+
+#[derive(Debug, Default, Clone)]
+pub struct ModelAccount {
+    pub balance: i64,
+    pub held: i64,
+    pub unfinished: i32,
+    pub suspended: bool,
+    bound: BTreeSet<u8>,
+    references: BTreeMap<(Kind, u8), i64>,
+}
+
+#[derive(Debug, Clone)]
+pub struct ModelKey {
+    pub account: usize,
+    pub limit: Option<i64>,
+    pub period: Option<SpendPeriod>,
+    pub expires_at: Option<DateTime<Utc>>,
+    pub revoked: bool,
+    /// By the first day of the period; the earliest date for ever.
+    pub spent: BTreeMap<NaiveDate, i64>,
+}
+
+#[derive(Debug, Clone)]
+pub struct ModelGeneration {
+    pub account: usize,
+    pub key: usize,
+    pub hold: i64,
+    pub created_at: DateTime<Utc>,
+    /// `None` while it runs.
+    pub charged: Option<i64>,
+    refund: Option<(i64, u8)>,
+}
+
+#[derive(Debug, Default, Clone)]
+pub struct Model {
+    pub accounts: Vec<ModelAccount>,
+    pub keys: Vec<ModelKey>,
+    pub generations: Vec<ModelGeneration>,
+}
+
+impl ModelAccount {
+    /// One that owns so much.
+    pub fn new(balance: i64) -> Self {
+        Self {
+            balance,
+            ..Self::default()
+        }
+    }
+}
+
+impl ModelKey {
+    /// When the period began that a moment lies in.
+    pub fn period_start(&self, at: DateTime<Utc>) -> NaiveDate {
+        let day = at.date_naive();
+        match self.period {
+            None => NaiveDate::MIN,
+            Some(SpendPeriod::Day) => day,
+            Some(SpendPeriod::Month) => day.with_day(1).unwrap(),
+        }
+    }
+
+    pub fn spent_at(&self, at: DateTime<Utc>) -> i64 {
+        *self.spent.get(&self.period_start(at)).unwrap_or(&0)
+    }
+}
+
+impl Model {
+    /// Does a step and answers what the database must answer.
+    pub fn apply(&mut self, step: &Step, most: i32, now: DateTime<Utc>) -> Verdict {
+        match *step {
+            Step::Open {
+                key, amount, bind, ..
+            } => {
+                let verdict = self.admit(key, amount, bind, most, now);
+                if verdict == Verdict::Held {
+                    self.hold(key, amount, bind, now);
+                }
+                verdict
+            }
+            Step::Finish {
+                which, charge, by, ..
+            } => {
+                let Some(n) = self.pick(which) else {
+                    return Verdict::Nothing;
+                };
+                let generation = &self.generations[n];
+                let charge = charge.map(|part| part_of(generation.hold, part));
+                if generation.charged.is_some() || !may(by) {
+                    Verdict::Finished(false)
+                } else if charge.is_some_and(|charge| charge > generation.hold) {
+                    Verdict::Impossible
+                } else {
+                    self.settle(n, charge.unwrap_or(0));
+                    Verdict::Finished(true)
+                }
+            }
+            Step::Move {
+                account,
+                kind,
+                amount,
+                reference,
+                ..
+            } => self.moved(account, kind, amount, reference),
+            Step::Refund {
+                which,
+                amount,
+                note,
+                ..
+            } => match self.pick(which) {
+                Some(n) => self.refund(n, amount, note),
+                None => Verdict::Nothing,
+            },
+            Step::Revoke { key, .. } => {
+                self.keys[key].revoked = true;
+                Verdict::Nothing
+            }
+            Step::Suspend {
+                account, suspended, ..
+            } => {
+                self.accounts[account].suspended = suspended;
+                Verdict::Nothing
+            }
+            Step::Wait { .. } => Verdict::Nothing,
+        }
+    }
+
+    /// Which generation a step means.
+    pub fn pick(&self, which: u16) -> Option<usize> {
+        let count = self.generations.len();
+        (count > 0).then(|| usize::from(which) % count)
+    }
+
+    fn admit(
+        &self,
+        key: usize,
+        amount: i64,
+        bind: Option<u8>,
+        most: i32,
+        now: DateTime<Utc>,
+    ) -> Verdict {
+        let key = &self.keys[key];
+        let account = &self.accounts[key.account];
+        let spent = key.spent_at(now);
+        if key.revoked || key.expires_at.is_some_and(|at| at <= now) {
+            Verdict::Ended
+        } else if account.suspended {
+            Verdict::Suspended
+        } else if bind.is_some_and(|bind| account.bound.contains(&bind)) {
+            Verdict::KeyBound
+        } else if account.unfinished >= most {
+            Verdict::TooMany
+        } else if let Some(limit) = key.limit.filter(|limit| limit - spent < amount) {
+            Verdict::Capped(limit, spent)
+        } else if account.balance - account.held < amount {
+            Verdict::Short(account.balance, account.held)
+        } else {
+            Verdict::Held
+        }
+    }
+
+    pub fn hold(&mut self, key: usize, amount: i64, bind: Option<u8>, now: DateTime<Utc>) {
+        let start = self.keys[key].period_start(now);
+        let account = self.keys[key].account;
+        *self.keys[key].spent.entry(start).or_default() += amount;
+        let paying = &mut self.accounts[account];
+        paying.held += amount;
+        paying.unfinished += 1;
+        paying.bound.extend(bind);
+        self.generations.push(ModelGeneration {
+            account,
+            key,
+            hold: amount,
+            created_at: now,
+            charged: None,
+            refund: None,
+        });
+    }
+
+    pub fn settle(&mut self, n: usize, charge: i64) {
+        let generation = &mut self.generations[n];
+        assert_eq!(generation.charged, None, "settled twice");
+        assert!(charge <= generation.hold, "charged more than was held");
+        generation.charged = Some(charge);
+        let account = &mut self.accounts[generation.account];
+        account.balance -= charge;
+        account.held -= generation.hold;
+        account.unfinished -= 1;
+        let key = &mut self.keys[generation.key];
+        let start = key.period_start(generation.created_at);
+        *key.spent.get_mut(&start).unwrap() -= generation.hold - charge;
+    }
+
+    /// Whether a key is bound already.
+    pub fn is_bound(&self, account: usize, bind: Option<u8>) -> bool {
+        bind.is_some_and(|bind| self.accounts[account].bound.contains(&bind))
+    }
+
+    /// What a reference has moved.
+    pub fn moved_by(&self, account: usize, kind: Kind, reference: Option<u8>) -> Option<i64> {
+        let references = &self.accounts[account].references;
+        references.get(&(kind, reference?)).copied()
+    }
+
+    /// What was given back of a generation's charge.
+    pub fn refunded(&self, n: usize) -> Option<i64> {
+        self.generations[n].refund.map(|(amount, _)| amount)
+    }
+
+    /// A movement that was made, whatever the balance was then.
+    pub fn note_move(&mut self, account: usize, kind: Kind, amount: i64, reference: Option<u8>) {
+        let account = &mut self.accounts[account];
+        account.balance += amount;
+        if let Some(reference) = reference {
+            let before = account.references.insert((kind, reference), amount);
+            assert_eq!(before, None, "a reference has moved credits twice");
+        }
+    }
+
+    /// A refund that was made.
+    pub fn note_refund(&mut self, n: usize, amount: Option<i64>, note: u8) {
+        assert_eq!(self.refund(n, amount, note), Verdict::Moved);
+    }
+
+    fn moved(&mut self, account: usize, kind: Kind, amount: i64, reference: Option<u8>) -> Verdict {
+        let account = &mut self.accounts[account];
+        let before = reference.and_then(|r| account.references.get(&(kind, r)));
+        if let Some(before) = before {
+            return Verdict::Repeated(*before);
+        }
+        if account.balance + amount < account.held {
+            return Verdict::Short(account.balance, account.held);
+        }
+        account.balance += amount;
+        if let Some(reference) = reference {
+            account.references.insert((kind, reference), amount);
+        }
+        Verdict::Moved
+    }
+
+    fn refund(&mut self, n: usize, amount: Option<i64>, note: u8) -> Verdict {
+        let generation = &mut self.generations[n];
+        let charged = generation.charged.unwrap_or(0);
+        if charged == 0 {
+            return Verdict::NotCharged;
+        }
+        let amount = amount.unwrap_or(charged);
+        match generation.refund {
+            Some(before) if before == (amount, note) => Verdict::Repeated(amount),
+            Some((before, _)) => Verdict::Before(before),
+            None if amount > charged => Verdict::TooMuch,
+            None => {
+                generation.refund = Some((amount, note));
+                self.accounts[generation.account].balance += amount;
+                Verdict::Moved
+            }
+        }
+    }
+}
+
+/// Whether whoever it is may end a generation.
+pub fn may(by: By) -> bool {
+    by != By::Stranger
+}
+
+/// A charge: so many 250ths of the hold, rounded up.
+pub fn part_of(hold: i64, part: u8) -> i64 {
+    (hold * i64::from(part) + 249) / 250
+}

@@ -1,0 +1,374 @@
+//! The same steps, done to the database through several servers' connections.
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use gensvc::{
+    domain::{
+        ability::Abilities,
+        generation::{Failure, FailureCode, Modality, Status},
+        ids::{AccountId, ApiKeyId, GenerationId, GenerationIds, InstanceId},
+        spend::SpendPeriod,
+        token::new_api_key,
+    },
+    store::{
+        Store, StoreError,
+        accounts::NewAccount,
+        credits::{Balance, MoveKind, Moved, NewMove},
+        generations::{
+            Credential, Finish, Idempotency, NewGeneration, Opened, Outcome, SpendLimit,
+        },
+        keys::NewApiKey,
+        refunds::{NewRefund, Refunded},
+    },
+};
+use serde_json::json;
+use sqlx::postgres::PgConnectOptions;
+use uuid::Uuid;
+
+use super::{
+    model::{Model, ModelAccount, ModelKey, Verdict, part_of},
+    mover::micros,
+    steps::{ACCOUNTS, By, KEYS, Kind, SERVERS, Step},
+};
+
+/// Connections of each server.
+const CONNECTIONS: u32 = 6;
+/// What each account begins with.
+const BALANCE: i64 = 400;
+
+/// A generation that a run has opened.
+#[derive(Debug, Clone, Copy)]
+pub struct Opening {
+    pub id: GenerationId,
+    server: usize,
+    pub hold: i64,
+}
+
+/// The servers, and what they share.
+pub struct World {
+    pub stores: Vec<Store>,
+    instances: Vec<InstanceId>,
+    ids: GenerationIds,
+}
+
+/// The accounts and keys of one run.
+#[derive(Clone)]
+pub struct Cast {
+    pub accounts: Vec<AccountId>,
+    pub keys: Vec<ApiKeyId>,
+    pub model: Model,
+}
+
+impl World {
+    pub fn new(options: &PgConnectOptions) -> Self {
+        let wait = Duration::from_secs(30);
+        let store = || Store::connect_lazy(options.clone(), CONNECTIONS, wait);
+        Self {
+            stores: (0..SERVERS).map(|_| store()).collect(),
+            instances: (0..SERVERS).map(|_| InstanceId(Uuid::now_v7())).collect(),
+            ids: GenerationIds::default(),
+        }
+    }
+
+    /// New accounts; of each one key without a limit, one that ends, and one with a limit for
+    /// each period.
+    pub async fn cast(&self, now: DateTime<Utc>) -> Cast {
+        let mut cast = Cast {
+            accounts: Vec::new(),
+            keys: Vec::new(),
+            model: Model::default(),
+        };
+        for account in 0..ACCOUNTS {
+            let new = NewAccount {
+                name: "x",
+                email: &format!("{}@example.com", Uuid::now_v7()),
+                password_hash: "x",
+                credits: micros(BALANCE),
+                now,
+            };
+            let (id, _) = self.stores[0].create_account(&new).await.unwrap();
+            cast.accounts.push(id);
+            cast.model.accounts.push(ModelAccount::new(BALANCE));
+            let ends = now + TimeDelta::hours(60);
+            let kinds = [
+                (None, None, None),
+                (None, None, Some(ends)),
+                (Some(250), None, None),
+                (Some(120), Some(SpendPeriod::Day), None),
+                (Some(160), Some(SpendPeriod::Month), None),
+            ];
+            for (limit, period, expires_at) in kinds {
+                let key = self.key(id, limit, period, expires_at, now).await;
+                cast.keys.push(key);
+                cast.model.keys.push(ModelKey {
+                    account,
+                    limit,
+                    period,
+                    expires_at,
+                    revoked: false,
+                    spent: [].into(),
+                });
+            }
+        }
+        assert_eq!(cast.keys.len(), ACCOUNTS * KEYS);
+        cast
+    }
+
+    async fn key(
+        &self,
+        account: AccountId,
+        limit: Option<i64>,
+        period: Option<SpendPeriod>,
+        expires_at: Option<DateTime<Utc>>,
+        now: DateTime<Utc>,
+    ) -> ApiKeyId {
+        let token = new_api_key().unwrap();
+        let new = NewApiKey {
+            account_id: account,
+            name: "x",
+            digest: token.digest,
+            hint: &token.hint,
+            abilities: &Abilities::parse(&["*".to_owned()]).unwrap(),
+            rate_limit_per_minute: 600,
+            expires_at,
+            spend_limit: limit.map(micros),
+            spend_period: period,
+            now,
+        };
+        let made = self.stores[0].create_key(&new, None).await.unwrap();
+        made.unwrap().id
+    }
+
+    /// Does a step; `picked` is the generation that it is about. Answers the verdict, and what
+    /// was opened.
+    pub async fn run(
+        &self,
+        cast: &Cast,
+        step: &Step,
+        picked: Option<Opening>,
+        most: i32,
+        now: DateTime<Utc>,
+    ) -> (Verdict, Option<Opening>) {
+        let verdict = match *step {
+            Step::Open {
+                key,
+                server,
+                amount,
+                bind,
+            } => return self.open(cast, key, server, amount, bind, most, now).await,
+            Step::Finish {
+                server, charge, by, ..
+            } => match picked {
+                Some(opening) => self.finish(opening, server, charge, by, now).await,
+                None => Verdict::Nothing,
+            },
+            Step::Move {
+                account,
+                server,
+                kind,
+                amount,
+                reference,
+            } => {
+                let reference = reference.map(|r| format!("r{r}"));
+                let new = NewMove {
+                    account: cast.accounts[account],
+                    kind: match kind {
+                        Kind::Grant => MoveKind::Grant,
+                        Kind::Adjustment => MoveKind::Adjustment,
+                    },
+                    amount: micros(amount),
+                    reference: reference.as_deref(),
+                    now,
+                };
+                match self.stores[server].move_credits(&new).await.unwrap() {
+                    Moved::Done(entry) => {
+                        assert_eq!(entry.amount.micros(), amount);
+                        Verdict::Moved
+                    }
+                    Moved::Repeated(entry) => Verdict::Repeated(entry.amount.micros()),
+                    Moved::Short(balance) => short(balance),
+                    Moved::NoAccount => panic!("the account is gone"),
+                }
+            }
+            Step::Refund {
+                server,
+                amount,
+                note,
+                ..
+            } => match picked {
+                Some(opening) => self.refund(opening, server, amount, note, now).await,
+                None => Verdict::Nothing,
+            },
+            Step::Revoke { key, server } => {
+                let account = cast.accounts[cast.model.keys[key].account];
+                let revoking = self.stores[server].revoke_key(account, cast.keys[key], now);
+                assert!(revoking.await.unwrap().unwrap().revoked_at.is_some());
+                Verdict::Nothing
+            }
+            Step::Suspend {
+                account,
+                server,
+                suspended,
+            } => {
+                let account = cast.accounts[account];
+                let done = self.stores[server].set_suspended(account, suspended, now);
+                assert!(done.await.unwrap().is_some());
+                Verdict::Nothing
+            }
+            Step::Wait { .. } => Verdict::Nothing,
+        };
+        (verdict, None)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the fields of a step")]
+    async fn open(
+        &self,
+        cast: &Cast,
+        key: usize,
+        server: usize,
+        amount: i64,
+        bind: Option<u8>,
+        most: i32,
+        now: DateTime<Utc>,
+    ) -> (Verdict, Option<Opening>) {
+        let new = NewGeneration {
+            id: self.ids.next(now),
+            account_id: cast.accounts[cast.model.keys[key].account],
+            credential: Credential::ApiKey(cast.keys[key]),
+            modality: Modality::Text,
+            provider: "sandbox".to_owned(),
+            model: "m".to_owned(),
+            prompt: "x".to_owned(),
+            system_prompt: None,
+            negative_prompt: None,
+            template: None,
+            parameters: json!({}),
+            pricing: json!({}),
+            hold: micros(amount),
+            instance: Some(self.instances[server]),
+            deadline: None,
+            status: Status::Processing,
+            max_unfinished: most,
+            idempotency: bind.map(|bind| Idempotency {
+                key: format!("k{bind}"),
+                fingerprint: [bind; 32],
+                expires_at: now + TimeDelta::days(1),
+            }),
+            now,
+        };
+        let verdict = match self.stores[server].open(&new).await.unwrap() {
+            Opened::Held => {
+                let opening = Opening {
+                    id: new.id,
+                    server,
+                    hold: amount,
+                };
+                return (Verdict::Held, Some(opening));
+            }
+            Opened::KeyBound => Verdict::KeyBound,
+            Opened::CredentialEnded => Verdict::Ended,
+            Opened::Suspended => Verdict::Suspended,
+            Opened::TooManyJobs => Verdict::TooMany,
+            Opened::SpendLimit(SpendLimit { limit, spent }, _) => {
+                Verdict::Capped(limit.micros(), spent.micros())
+            }
+            Opened::Short(balance) => short(balance),
+        };
+        (verdict, None)
+    }
+
+    async fn finish(
+        &self,
+        opening: Opening,
+        server: usize,
+        charge: Option<u8>,
+        by: By,
+        now: DateTime<Utc>,
+    ) -> Verdict {
+        let outcome = match charge {
+            Some(part) => Outcome::Completed {
+                result: Some("x".to_owned()),
+                outputs: Vec::new(),
+                usage: json!({"input_tokens": 1}),
+                charged: micros(part_of(opening.hold, part)),
+            },
+            None => Outcome::Failed(Failure::new(FailureCode::Cancelled, "x")),
+        };
+        let finish = Finish {
+            id: opening.id,
+            instance: match by {
+                By::Worker => Some(self.instances[opening.server]),
+                By::Stranger => Some(self.instances[(opening.server + 1) % SERVERS]),
+                By::Anyone => None,
+            },
+            outcome,
+            attempts: Some(1),
+            provider_request_id: None,
+            now,
+        };
+        match self.stores[server].finish(&finish).await {
+            Ok(ended) => Verdict::Finished(ended),
+            Err(StoreError::Constraint(..)) => Verdict::Impossible,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    async fn refund(
+        &self,
+        opening: Opening,
+        server: usize,
+        amount: Option<i64>,
+        note: u8,
+        now: DateTime<Utc>,
+    ) -> Verdict {
+        let new = NewRefund {
+            generation: opening.id,
+            amount: amount.map(micros),
+            note: &format!("n{note}"),
+            now,
+        };
+        match self.stores[server].refund(&new).await.unwrap() {
+            Refunded::Done(..) => Verdict::Moved,
+            Refunded::Repeated(_, entry) => Verdict::Repeated(entry.amount.micros()),
+            Refunded::Before(entry) => Verdict::Before(entry.amount.micros()),
+            Refunded::TooMuch(_) => Verdict::TooMuch,
+            Refunded::NotCharged => Verdict::NotCharged,
+            Refunded::Unknown => panic!("{opening:?} is gone"),
+        }
+    }
+
+    /// The database says what the model says, and what must always hold does.
+    pub async fn assert_agrees(&self, cast: &Cast, model: &Model, now: DateTime<Utc>) {
+        for (id, account) in cast.accounts.iter().zip(&model.accounts) {
+            let (balance, unfinished) = self.stores[0].standing(*id).await.unwrap();
+            assert_eq!(
+                (balance.balance.micros(), balance.held.micros(), unfinished),
+                (account.balance, account.held, account.unfinished),
+                "balance, held and unfinished of {id}"
+            );
+            assert!(0 <= account.held && account.held <= account.balance);
+        }
+        for (id, key) in cast.keys.iter().zip(&model.keys) {
+            let account = cast.accounts[key.account];
+            let record = self.stores[0].key(account, *id, now).await.unwrap();
+            assert_eq!(
+                record.unwrap().spent.micros(),
+                key.spent_at(now),
+                "spent by {id}"
+            );
+            let limit = key.limit.unwrap_or(i64::MAX);
+            assert!(key.spent.values().all(|spent| (0..=limit).contains(spent)));
+        }
+    }
+
+    /// The audit finds nothing.
+    pub async fn assert_verified(&self) {
+        let audit = self.stores[0].verify_ledger().await.unwrap();
+        assert_eq!(audit.differences, Vec::<String>::new());
+    }
+}
+
+fn short(balance: Balance) -> Verdict {
+    Verdict::Short(balance.balance.micros(), balance.held.micros())
+}
