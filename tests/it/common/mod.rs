@@ -1,6 +1,6 @@
 //! The application under test, and a caller.
 
-mod upstream;
+pub mod upstream;
 pub mod vendors;
 mod work;
 

@@ -17,7 +17,7 @@ use http::{HeaderMap, Method, StatusCode, Uri};
 use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 
-mod text;
+pub mod text;
 
 /// The longest wait for a request.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -47,6 +47,8 @@ pub enum Reply {
     Status(u16, Value),
     /// A status with a body as it is, and a content type.
     Raw(u16, &'static str, String),
+    /// The same, of bytes that need not be text.
+    Bytes(u16, String, Bytes),
     /// A good answer's first half, then a cut.
     Cut,
     /// A file.
@@ -193,6 +195,10 @@ async fn answer(
                 .into_response()
         }
         Reply::Raw(status, content_type, body) => {
+            let content_type = [("content-type", content_type)];
+            (StatusCode::from_u16(status).unwrap(), content_type, body).into_response()
+        }
+        Reply::Bytes(status, content_type, body) => {
             let content_type = [("content-type", content_type)];
             (StatusCode::from_u16(status).unwrap(), content_type, body).into_response()
         }

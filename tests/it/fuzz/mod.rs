@@ -1,6 +1,7 @@
 //! What strangers and upstreams may send, made up: valid things, changed at random. Small in
 //! every run and then always the same; `make fuzz` runs many more, from a seed that it prints.
 
+mod answers;
 mod hostile;
 pub mod json;
 mod requests;

@@ -3,15 +3,20 @@
 use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
 
-/// A good text in the format of the path.
-pub fn good(path: &str, streamed: bool, text: &str, input: i64, output: i64) -> Response {
-    let body = if path.starts_with("/anthropic") {
+/// A good text's body in the format of the path.
+pub fn body(path: &str, streamed: bool, text: &str, input: i64, output: i64) -> String {
+    if path.starts_with("/anthropic") {
         anthropic(streamed, text, input, output)
     } else if path.starts_with("/gemini") {
         gemini(streamed, text, input, output)
     } else {
         openai(streamed, text, input, output)
-    };
+    }
+}
+
+/// A good text in the format of the path.
+pub fn good(path: &str, streamed: bool, text: &str, input: i64, output: i64) -> Response {
+    let body = body(path, streamed, text, input, output);
     let content_type = if streamed {
         "text/event-stream"
     } else {
