@@ -7,13 +7,14 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 gensvc := $(CARGO_TARGET_DIR)/debug/gensvc
 
-.PHONY: help run test chaos scale check fmt sqlx check-sqlx openapi tools postgres
+.PHONY: help run test chaos fuzz scale check fmt sqlx check-sqlx openapi tools postgres
 .NOTPARALLEL:
 
 help:
 	@echo 'make run         start the service, with a Postgres of its own under data/'
 	@echo 'make test        run all tests, with a Postgres of their own under target/'
 	@echo 'make chaos       break things under load and check the books: rounds=20 seconds=5 seed=N'
+	@echo 'make fuzz        run the tests with made-up input at length (cases=N, seed=N)'
 	@echo 'make scale       measure the history and usage over 5 million generations (rows=N)'
 	@echo 'make check       see whether formatting, lints and .sqlx are in order, as CI does'
 	@echo 'make fmt         format the code'
@@ -49,6 +50,21 @@ rounds ?= 20
 seconds ?= 5
 chaos: tools postgres
 	@cargo test --quiet --test chaos -- --rounds $(rounds) --seconds $(seconds) $(if $(seed),--seed $(seed))
+
+cases ?= 20000
+seed ?=
+
+# The tests with made-up cases, with many of them: each does as many as it can in about the
+# same time. A failure is seen again with the seed that is printed.
+fuzz: tools postgres
+	@cargo build
+	@$(with_postgres) seed='$(seed)'; \
+	PROPTEST_RNG_SEED=$${seed:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; \
+	PROPTEST_CASES=$(cases); GENSVC_FUZZ_CASES=$(cases); \
+	export PROPTEST_RNG_SEED PROPTEST_CASES GENSVC_FUZZ_CASES; \
+	echo "make fuzz cases=$(cases) seed=$$PROPTEST_RNG_SEED"; \
+	cargo test --lib && cargo test --test it -- fuzz:: ledger::property::; code=$$?; \
+	echo "That was make fuzz cases=$(cases) seed=$$PROPTEST_RNG_SEED"; exit $$code
 
 check: tools check-sqlx
 	cargo fmt --check

@@ -52,6 +52,8 @@ fn seconds(text: &str) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -83,6 +85,18 @@ mod tests {
             ("wait=5, wait=9", wait(5)),
         ] {
             assert_eq!(read(text), expected, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_preferred_no_wait_is_longer_than_a_minute(
+            text in "(respond-async|wait|[ -~]{0,5})([ =;,\"]{0,3}[0-9]{0,25}[ -~]{0,10}){0,3}",
+        ) {
+            let mut headers = HeaderMap::new();
+            headers.insert("prefer", text.parse().unwrap());
+            let wait = Prefer::read(&headers).wait;
+            prop_assert!(wait.is_none_or(|wait| (1..=MAX_WAIT).contains(&wait.as_secs())));
         }
     }
 }

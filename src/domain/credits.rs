@@ -193,6 +193,16 @@ mod tests {
 
     proptest! {
         #[test]
+        fn what_is_read_is_written_as_the_same(text in "-?[0-9]{0,22}[.]?[0-9]{0,9}|.{0,20}") {
+            if let Ok(amount) = text.parse::<Credits>() {
+                prop_assert_eq!(amount.to_string().parse::<Credits>(), Ok(amount));
+                let exact = |text: &str| text.trim_start_matches(['-', '0']).replace('.', "");
+                let (ours, theirs) = (exact(&amount.to_string()), exact(&text));
+                prop_assert!(theirs.starts_with(ours.trim_end_matches('0')), "{text} {amount}");
+            }
+        }
+
+        #[test]
         fn text_round_trips(micros in (i64::MIN + 1)..=i64::MAX) {
             prop_assert_eq!(Credits(micros).to_string().parse::<Credits>(), Ok(Credits(micros)));
         }

@@ -208,6 +208,7 @@ impl<'de> Visitor<'de> for Strict {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -256,5 +257,40 @@ mod tests {
         let found = nul_paths(&body);
         assert_eq!(found.len(), MAX_PATHS);
         assert!(found.iter().all(|path| path.len() < 120));
+    }
+
+    proptest! {
+        /// Whatever is read is what an ordinary reader reads, but for duplicates and depth.
+        #[test]
+        fn noise_is_read_as_others_read_it(pieces in prop::collection::vec(prop::sample::select(vec![
+            "{", "}", "[", "]", ",", ":", "\"a\"", "\"b\"", "\"\\u0061\"", "\"\\u0000\"", "\"\\ud800\"",
+            "\"é\"", "1", "-0", "1.0", "1e5", "1e999", "18446744073709551616", "01", "null", "true",
+            " ", "\n", "\"a\":1", "\"a\":[", "NaN", "\u{feff}",
+        ]), 0..16)) {
+            let text = pieces.concat();
+            let theirs = serde_json::from_str::<Value>(&text);
+            match parse(text.as_bytes()) {
+                Ok(value) => {
+                    prop_assert_eq!(&value, &theirs.unwrap());
+                    let again = parse(value.to_string().as_bytes()).unwrap();
+                    prop_assert_eq!(&again, &value);
+                    let _paths = nul_paths(&value);
+                    if let Value::Object(body) = &value {
+                        let Value::Object(again) = &again else { panic!("no object") };
+                        prop_assert_eq!(fingerprint("/", body), fingerprint("/", again));
+                    }
+                }
+                Err(error) => prop_assert!(
+                    theirs.is_err() || error.to_string().contains("duplicate member"),
+                    "{error}: {text}"
+                ),
+            }
+        }
+
+        #[test]
+        fn bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let ours = parse(&bytes).is_ok();
+            prop_assert!(!ours || serde_json::from_slice::<Value>(&bytes).is_ok());
+        }
     }
 }

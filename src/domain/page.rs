@@ -141,6 +141,8 @@ impl<T> Page<T> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -153,6 +155,22 @@ mod tests {
         }
         for text in ["", "x", "====", "Z2c", "bA"] {
             assert_eq!(Cursor::decode(text), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_cursor_has_one_spelling(text in "[A-Za-z0-9_-]{0,30}|[ -~]{0,30}|.{0,10}") {
+            if let Some(cursor) = Cursor::decode(&text) {
+                prop_assert_eq!(cursor.encode(), text);
+            }
+        }
+
+        #[test]
+        fn what_is_encoded_is_decoded(kind in any::<u8>().prop_filter("of generations", |k| *k != b'g'), id in any::<i64>(), uuid in any::<u128>()) {
+            for cursor in [Cursor::Number(kind, id), Cursor::Generation(Uuid::from_u128(uuid))] {
+                prop_assert_eq!(Cursor::decode(&cursor.encode()), Some(cursor));
+            }
         }
     }
 }

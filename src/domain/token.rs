@@ -154,6 +154,8 @@ fn checksum(body: &[u8]) -> [u8; CHECKSUM_CHARS] {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -202,5 +204,23 @@ mod tests {
             Some(BearerToken::Session(_))
         ));
         assert!(BearerToken::parse("short").is_none());
+    }
+
+    proptest! {
+        /// One in 57 billion made-up keys has a right checksum.
+        #[test]
+        fn what_is_made_up_is_no_key(text in "(svc_|adm_)[0-9A-Za-z]{40}|(svc_|adm_).{0,44}") {
+            prop_assert!(BearerToken::parse(&text).is_none());
+        }
+
+        #[test]
+        fn any_text_is_a_session_or_nothing(text in ".{0,60}|[0-9A-Za-z_-]{42,44}") {
+            let long = text.len() == 43 && text.is_ascii();
+            match BearerToken::parse(&text) {
+                None => {}
+                Some(BearerToken::Session(_)) => prop_assert!(long),
+                Some(other) => prop_assert!(false, "{other:?}"),
+            }
+        }
     }
 }

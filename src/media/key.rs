@@ -131,6 +131,8 @@ impl FromStr for MediaKey {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const UUID: &str = "01970000-0000-7000-8000-000000000001";
@@ -176,5 +178,16 @@ mod tests {
             upper, UUID,
             "digits only, so that upper case is shown above"
         );
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_is_its_own_only_spelling(
+            text in "01970000-0000-7000-8000-00000000000[0-9a-fA-F]/[0-9+-]{0,6}[.](png|jpg|webp|mp3|wav|mp4|PNG|p)|.{0,60}",
+        ) {
+            if let Ok(key) = text.parse::<MediaKey>() {
+                prop_assert_eq!(key.to_string(), text);
+            }
+        }
     }
 }

@@ -209,8 +209,6 @@ fn try_all(bytes: &[u8]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
-
     #[test]
     fn mutations_do_no_harm(
         which in 0..6_usize,

@@ -46,6 +46,8 @@ fn duration(seconds: f64) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const DATE: (&str, &str) = ("date", "Fri, 20 Nov 2026 12:00:20 GMT");
@@ -96,5 +98,23 @@ mod tests {
         assert_eq!(from_proto("34.4s"), Some(Duration::from_millis(34_400)));
         assert_eq!(from_proto("34"), None);
         assert_eq!(from_proto("-3s"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_wish_is_bounded(
+            text in "[0-9.]{0,40}|[ -~]{0,40}|(Mon|Fri), [0-9]{1,2} (Jan|Nov) [0-9]{1,6} [0-9]{2}:[0-9]{2}:[0-9]{2} (GMT|[+-][0-9]{4})",
+            millis in any::<bool>(),
+        ) {
+            let mut headers = HeaderMap::new();
+            headers.insert("date", DATE.1.parse().unwrap());
+            let name = if millis { "retry-after-ms" } else { "retry-after" };
+            if let Ok(value) = text.parse() {
+                headers.insert(name, value);
+            }
+            for wait in [from_headers(&headers), from_proto(&text), from_proto(&format!("{text}s"))] {
+                prop_assert!(wait.is_none_or(|wait| wait <= LONGEST));
+            }
+        }
     }
 }

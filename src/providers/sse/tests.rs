@@ -1,5 +1,12 @@
 //! Event framing in every shape that upstreams send, and the bounds.
 
+use proptest::{
+    collection::vec,
+    option,
+    prelude::*,
+    sample::{Index, select},
+};
+
 use super::*;
 
 const IDLE: Duration = Duration::from_secs(5);
@@ -125,4 +132,32 @@ async fn silence_is_a_timeout() {
         events.next().await.unwrap_err().kind,
         ProviderErrorKind::Timeout
     );
+}
+
+proptest! {
+    /// Where the network cuts a body does not matter, whatever is in it.
+    #[test]
+    fn pieces_of_any_size_are_the_same_events(
+        parts in vec(select(vec![
+            "data: a", "data:", "data", ": note", "event: x", "id: 1", "retry: 9999999999999999999999",
+            "\n", "\n\n", "\r\n", "\r\n\r\n", "\r", "\u{feff}", "é", "\0", "[DONE]", "{\"a\":1}",
+        ]), 0..24),
+        noise in option::weighted(0.2, vec(any::<u8>(), 0..6)),
+        at in vec(any::<Index>(), 0..4),
+    ) {
+        let mut body = parts.concat().into_bytes();
+        body.extend(noise.unwrap_or_default());
+        let mut ends: Vec<usize> = at.iter().map(|at| at.index(body.len() + 1)).collect();
+        ends.extend([0, body.len()]);
+        ends.sort_unstable();
+        let pieces: Vec<&[u8]> = ends.windows(2).map(|w| &body[w[0]..w[1]]).collect();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let (whole, cut) = runtime.block_on(async {
+            (read(&[&body], 10_000).await, read(&pieces, 10_000).await)
+        });
+        match (whole, cut) {
+            (Ok(whole), Ok(cut)) => prop_assert_eq!(whole, cut),
+            (whole, cut) => prop_assert!(whole.is_err() && cut.is_err(), "{body:?}"),
+        }
+    }
 }

@@ -1,7 +1,11 @@
 //! What upstreams answer: good answers of every vendor, changed. Whatever comes, the generation
 //! ends, a failure costs nothing, a success at most its hold, and what is kept is what it says.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use axum::body::Bytes;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -254,6 +258,8 @@ struct Stage {
     upstream: Upstream,
     files: Arc<Files>,
     account: Account,
+    /// How many ended how, by type, provider and status.
+    ends: Mutex<BTreeMap<[String; 3], usize>>,
 }
 
 impl Stage {
@@ -272,6 +278,7 @@ impl Stage {
             app,
             upstream,
             files: Arc::new(Files::new().await),
+            ends: Mutex::default(),
         })
     }
 
@@ -317,6 +324,8 @@ impl Stage {
                 .parse()
                 .unwrap()
         };
+        let end = ["type", "provider", "status"].map(|name| record[name].to_string());
+        *self.ends.lock().unwrap().entry(end).or_default() += 1;
         assert_eq!(record["credits"]["held"], "0", "{record}");
         let text = record.to_string();
         assert!(
@@ -341,6 +350,20 @@ impl Stage {
             }
             _ => panic!("{record}"),
         }
+    }
+
+    /// Nothing is on hold. Of all kinds there were some, some ended well and some did not: or
+    /// else little was tested.
+    async fn assert_done(&self, kinds: usize) {
+        self.app.idle().await;
+        self.app.assert_settled().await;
+        let ends = self.ends.lock().unwrap();
+        let all: BTreeSet<_> = ends
+            .keys()
+            .map(|[kind, provider, _]| (kind, provider))
+            .collect();
+        let statuses: BTreeSet<_> = ends.keys().map(|[.., status]| status).collect();
+        assert_eq!((all.len(), statuses.len()), (kinds, 2), "{ends:?}");
     }
 
     async fn assert_file(&self, output: &Value) {
@@ -386,8 +409,7 @@ async fn texts_end_whatever_is_answered(_: PgPoolOptions, options: PgConnectOpti
         },
     )
     .await;
-    last.app.idle().await;
-    last.app.assert_settled().await;
+    last.assert_done(3).await;
 }
 
 #[sqlx::test]
@@ -410,8 +432,7 @@ async fn images_end_whatever_is_answered(_: PgPoolOptions, options: PgConnectOpt
         }
     })
     .await;
-    last.app.idle().await;
-    last.app.assert_settled().await;
+    last.assert_done(2).await;
 }
 
 #[sqlx::test]
@@ -459,5 +480,5 @@ async fn jobs_end_whatever_is_answered(_: PgPoolOptions, options: PgConnectOptio
         }
     })
     .await;
-    last.app.assert_settled().await;
+    last.assert_done(5).await;
 }
