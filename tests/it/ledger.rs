@@ -1,6 +1,7 @@
 //! The ledger: what the audit finds, what the database refuses, and random movements against
 //! a model.
 
+mod cast;
 mod model;
 mod mover;
 mod property;

@@ -2,9 +2,12 @@
 //! every run and then always the same; `make fuzz` runs many more, from a seed that it prints.
 
 mod answers;
-mod hostile;
-pub mod json;
+mod bytes;
+mod json;
+mod links;
 mod requests;
+mod templates;
+mod webhooks;
 
 use std::fmt::Debug;
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use chrono::{DateTime, Datelike as _, NaiveDate, Utc};
 use gensvc::domain::spend::SpendPeriod;
 
-use super::steps::{By, Kind, Step};
+use super::steps::{By, Kind, Step, part_of};
 
 /// What an opening answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,7 +121,7 @@ impl Model {
                 };
                 let generation = &self.generations[n];
                 let charge = charge.map(|part| part_of(generation.hold, part));
-                if generation.charged.is_some() || !may(by) {
+                if generation.charged.is_some() || by == By::Stranger {
                     Verdict::Finished(false)
                 } else if charge.is_some_and(|charge| charge > generation.hold) {
                     Verdict::Impossible
@@ -291,14 +291,4 @@ impl Model {
             }
         }
     }
-}
-
-/// Whether whoever it is may end a generation.
-pub fn may(by: By) -> bool {
-    by != By::Stranger
-}
-
-/// A charge: so many 250ths of the hold, rounded up.
-pub fn part_of(hold: i64, part: u8) -> i64 {
-    (hold * i64::from(part) + 249) / 250
 }

@@ -17,9 +17,10 @@ use proptest::{collection::vec, strategy::Strategy as _};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{
-    model::{Model, Verdict, part_of},
-    steps::{ACCOUNTS, KEYS, Step, step, timed_step},
-    world::{Cast, Opening, World},
+    cast::Cast,
+    model::{Model, Verdict},
+    steps::{ACCOUNTS, KEYS, Step, part_of, step, timed_step},
+    world::{Opening, World},
 };
 use crate::fuzz::{Size, check};
 

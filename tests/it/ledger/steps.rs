@@ -147,3 +147,8 @@ pub fn timed_step() -> impl Strategy<Value = Step> {
     let wait = (1..40_i64).prop_map(|hours| Step::Wait { hours });
     prop_oneof![15 => step(), 1 => wait]
 }
+
+/// A charge: so many 250ths of the hold, rounded up.
+pub fn part_of(hold: i64, part: u8) -> i64 {
+    (hold * i64::from(part) + 249) / 250
+}

@@ -1,0 +1,132 @@
+//! Hostile templates: taken or refused, and never more.
+
+use std::sync::Arc;
+
+use proptest::{collection::vec, prelude::*};
+use serde_json::{Map, Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::{
+    Size, check,
+    json::{text, value},
+};
+use crate::common::TestApp;
+
+/// A template's source, of pieces that mean something.
+fn source() -> impl Strategy<Value = String> {
+    let pieces = vec![
+        "{{ ",
+        " }}",
+        "{{ prompt }}",
+        "{% ",
+        " %}",
+        "{% for i in a %}",
+        "{% endfor %}",
+        "{% if b %}",
+        "{% else %}",
+        "{% endif %}",
+        "{% set c = ",
+        "{% macro m(x) %}",
+        "{% endmacro %}",
+        "{% include 'x' %}",
+        "{% extends 'x' %}",
+        "{% raw %}",
+        "{% endraw %}",
+        "{% filter upper %}",
+        "{% endfilter %}",
+        "{% with d = 1 %}",
+        "{% endwith %}",
+        "{# ",
+        " #}",
+        "a",
+        "b",
+        "c",
+        ".x",
+        "[0]",
+        "['a']",
+        "[1:9999999999]",
+        "|join",
+        "|upper",
+        "|tojson",
+        "|replace('a', 'aaaaaaaaaaaaaaaa')",
+        "|indent(99999)",
+        "|default(a)",
+        "|length",
+        "|sort",
+        "|list",
+        "|batch(3)",
+        "|format(1)",
+        " ~ a",
+        " * 99999999",
+        " + 1",
+        " // 0",
+        " ** 99",
+        " in a",
+        " is defined",
+        "range(99999999)",
+        "m(m(1))",
+        "namespace()",
+        "debug()",
+        "loop",
+        "self",
+        "caller()",
+        "'é'",
+        "\"",
+        "'",
+        "1e400",
+        "\\u0000",
+        "\0",
+        " ",
+        "\n",
+        "text",
+    ];
+    vec(prop::sample::select(pieces), 0..24).prop_map(|pieces| pieces.concat())
+}
+
+#[sqlx::test]
+async fn templates_are_taken_or_refused(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = Arc::new(TestApp::new(options).await);
+    let account = app.account("1000").await;
+    let names = prop::sample::select(vec!["a", "b", "c", "prompt", "x", "é", ""]);
+    let variables = vec((names, value()), 0..4).prop_map(|all| {
+        let all = all
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value));
+        Value::Object(all.collect::<Map<_, _>>())
+    });
+    let size = Size { small: 60, cost: 4 };
+    let case = (source(), proptest::option::of(source()), variables, text());
+    check(size, case, move |(prompt, system, variables, text)| {
+        let (app, account) = (Arc::clone(&app), account.clone());
+        async move {
+            let body = json!({"name": "x", "prompt": prompt, "system_prompt": system});
+            let made = app.post(&account.key, "/v1/templates", &body).await;
+            if made.status != 201 {
+                made.fields();
+                return;
+            }
+            let id = made.json()["id"].clone();
+            let mut body = json!({"prompt": text, "template_id": id,
+                "template_variables": variables, "parameters": {"max_tokens": 1}});
+            let told = app.text(&account.key, body.clone()).await;
+            match told.status.as_u16() {
+                200 => assert_eq!(told.json()["metadata"]["template"]["id"], id),
+                422 => assert!(!told.fields().is_empty()),
+                // A fault that the text asked the sandbox for.
+                502 => assert_eq!(told.json()["generation"]["credits"]["charged"], "0"),
+                _ => panic!("{}: {}", told.status, told.text),
+            }
+            body["type"] = json!("text");
+            let estimate = app.post(&account.key, "/v1/credits/estimate", &body).await;
+            assert_eq!(
+                estimate.status == 422,
+                told.status == 422,
+                "{}",
+                estimate.text
+            );
+            let path = format!("/v1/templates/{id}");
+            app.delete(&account.key, &path).await.expect(204);
+        }
+    })
+    .await;
+}
