@@ -54,8 +54,8 @@ chaos: tools postgres
 cases ?= 20000
 seed ?=
 
-# The tests with made-up cases, with many of them: each does as many as it can in about the
-# same time. A failure is seen again with the seed that is printed.
+# The tests with made-up cases, with many of them; costly ones do fewer. Some minutes. A failure
+# is seen again with the same number of cases and the seed that is printed.
 fuzz: tools postgres
 	@cargo build
 	@$(with_postgres) seed='$(seed)'; \

@@ -69,7 +69,7 @@ async fn every_operation_answers_as_documented(_: PgPoolOptions, options: PgConn
     let count = Arc::new(AtomicUsize::new(0));
     let size = Size {
         small: 240,
-        cost: 2,
+        cost: 8,
     };
     let audited = Arc::clone(&app);
     check(size, case(), move |case| {
