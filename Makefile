@@ -60,7 +60,7 @@ fuzz: tools postgres
 	@cargo build
 	@$(with_postgres) seed='$(seed)'; \
 	PROPTEST_RNG_SEED=$${seed:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; \
-	PROPTEST_CASES=$(cases); GENSVC_FUZZ_CASES=$(cases); \
+	PROPTEST_CASES=$$(( $(cases) / 5 )); GENSVC_FUZZ_CASES=$(cases); \
 	export PROPTEST_RNG_SEED PROPTEST_CASES GENSVC_FUZZ_CASES; \
 	echo "make fuzz cases=$(cases) seed=$$PROPTEST_RNG_SEED"; \
 	cargo test --lib && cargo test --test it -- fuzz:: ledger::property::; code=$$?; \
