@@ -5,6 +5,7 @@
 //! the filter comes from: values are passed in. Standard output belongs to the commands and
 //! stays free of logs.
 
+mod lines;
 mod traces;
 
 use std::{
@@ -22,6 +23,7 @@ use tracing_subscriber::{
     util::{SubscriberInitExt as _, TryInitError},
 };
 
+use lines::Lines;
 pub use traces::{TraceError, TraceSettings};
 
 use crate::observe::TRACES;
@@ -95,7 +97,7 @@ where
     // Spans for traces never appear in logs: without an exporter they cost nothing.
     let for_logs =
         filter_fn(|metadata| metadata.target() != TRACES).with_max_level_hint(LevelFilter::TRACE);
-    let lines = tracing_subscriber::fmt::layer().with_writer(writer);
+    let lines = tracing_subscriber::fmt::layer().with_writer(Lines { writer, colours });
     let logs = if json {
         lines.json().flatten_event(true).boxed()
     } else {

@@ -48,6 +48,31 @@ fn a_line_as_text_and_as_json() {
     assert!(json["timestamp"].as_str().unwrap().ends_with('Z'));
 }
 
+/// What users and upstreams wrote begins no line, moves no cursor, and is there all the same.
+#[test]
+fn one_event_is_one_line() {
+    let hostile = "a\nERROR forged\r\n\u{1b}[2J\u{9b}2J\u{7}\u{8}\u{85}\u{2028}b\u{2029}\0 é";
+    let failed = io::Error::other(hostile);
+    let work = || {
+        let span = tracing::info_span!("request", id = %hostile);
+        span.in_scope(|| {
+            tracing::warn!(quoted = hostile, shown = %hostile, debugged = ?hostile,
+                error = &failed as &dyn std::error::Error, "{hostile}");
+        });
+    };
+    for (json, colours) in [(false, false), (false, true), (true, false)] {
+        let text = logged("info", json, colours, work);
+        let body = text.strip_suffix('\n').unwrap();
+        let strange = |c: char| c.is_control() && !(colours && c == '\u{1b}');
+        assert!(!body.contains(strange), "{text:?}");
+        assert!(!body.contains(['\u{2028}', '\u{2029}']), "{text:?}");
+        assert_eq!(body.contains("\u{1b}["), colours, "{text:?}");
+        assert!(!body.contains("\u{1b}[2J"), "{text:?}");
+        assert!(!json || serde_json::from_str::<serde_json::Value>(body).is_ok());
+        assert!(body.contains("forged") && body.contains('é'), "{text:?}");
+    }
+}
+
 #[test]
 fn spans_of_traces_are_in_no_line() {
     let work = || {
