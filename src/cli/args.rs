@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use secrecy::SecretString;
 
 use crate::domain::{credits::Credits, ids::GenerationId};
 
@@ -91,7 +92,7 @@ pub(super) struct NewAccount {
     pub(super) email: String,
     /// The first user's password, 8 to 1,024 characters.
     #[arg(long)]
-    pub(super) password: String,
+    pub(super) password: SecretString,
     /// The account's name; the email's first part by default.
     #[arg(long)]
     pub(super) name: Option<String>,

@@ -23,7 +23,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Login {
     email: String,
-    password: String,
+    password: SecretString,
 }
 
 impl Login {
@@ -38,7 +38,7 @@ impl Login {
         match (email, password, errors.take()) {
             (Some(email), Some(password), errors) if errors.is_empty() => Ok(Self {
                 email: email.to_owned(),
-                password: password.to_owned(),
+                password: SecretString::from(password),
             }),
             (_, _, errors) => Err(ServiceError::Invalid(errors)),
         }

@@ -6,6 +6,7 @@ use argon2::{
     Argon2,
     password_hash::{PasswordHasher as _, PasswordVerifier as _, phc::PasswordHash},
 };
+use secrecy::{ExposeSecret as _, SecretString};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::ServiceError;
@@ -58,7 +59,7 @@ impl Hasher {
     pub(super) async fn verify(
         &self,
         ticket: Ticket,
-        password: String,
+        password: SecretString,
         stored: Option<String>,
     ) -> Result<bool, ServiceError> {
         self.run(ticket, move || {
@@ -66,7 +67,7 @@ impl Hasher {
             let phc = stored.or_else(|| NOBODY.clone()).unwrap_or_default();
             let matches = PasswordHash::new(&phc).is_ok_and(|parsed| {
                 Argon2::default()
-                    .verify_password(password.as_bytes(), &parsed)
+                    .verify_password(password.expose_secret().as_bytes(), &parsed)
                     .is_ok()
             });
             known && matches
@@ -99,4 +100,47 @@ fn hash(password: &str) -> Result<String, ServiceError> {
         .hash_password(password.as_bytes())
         .map(|hash| hash.to_string())
         .map_err(|e| ServiceError::Internal(format!("password: {e}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The work for an unknown email is the work for a known one: the same function with the
+    /// same parameters over a hash of the same shape. No clock is asked.
+    #[test]
+    fn an_unknown_email_costs_what_a_known_one_costs() {
+        let nobody = NOBODY.clone().unwrap();
+        let somebody = hash("correct horse battery").unwrap();
+        let (nobody, somebody) = (
+            PasswordHash::new(&nobody).unwrap(),
+            PasswordHash::new(&somebody).unwrap(),
+        );
+        assert_eq!(nobody.algorithm.as_str(), "argon2id");
+        assert_eq!(nobody.algorithm, somebody.algorithm);
+        assert_eq!(nobody.version, somebody.version);
+        assert_eq!(nobody.params, somebody.params);
+        let lengths = |of: &PasswordHash| {
+            let (salt, hash) = (of.salt.as_ref().unwrap(), of.hash.as_ref().unwrap());
+            (salt.len(), hash.len())
+        };
+        assert_eq!(lengths(&nobody), lengths(&somebody));
+    }
+
+    /// Even who guesses the stand-in's password is nobody, and gets no other answer.
+    #[tokio::test]
+    async fn the_stand_in_is_computed_and_opens_nothing() {
+        let hasher = Hasher::new(1);
+        let verify = async |password: &str, stored: Option<String>| {
+            let ticket = hasher.ticket().unwrap();
+            hasher
+                .verify(ticket, password.into(), stored)
+                .await
+                .unwrap()
+        };
+        assert!(!verify("nobody has this password", None).await);
+        // It is a hash that would match, so that the whole comparison is made.
+        assert!(verify("nobody has this password", NOBODY.clone()).await);
+        assert!(!verify("another", NOBODY.clone()).await);
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use secrecy::ExposeSecret as _;
 use serde_json::json;
 
 use super::{all, explained, user, with_app};
@@ -28,7 +29,7 @@ pub(in crate::cli) async fn run(
             AccountCommand::Create(new) => {
                 let request = AccountRequest {
                     email: new.email,
-                    password: new.password,
+                    password: new.password.expose_secret().to_owned(),
                     name: new.name,
                     credits: new.credits,
                 };
