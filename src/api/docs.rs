@@ -7,7 +7,7 @@ use axum::{
     extract::{Path, State, rejection::PathRejection},
     response::{Html, IntoResponse, Response},
 };
-use http::{StatusCode, header};
+use http::{HeaderName, StatusCode, header};
 use serde_json::{Value, json};
 use utoipa::{
     OpenApi,
@@ -264,25 +264,46 @@ const PAGE: &str = r#"<!DOCTYPE html>
 <body>
 <div id="swagger-ui"></div>
 <script src="/docs/swagger-ui-bundle.js"></script>
-<script>SwaggerUIBundle({dom_id: '#swagger-ui', url: '/openapi.json', deepLinking: true});</script>
+<script src="/docs/start.js"></script>
 </body>
 </html>
 "#;
 
+/// What the page does: in a file, so that no script within a page need be allowed.
+const START: &str =
+    "SwaggerUIBundle({dom_id: '#swagger-ui', url: '/openapi.json', deepLinking: true});\n";
+
+/// Scripts and calls of this server's own only. The page holds no secret until somebody types
+/// a key into it; then nothing may carry that elsewhere, nor show the page in a frame.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
+    img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
+    frame-ancestors 'none'";
+
+/// The headers of the page and of its files.
+const GUARDED: [(HeaderName, &str); 3] = [
+    (header::CONTENT_SECURITY_POLICY, POLICY),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+];
+
 /// GET /docs
-pub async fn page(_query: NoQuery) -> Html<&'static str> {
-    Html(PAGE)
+pub async fn page(_query: NoQuery) -> impl IntoResponse {
+    (GUARDED, Html(PAGE))
 }
 
 /// GET /docs/{file}: the files of Swagger UI, from within the program.
 pub async fn asset(path: Result<Path<String>, PathRejection>) -> Result<Response, ApiError> {
     let missing = || ApiError::from_status(StatusCode::NOT_FOUND);
     let Path(file) = path.map_err(|_| missing())?;
+    if file == "start.js" {
+        let content_type = [(header::CONTENT_TYPE, "text/javascript")];
+        return Ok((GUARDED, content_type, START).into_response());
+    }
     let config = Arc::new(utoipa_swagger_ui::Config::from("/openapi.json"));
     match utoipa_swagger_ui::serve(&file, config) {
         Ok(Some(found)) => {
             let content_type = [(header::CONTENT_TYPE, found.content_type)];
-            Ok((content_type, found.bytes.into_owned()).into_response())
+            Ok((GUARDED, content_type, found.bytes.into_owned()).into_response())
         }
         Ok(None) => Err(missing()),
         Err(error) => {

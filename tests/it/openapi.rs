@@ -28,8 +28,9 @@ async fn the_page_is_whole(_: PgPoolOptions, options: PgConnectOptions) {
     let page = app.get("", "/docs").await;
     assert_eq!(page.status, 200);
     assert!(!page.text.contains("//"), "{}", page.text);
-    let files: Vec<&str> = page
-        .text
+    let script = app.get("", "/docs/start.js").await;
+    let named = page.text + &script.text;
+    let files: Vec<&str> = named
         .split(['"', '\''])
         .filter(|part| part.starts_with('/'))
         .collect();
