@@ -25,6 +25,7 @@ use crate::{
     },
     media::MediaStore,
     observe::Metrics,
+    providers::Registry,
     service::{Service, ServiceSettings},
     store::Store,
 };
@@ -142,8 +143,21 @@ impl App {
         public_url: &str,
         storage: MediaStore,
     ) -> Result<Self, AppError> {
+        let providers = providers::registry(config, &clock)?;
+        Self::build_with(config, store, clock, public_url, storage, providers).await
+    }
+
+    /// As [`Self::build_over`], with other adapters than the configured ones.
+    pub async fn build_with(
+        config: &Config,
+        store: Store,
+        clock: SharedClock,
+        public_url: &str,
+        storage: MediaStore,
+        providers: Registry,
+    ) -> Result<Self, AppError> {
         let metrics = Metrics::default();
-        let providers = jobs::observed(providers::registry(config, &clock)?, &metrics);
+        let providers = jobs::observed(providers, &metrics);
         let links = media::links(config, &store, &clock, public_url).await?;
         let runner = Runner::new(
             store.clone(),

@@ -1,5 +1,9 @@
 //! One step of a job: what its row says is to be done next, and what came of it.
 
+use std::panic::AssertUnwindSafe;
+
+use futures_util::FutureExt as _;
+
 use super::{
     Runner, Slot,
     task::{failure, log_failure},
@@ -52,6 +56,17 @@ impl Step {
         }
     }
 
+    /// What a defect of ours in a step comes to. Whether a call was answered is not known
+    /// then: what has a task is looked at again until its deadline, and nothing is submitted
+    /// twice.
+    fn panicked(job: &Job) -> Self {
+        if job.remote_id.is_some() {
+            return Self::again();
+        }
+        let message = "the server failed during the call";
+        Self::failed(Failure::new(FailureCode::Interrupted, message))
+    }
+
     pub(super) const fn again() -> Self {
         Self::Again {
             progress: None,
@@ -64,12 +79,8 @@ impl Runner {
     /// Takes a job's next step and writes down what came of it.
     pub(super) async fn advance(&self, job: &Job, slot: &Slot) {
         let late = job.deadline_at.is_some_and(|at| at <= self.0.clock.now());
-        let step = match job.modality {
-            // One last look at a task that may have been done while nobody could look.
-            Modality::Video if !late || job.remote_id.is_some() => self.video_step(job, slot).await,
-            _ if late => Step::again(),
-            _ => self.speech_step(job, slot).await,
-        };
+        let step = AssertUnwindSafe(self.next(job, slot, late)).catch_unwind();
+        let step = step.await.unwrap_or_else(|_panic| Step::panicked(job));
         let step = match step {
             // Not where a stop cut the last look short: the next worker takes it.
             Step::Again { .. } if late && !self.0.interrupt.is_cancelled() => {
@@ -87,6 +98,15 @@ impl Runner {
                 intervals,
             } => self.put_back(job, progress, intervals).await,
             Step::Lost => {}
+        }
+    }
+
+    async fn next(&self, job: &Job, slot: &Slot, late: bool) -> Step {
+        match job.modality {
+            // One last look at a task that may have been done while nobody could look.
+            Modality::Video if !late || job.remote_id.is_some() => self.video_step(job, slot).await,
+            _ if late => Step::again(),
+            _ => self.speech_step(job, slot).await,
         }
     }
 

@@ -177,9 +177,12 @@ impl Runner {
     /// Asks the provider to stop a job's task, where there is one.
     pub(super) async fn cancel_task(&self, job: &Job) {
         let provider = self.0.providers.video.get(&job.provider);
-        if let (Some(task), Some(provider)) = (&job.remote_id, provider)
-            && let Err(error) = provider.cancel(task).await
-        {
+        let (Some(task), Some(provider)) = (&job.remote_id, provider) else {
+            return;
+        };
+        // The job ends whatever becomes of this, a defect of the adapter included.
+        let told = std::panic::AssertUnwindSafe(provider.cancel(task)).catch_unwind();
+        if let Ok(Err(error)) = told.await {
             tracing::warn!(generation = %job.id, %error, "the provider did not take a cancel");
         }
     }

@@ -17,5 +17,6 @@ mod load;
 mod metrics;
 mod openapi;
 mod openapi_walk;
+mod peers;
 mod process;
 mod v1;

@@ -20,6 +20,7 @@ use gensvc::{
         ids::AccountId,
     },
     media::MediaStore,
+    providers::Registry,
     service::{keys::KeyRequest, operator::AccountRequest},
     store::Store,
 };
@@ -161,6 +162,17 @@ impl TestApp {
         let (store, clock) = (self.store.clone(), self.clock.clone());
         let app = App::build_over(&config, store, clock, "http://test", storage).await;
         self.app = app.unwrap();
+        self
+    }
+
+    /// The same server over other adapters.
+    pub async fn with_adapters(mut self, adapters: Registry) -> Self {
+        let config = Config::load(None, &self.env).unwrap();
+        let storage = MediaStore::open(self.media_folder()).await.unwrap();
+        let (store, clock) = (self.store.clone(), self.clock.clone());
+        let app = App::build_with(&config, store, clock, "http://test", storage, adapters).await;
+        self.app = app.unwrap();
+        self.app.runner.sweep_step().await.unwrap();
         self
     }
 

@@ -1,0 +1,103 @@
+//! Mistakes with keys: what lives on after it was revoked.
+
+use std::sync::{Arc, Mutex};
+
+use axum::body::{Body, Bytes};
+use futures_util::{StreamExt as _, stream};
+use http::Request;
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use tokio::{sync::oneshot, task::JoinHandle};
+
+use super::text;
+use crate::common::{Account, Answer, TestApp, Upstream};
+
+async fn made(app: &TestApp, account: &Account) -> Value {
+    let body = json!({"name": "short-lived"});
+    app.post(&account.key, "/v1/api-keys", &body)
+        .await
+        .expect(201)
+}
+
+/// All of them: a key is kept in a cache, and is good elsewhere for as long as that is.
+#[sqlx::test]
+async fn a_key_that_lives_on_after_its_revocation(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let replica = app.replica().await;
+    let account = app.account("1").await;
+    let record = made(&app, &account).await;
+    let key = record["key"].as_str().unwrap();
+    for server in [&app, &replica] {
+        server.text(key, text()).await.expect(200);
+    }
+    let path = format!("/v1/api-keys/{}", record["id"]);
+    app.delete(&account.key, &path).await.expect(200);
+    for server in [&replica, &app] {
+        server.text(key, text()).await.error(401, "revoked_key");
+        let stream = json!({"prompt": "x", "stream": true});
+        server.text(key, stream).await.error(401, "revoked_key");
+        server
+            .get(key, "/v1/auth/me")
+            .await
+            .error(401, "revoked_key");
+    }
+    assert_eq!(upstream.count(), 2);
+    app.assert_settled().await;
+}
+
+/// A text whose body is asked for, so that its token has been checked, and does not come yet.
+async fn begun(app: &Arc<TestApp>, token: &str) -> (oneshot::Sender<Bytes>, JoinHandle<Answer>) {
+    let (asked, waiting) = oneshot::channel::<()>();
+    let (rest, arrives) = oneshot::channel::<Bytes>();
+    let asked = Mutex::new(Some(asked));
+    let body = stream::once(async move {
+        let asked = asked.lock().unwrap().take();
+        let _ = asked.unwrap().send(());
+        arrives.await.map_err(std::io::Error::other)
+    });
+    let request = Request::post("/v1/generate/text")
+        .header("authorization", format!("Bearer {token}"))
+        .header("content-type", "application/json")
+        .body(Body::from_stream(body.boxed()))
+        .unwrap();
+    let app = Arc::clone(app);
+    let answer = tokio::spawn(async move { app.send(request).await });
+    waiting.await.unwrap();
+    (rest, answer)
+}
+
+/// All of them: what has passed the check goes on, however long ago that was.
+#[sqlx::test]
+async fn a_key_revoked_between_the_check_and_the_hold(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = Arc::new(TestApp::upstream(options, &upstream).await);
+    let replica = app.replica().await;
+    let account = app.account("1").await;
+    let record = made(&app, &account).await;
+    let (body, answer) = begun(&app, record["key"].as_str().unwrap()).await;
+    let path = format!("/v1/api-keys/{}", record["id"]);
+    replica.delete(&account.key, &path).await.expect(200);
+    body.send(text().to_string().into()).unwrap();
+    answer.await.unwrap().error(401, "revoked_key");
+
+    let session = app.login(&account).await;
+    let (body, answer) = begun(&app, &session).await;
+    let out = replica.post(&session, "/v1/auth/logout", &json!({})).await;
+    out.expect(204);
+    body.send(text().to_string().into()).unwrap();
+    answer.await.unwrap().error(401, "invalid_token");
+
+    let (body, answer) = begun(&app, &account.key).await;
+    let service = &replica.app.service;
+    service.set_suspended(account.id, true).await.unwrap();
+    body.send(text().to_string().into()).unwrap();
+    answer.await.unwrap().error(403, "account_suspended");
+    service.set_suspended(account.id, false).await.unwrap();
+
+    assert_eq!(upstream.count(), 0);
+    let history = app.get(&account.key, "/v1/generate/history").await;
+    assert_eq!(history.expect(200)["data"], json!([]));
+    assert_eq!(app.balance(&account).await, super::pair("1", "0"));
+    app.assert_settled().await;
+}
