@@ -7,7 +7,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 gensvc := $(CARGO_TARGET_DIR)/debug/gensvc
 
-.PHONY: help run test chaos fuzz scale check fmt sqlx check-sqlx openapi tools postgres
+.PHONY: help run test chaos fuzz scale check fmt sqlx check-sqlx openapi tools postgres audit
 .NOTPARALLEL:
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo 'make chaos       break things under load and check the books: rounds=20 seconds=5 seed=N'
 	@echo 'make fuzz        run the tests with made-up input at length (cases=N, seed=N)'
 	@echo 'make scale       measure the history and usage over 5 million generations (rows=N)'
+	@echo 'make audit       compare Cargo.lock with the published advisories (needs the network)'
 	@echo 'make check       see whether formatting, lints and .sqlx are in order, as CI does'
 	@echo 'make fmt         format the code'
 	@echo 'make sqlx        write .sqlx anew, after a change of SQL or schema'
@@ -101,6 +102,10 @@ rows ?= 5000000
 scale: tools postgres
 	@cargo build --release
 	@$(with_postgres) cargo test --release --test scale -- $(rows)
+
+audit: tools
+	@command -v cargo-audit >/dev/null || cargo install cargo-audit --locked
+	cargo audit
 
 tools:
 	@command -v cargo >/dev/null || \

@@ -19,4 +19,5 @@ mod openapi;
 mod openapi_walk;
 mod peers;
 mod process;
+mod security;
 mod v1;

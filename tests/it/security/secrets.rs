@@ -1,0 +1,83 @@
+//! Secrets at rest, and secrets in what is printed.
+
+use gensvc::{domain::token, service::login::Login};
+use secrecy::ExposeSecret as _;
+use serde_json::json;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use crate::{
+    common::{PASSWORD, TestApp},
+    v1::admin::operator,
+};
+
+/// Everything that the database holds, as text.
+async fn dump(app: &TestApp) -> String {
+    let tables: Vec<String> = sqlx::query_scalar(
+        "select table_name::text from information_schema.tables where table_schema = 'public'",
+    )
+    .fetch_all(&app.pool)
+    .await
+    .unwrap();
+    assert!(tables.len() > 10, "{tables:?}");
+    let mut all = String::new();
+    for table in tables {
+        let statement = format!("select coalesce(string_agg(t::text, ' '), '') from \"{table}\" t");
+        let rows: String = sqlx::query_scalar(sqlx::AssertSqlSafe(statement))
+            .fetch_one(&app.pool)
+            .await
+            .unwrap();
+        all.push_str(&rows);
+        all.push('\n');
+    }
+    all
+}
+
+#[sqlx::test]
+async fn a_stolen_database_opens_no_door(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("10").await;
+    let session = app.login(&account).await;
+    let admin = operator(&app).await;
+    for token in [&account.key, &session] {
+        app.text(
+            token,
+            json!({"prompt": "x", "parameters": {"max_tokens": 1}}),
+        )
+        .await
+        .expect(200);
+    }
+    app.get(&admin, "/v1/admin/accounts").await.expect(200);
+    let wrong = json!({"email": account.email, "password": "a wrong password"});
+    app.post("", "/v1/auth/login", &wrong)
+        .await
+        .error(401, "invalid_credentials");
+    let all = dump(&app).await;
+    assert!(
+        all.contains(&account.email) && all.contains("argon2id"),
+        "nothing was read"
+    );
+    let (key, admin) = (&account.key["svc_".len()..], &admin["adm_".len()..]);
+    for secret in [key, &session, admin, PASSWORD, "a wrong password"] {
+        // Whole, and the most of it: a hint may be kept.
+        assert!(!all.contains(secret) && !all.contains(&secret[4..secret.len() - 4]));
+        let hex: Vec<_> = secret.bytes().map(|b| format!("{b:02x}")).collect();
+        assert!(!all.contains(&hex.concat()));
+    }
+}
+
+#[test]
+fn what_is_printed_for_a_developer_holds_no_secret() {
+    let body = json!({"email": "a@b", "password": "hunter2-hunter2"});
+    let login = Login::read(body.as_object().unwrap()).unwrap();
+    let made = [
+        token::new_api_key(),
+        token::new_admin_token(),
+        token::new_session_token(),
+    ];
+    for made in made {
+        let made = made.unwrap();
+        let secret = made.secret.expose_secret();
+        assert!(!format!("{made:?} {:?}", made.digest).contains(&secret[8..secret.len() - 4]));
+    }
+    assert!(!format!("{login:?}").contains("hunter2"));
+}
