@@ -7,7 +7,8 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 gensvc := $(CARGO_TARGET_DIR)/debug/gensvc
 
-.PHONY: help run test chaos fuzz scale check fmt sqlx check-sqlx openapi tools postgres audit
+.PHONY: help run test chaos fuzz schemathesis scale audit check fmt sqlx check-sqlx openapi \
+	tools postgres
 .NOTPARALLEL:
 
 help:
@@ -17,6 +18,7 @@ help:
 	@echo 'make fuzz        run the tests with made-up input at length (cases=N, seed=N)'
 	@echo 'make scale       measure the history and usage over 5 million generations (rows=N)'
 	@echo 'make audit       compare Cargo.lock with the published advisories (needs the network)'
+	@echo 'make schemathesis  try the API with what its document allows and forbids (seed=N)'
 	@echo 'make check       see whether formatting, lints and .sqlx are in order, as CI does'
 	@echo 'make fmt         format the code'
 	@echo 'make sqlx        write .sqlx anew, after a change of SQL or schema'
@@ -53,7 +55,6 @@ chaos: tools postgres
 	@cargo test --quiet --test chaos -- --rounds $(rounds) --seconds $(seconds) $(if $(seed),--seed $(seed))
 
 cases ?= 20000
-seed ?=
 
 # The tests with made-up cases, with many of them; costly ones do fewer. Some minutes. A failure
 # is seen again with the same number of cases and the seed that is printed.
@@ -106,6 +107,13 @@ scale: tools postgres
 audit: tools
 	@command -v cargo-audit >/dev/null || cargo install cargo-audit --locked
 	cargo audit
+
+examples ?= 50
+
+# Not part of make test: it installs Schemathesis from the Python registry, under target/.
+schemathesis: tools postgres
+	@cargo build
+	@seed=$(or $(seed),1) examples=$(examples) tests/schemathesis/run.sh
 
 tools:
 	@command -v cargo >/dev/null || \

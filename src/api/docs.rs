@@ -1,6 +1,8 @@
 //! The OpenAPI document: made from the handlers' own declarations, completed with what all
 //! routes share.
 
+mod detail;
+
 use std::sync::Arc;
 
 use axum::{
@@ -106,6 +108,7 @@ pub fn complete(document: &mut utoipa::openapi::OpenApi) -> Result<Value, serde_
             add_errors(path, method, operation);
         }
     }
+    detail::add(&mut document);
     Ok(document)
 }
 
@@ -156,7 +159,10 @@ fn add_errors(path: &str, method: &str, operation: &mut Value) {
         add("415", "unsupported_media_type");
     }
     if generates {
-        add("402", "insufficient_credits or max_cost_exceeded");
+        add(
+            "402",
+            "insufficient_credits, max_cost_exceeded or spend_limit_exceeded",
+        );
         add(
             "409",
             "idempotency_in_progress, or cancelled with the generation",
@@ -234,6 +240,7 @@ fn error_schema() -> Value {
                     "required_ability": {"type": "string"},
                     "required": credits, "balance": credits, "held": credits,
                     "available": credits, "shortfall": credits,
+                    "limit": credits, "spent": credits,
                     "affordable": {"type": ["object", "null"], "additionalProperties": {"type": "integer"},
                         "description": "The largest value of the deciding parameter that would fit"},
                 },

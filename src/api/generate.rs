@@ -19,7 +19,7 @@ use super::{
         ImageGenerationRequest, SpeechGenerationRequest, TextGenerationRequest,
         VideoGenerationRequest,
     },
-    stream,
+    stream::{self, StreamEvent},
 };
 use crate::{
     domain::generation::{Generation, Status},
@@ -50,7 +50,7 @@ pub const POLL_SECONDS: u64 = 5;
     ),
     responses(
         (status = 200, description = "The completed generation. With `stream` true: server-sent events `generation`, `delta`, then `completed` or `failed`.",
-            content((GenerationRecord = "application/json"), (String = "text/event-stream")),
+            content((GenerationRecord = "application/json"), (StreamEvent = "text/event-stream")),
             headers(("Idempotent-Replayed" = String, description = "`true` when an earlier request with the same Idempotency-Key made it"))),
         (status = 202, description = "With `Prefer: respond-async`: the generation, processing", body = GenerationRecord,
             headers(("Location" = String, description = "Where to poll"), ("Retry-After" = u64, description = "Seconds"))),

@@ -28,6 +28,9 @@ pub struct TextParameters {
     pub temperature: Option<f64>,
 }
 
+/// Whole credits that 64 bits of micro-credits hold.
+pub(super) const MAX_CREDITS: i64 = i64::MAX / 1_000_000;
+
 /// Credits as a caller may give them: a string, or a number that is exact in six digits.
 pub(super) fn credits_given() -> utoipa::openapi::schema::Schema {
     use utoipa::openapi::{ObjectBuilder, OneOfBuilder, schema::Type};
@@ -36,7 +39,8 @@ pub(super) fn credits_given() -> utoipa::openapi::schema::Schema {
         .pattern(Some(r"^[+]?[0-9]+(\.[0-9]{1,6}0*)?$"));
     let number = ObjectBuilder::new()
         .schema_type(Type::Number)
-        .minimum(Some(0));
+        .minimum(Some(0))
+        .maximum(Some(MAX_CREDITS));
     OneOfBuilder::new()
         .description(Some(
             "Credits: the request is refused when the hold would be above them.",
@@ -53,7 +57,7 @@ pub(super) fn credits_given() -> utoipa::openapi::schema::Schema {
 #[schema(example = json!({"prompt": "A haiku about exactness", "parameters": {"max_tokens": 64}}))]
 pub struct TextGenerationRequest {
     /// Not blank.
-    #[schema(min_length = 1, max_length = 10_000)]
+    #[schema(min_length = 1, max_length = 10_000, pattern = r"\S")]
     pub prompt: String,
     /// Instructions above the prompt.
     #[schema(nullable, max_length = 5_000)]
@@ -111,10 +115,10 @@ pub enum EstimateRequest {
 #[schema(example = json!({"name": "translate", "prompt": "Translate into {{ language }}: {{ prompt }}", "system_prompt": "You are a {{ tone|default('careful') }} translator."}))]
 pub struct TemplateRequest {
     /// Its label; not blank.
-    #[schema(min_length = 1, max_length = 100)]
+    #[schema(min_length = 1, max_length = 100, pattern = r"\S")]
     pub name: String,
     /// The template of the prompt; not blank.
-    #[schema(min_length = 1, max_length = 10_000)]
+    #[schema(min_length = 1, max_length = 10_000, pattern = r"\S")]
     pub prompt: String,
     /// The template of the system prompt. Default none.
     #[schema(nullable, max_length = 5_000)]
@@ -176,7 +180,7 @@ pub struct ImageParameters {
 #[schema(example = json!({"prompt": "A lighthouse at dusk", "parameters": {"size": "512x512"}}))]
 pub struct ImageGenerationRequest {
     /// Not blank.
-    #[schema(min_length = 1, max_length = 5_000)]
+    #[schema(min_length = 1, max_length = 5_000, pattern = r"\S")]
     pub prompt: String,
     /// What to avoid.
     #[schema(nullable, max_length = 2_000)]
@@ -201,7 +205,10 @@ pub struct VideoParameters {
     #[schema(nullable, minimum = 1, maximum = 60)]
     pub duration: Option<u32>,
     /// Aspect ratio, width:height. Default 16:9.
-    #[schema(nullable, pattern = "^[0-9]{1,4}:[0-9]{1,4}$")]
+    #[schema(
+        nullable,
+        pattern = "^([1-9][0-9]{0,3}|0[1-9][0-9]{0,2}|00[1-9][0-9]?|000[1-9]):([1-9][0-9]{0,3}|0[1-9][0-9]{0,2}|00[1-9][0-9]?|000[1-9])$"
+    )]
     pub ratio: Option<String>,
 }
 
@@ -210,7 +217,7 @@ pub struct VideoParameters {
 #[schema(example = json!({"prompt": "Waves on a pebble beach", "parameters": {"duration": 4, "ratio": "16:9"}}))]
 pub struct VideoGenerationRequest {
     /// Not blank.
-    #[schema(min_length = 1, max_length = 5_000)]
+    #[schema(min_length = 1, max_length = 5_000, pattern = r"\S")]
     pub prompt: String,
     /// A provider of GET /v1/providers. Default: the account's, then the server's.
     #[schema(nullable, min_length = 1, max_length = 200)]
@@ -243,7 +250,7 @@ pub struct SpeechParameters {
 #[schema(example = json!({"prompt": "Good morning.", "parameters": {"format": "mp3"}}))]
 pub struct SpeechGenerationRequest {
     /// The text to speak; not blank.
-    #[schema(min_length = 1, max_length = 10_000)]
+    #[schema(min_length = 1, max_length = 10_000, pattern = r"\S")]
     pub prompt: String,
     /// A provider of GET /v1/providers. Default: the account's, then the server's.
     #[schema(nullable, min_length = 1, max_length = 200)]
@@ -286,7 +293,7 @@ pub enum Usage {
 #[schema(example = json!({"name": "backend", "abilities": ["generate:text", "read:history"]}))]
 pub struct KeyCreationRequest {
     /// Its label.
-    #[schema(min_length = 1, max_length = 100)]
+    #[schema(min_length = 1, max_length = 100, pattern = r"\S")]
     pub name: String,
     /// What it may call. Default: everything.
     #[schema(nullable, min_items = 1)]
@@ -312,7 +319,11 @@ pub struct KeyCreationRequest {
 pub struct WebhookCreationRequest {
     /// Where events are posted to: http or https, without credentials and fragment, at a public
     /// address.
-    #[schema(min_length = 1, max_length = 2_048)]
+    #[schema(
+        min_length = 1,
+        max_length = 2_048,
+        pattern = r"^[Hh][Tt][Tt][Pp][Ss]?:[^\s#]+$"
+    )]
     pub url: String,
     /// Which events. Default: all.
     #[schema(nullable, min_items = 1)]
@@ -324,9 +335,9 @@ pub struct WebhookCreationRequest {
 #[schema(example = json!({"email": "ada@example.com", "password": "correct horse"}))]
 pub struct LoginRequest {
     /// Compared without case.
-    #[schema(min_length = 1, max_length = 254)]
+    #[schema(min_length = 1, max_length = 254, pattern = r"\S")]
     pub email: String,
     /// The password.
-    #[schema(min_length = 1, max_length = 1_024)]
+    #[schema(min_length = 1, max_length = 1_024, pattern = r"\S")]
     pub password: String,
 }

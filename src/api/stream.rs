@@ -10,6 +10,7 @@ use futures_util::{Stream, StreamExt as _, future, stream};
 use http::HeaderValue;
 use serde_json::json;
 use tokio::sync::mpsc::UnboundedReceiver;
+use utoipa::ToSchema;
 
 use super::{ApiState, media::MediaLinks, record::GenerationRecord};
 use crate::{
@@ -24,6 +25,17 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 const AGAIN: Duration = Duration::from_secs(1);
 /// One look at a generation whose task is not here.
 const LOOK: Duration = Duration::from_secs(30);
+
+/// One event of the stream, as the document shows it.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it is a document, not a writer")]
+pub struct StreamEvent {
+    /// First `generation`, then `delta` as text arrives, last `completed` or `failed`.
+    #[schema(pattern = "^(generation|delta|completed|failed)$")]
+    event: String,
+    /// JSON: `{"text": "..."}` of a `delta`, else the generation's record.
+    data: String,
+}
 
 /// The stream of a generation that has just begun.
 pub fn live(

@@ -3,6 +3,7 @@
 mod admin;
 mod bodies;
 mod schema;
+mod whole;
 
 use http::Method;
 use serde_json::{Value, json};

@@ -5,7 +5,10 @@
 
 use utoipa::ToSchema;
 
-use crate::{api::schema::credits_given, domain::credits::Credits};
+use crate::{
+    api::schema::{MAX_CREDITS, credits_given},
+    domain::credits::Credits,
+};
 
 /// Credits that move: a string or a number that is exact in six digits; negative ones are taken
 /// back.
@@ -17,7 +20,12 @@ fn credits_moved() -> utoipa::openapi::schema::Schema {
     OneOfBuilder::new()
         .description(Some("Credits, not 0; negative only in an adjustment."))
         .item(text)
-        .item(ObjectBuilder::new().schema_type(Type::Number))
+        .item(
+            ObjectBuilder::new()
+                .schema_type(Type::Number)
+                .minimum(Some(-MAX_CREDITS))
+                .maximum(Some(MAX_CREDITS)),
+        )
         .build()
         .into()
 }
@@ -36,13 +44,13 @@ fn credits_begun_with() -> utoipa::openapi::schema::Schema {
 #[schema(example = json!({"email": "ann@example.com", "password": "correct horse", "name": "Ann's shop", "credits": "500"}))]
 pub struct AccountCreationRequest {
     /// The first user's: one `@`; unique without case.
-    #[schema(min_length = 3, max_length = 254)]
+    #[schema(min_length = 3, max_length = 254, pattern = r"^[^\s@]+@[^\s@]+$")]
     pub email: String,
     /// The first user's.
-    #[schema(min_length = 8, max_length = 1_024)]
+    #[schema(min_length = 8, max_length = 1_024, pattern = r"\S")]
     pub password: String,
     /// The account's. Default: the email's first part.
-    #[schema(nullable, min_length = 1, max_length = 100)]
+    #[schema(nullable, min_length = 1, max_length = 100, pattern = r"\S")]
     pub name: Option<String>,
     #[schema(schema_with = credits_begun_with)]
     pub credits: Option<Credits>,
@@ -68,6 +76,6 @@ pub struct CreditMovementRequest {
     pub kind: CreditMovementKind,
     /// What makes the movement happen once; the customer sees it in the ledger. Must not begin
     /// with `refund of `.
-    #[schema(min_length = 1, max_length = 255)]
+    #[schema(min_length = 1, max_length = 255, pattern = r"\S")]
     pub reference: String,
 }

@@ -1,0 +1,82 @@
+#!/bin/sh
+# Runs Schemathesis against a server of its own: make schemathesis [seed=N] [examples=N]
+#
+# The server has a private Postgres, data folder and port, and all of it is stopped however
+# this ends. There are three passes, each with the tokens of the routes it is for, since one
+# token of all would end itself: the admin's may suspend the account, a logout ends its session.
+# Together they cover every operation, with every check and in every phase.
+#
+# One finding is known, and right: use_after_free of DELETE /v1/api-keys/{id}. A revoked key is
+# still shown, with revoked_at; Schemathesis knows no revocation. Few seeds come upon it.
+set -eu
+cd "$(dirname "$0")/../.."
+
+version=4.32.5
+here=tests/schemathesis
+work=${CARGO_TARGET_DIR:-target}/schemathesis
+gensvc=${CARGO_TARGET_DIR:-target}/debug/gensvc
+seed=${seed:-1}
+examples=${examples:-50}
+
+mkdir -p "$work"
+if [ "$("$work/venv/bin/pip" show schemathesis 2>/dev/null | sed -n 's/^Version: //p')" != $version ]; then
+	python3 -m venv "$work/venv"
+	"$work/venv/bin/pip" install --quiet "schemathesis==$version"
+fi
+python="$work/venv/bin/python"
+
+unset DATABASE_URL
+export GENSVC_DATA_DIR="$PWD/$work/data" GENSVC_LOG="${GENSVC_LOG:-warn}"
+case $work in /*) GENSVC_DATA_DIR=$work/data ;; esac
+server=
+stop() {
+	[ -z "$server" ] || { kill "$server" 2>/dev/null && wait "$server" || true; }
+	"$gensvc" database stop >/dev/null 2>&1 || true
+}
+"$gensvc" database stop >/dev/null 2>&1 || true
+rm -rf "$GENSVC_DATA_DIR"
+trap 'exit 130' HUP INT TERM
+trap stop EXIT
+DATABASE_URL=$("$gensvc" database start)
+export DATABASE_URL
+
+# $1: a member of the JSON on stdin.
+member() { "$python" -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
+
+# The providers' own keys would make real calls.
+unset OPENAI_API_KEY ANTHROPIC_API_KEY GEMINI_API_KEY STABILITY_API_KEY RUNWAYML_API_SECRET \
+	ELEVENLABS_API_KEY
+export GENSVC_TEST_EMAIL=tester@example.com GENSVC_TEST_PASSWORD='a password of tests'
+"$gensvc" --json account create --email "$GENSVC_TEST_EMAIL" --password "$GENSVC_TEST_PASSWORD" \
+	--credits 1000000000 >/dev/null
+key=$("$gensvc" --json key create --email "$GENSVC_TEST_EMAIL" --name schemathesis \
+	--rate-limit 1000000)
+GENSVC_TEST_TOKEN=$(echo "$key" | member key)
+GENSVC_TEST_KEY_ID=$(echo "$key" | member id)
+GENSVC_TEST_ADMIN_TOKEN=$("$gensvc" --json admin token create --name schemathesis | member token)
+GENSVC_TEST_METRICS_TOKEN=$("$python" -c 'import secrets; print(secrets.token_hex(32))')
+port=$("$python" -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])')
+GENSVC_TEST_URL=http://127.0.0.1:$port
+export GENSVC_TEST_TOKEN GENSVC_TEST_KEY_ID GENSVC_TEST_ADMIN_TOKEN GENSVC_TEST_METRICS_TOKEN \
+	GENSVC_TEST_URL
+
+GENSVC_BIND=127.0.0.1:$port GENSVC__METRICS__TOKEN=$GENSVC_TEST_METRICS_TOKEN \
+	GENSVC__WEBHOOKS__ALLOW_PRIVATE=true "$gensvc" serve >"$work/server.log" 2>&1 &
+server=$!
+
+failed=
+# $1: a name, $2: the configuration; the rest is for Schemathesis.
+pass() {
+	name=$1 config=$2
+	shift 2
+	echo "== $name"
+	"$work/venv/bin/st" --config-file "$here/$config" run --wait-for-schema 60 --checks all \
+		--phases examples,coverage,fuzzing,stateful --seed "$seed" --max-examples "$examples" \
+		--generation-database none --continue-on-failure "$@" "$GENSVC_TEST_URL/openapi.json" ||
+		failed="$failed $name"
+}
+pass key schemathesis.toml --include-path-regex '^/(?!v1/admin/)'
+pass session session.toml --include-path-regex '^/v1/(auth|api-keys|account)'
+pass admin schemathesis.toml --include-path-regex '^/v1/admin/'
+"$gensvc" ledger verify || failed="$failed ledger"
+[ -z "$failed" ] || { echo "Failed:$failed. The server's log is in $work/server.log."; exit 1; }
