@@ -7,7 +7,7 @@
 # Together they cover every operation, with every check and in every phase.
 #
 # One finding is known, and right: use_after_free of DELETE /v1/api-keys/{id}. A revoked key is
-# still shown, with revoked_at; Schemathesis knows no revocation. Few seeds come upon it.
+# still shown, with revoked_at; Schemathesis knows no revocation. Not every seed comes upon it.
 set -eu
 cd "$(dirname "$0")/../.."
 
