@@ -12,8 +12,10 @@ WORKDIR /build
 # The libraries first, with empty sources: this layer stays until Cargo.lock changes.
 COPY .cargo .cargo
 COPY Cargo.toml Cargo.lock ./
-RUN mkdir -p src tests/it \
-    && echo 'fn main() {}' | tee src/main.rs tests/it/main.rs && touch src/lib.rs \
+RUN mkdir -p src tests/it tests/chaos tests/scale \
+    && echo 'fn main() {}' \
+        | tee src/main.rs tests/it/main.rs tests/chaos/main.rs tests/scale/main.rs \
+    && touch src/lib.rs \
     && cargo build --release --locked
 COPY .sqlx .sqlx
 COPY config config
