@@ -14,13 +14,16 @@ use std::{
 };
 
 use opentelemetry_sdk::trace::SdkTracerProvider;
-use tracing::{Subscriber, level_filters::LevelFilter};
+use tracing::{
+    Subscriber,
+    level_filters::LevelFilter,
+    subscriber::{SetGlobalDefaultError, set_global_default},
+};
 use tracing_subscriber::{
     EnvFilter, Layer as _, Registry,
     filter::{FilterExt as _, ParseError, filter_fn},
     fmt::MakeWriter,
     layer::SubscriberExt as _,
-    util::{SubscriberInitExt as _, TryInitError},
 };
 
 use lines::Lines;
@@ -46,7 +49,7 @@ pub enum TelemetryError {
     Traces(#[from] TraceError),
     /// Another subscriber was set up before.
     #[error("logging is set up already")]
-    AlreadySet(#[from] TryInitError),
+    AlreadySet(#[from] SetGlobalDefaultError),
 }
 
 /// What is set up, until the end of the process.
@@ -64,7 +67,16 @@ pub fn init(
 ) -> Result<Telemetry, TelemetryError> {
     let colours = io::stderr().is_terminal();
     let traces = traces.map(traces::provider).transpose()?;
-    subscriber(filter, json, colours, io::stderr, traces.as_ref())?.try_init()?;
+    // Not by `try_init`, which takes in the `log` crate too: asking that whether something is
+    // logged (sqlx does, at each notice of Postgres) leaves the answer behind in a filter of a
+    // layer, and the next line of the thread, whatever it is, would be lost.
+    set_global_default(subscriber(
+        filter,
+        json,
+        colours,
+        io::stderr,
+        traces.as_ref(),
+    )?)?;
     panic::set_hook(Box::new(log_panic));
     Ok(Telemetry { traces })
 }
