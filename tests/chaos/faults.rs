@@ -44,10 +44,13 @@ enum Fault {
         which: usize,
         length: u64,
     },
+    RefuseUpstream {
+        length: u64,
+    },
 }
 
 /// Kinds of faults.
-const KINDS: u32 = 11;
+const KINDS: u32 = 12;
 
 /// Draws and carries out the faults of a round; done when all that was broken is whole again.
 pub async fn inject(stage: Arc<Stage>, round: u32) {
@@ -117,9 +120,13 @@ fn draw(kind: u32, rng: &mut fastrand::Rng) -> Fault {
             length: rng.u64(50..1_500),
             lose: true,
         },
-        _ => Fault::StallClients {
+        10 => Fault::StallClients {
             which,
             length: rng.u64(300..2_000),
+        },
+        // Some shorter than the servers' repetitions last, some longer.
+        _ => Fault::RefuseUpstream {
+            length: rng.u64(30..1_200),
         },
     }
 }
@@ -138,6 +145,7 @@ impl Fault {
             Self::StallDatabase { .. } => "connections to the database stalled",
             Self::CutClients { .. } => "connections to clients cut",
             Self::StallClients { .. } => "connections to clients stalled",
+            Self::RefuseUpstream { .. } => "connections to upstreams refused",
         }
     }
 
@@ -190,6 +198,7 @@ impl Fault {
                 tokio::time::sleep(millis(length)).await;
                 server(which).front().set(Flow::Free);
             }
+            Self::RefuseUpstream { length } => stage.upstream.refuse(millis(length)).await,
         }
     }
 }

@@ -4,7 +4,8 @@
 //! minutes.
 //!
 //! Here: the run. In the files: what is asked ([`args`]), who takes part ([`stage`],
-//! [`server`], [`postgres`], [`proxy`], [`upstream`]), what they do ([`clients`],
+//! [`server`], [`postgres`], [`proxy`], [`upstream`],
+//! [`receiver`]), what they do ([`clients`],
 //! [`faults`]), what is checked ([`audit`], [`seen`]), and what is printed ([`report`],
 //! [`tally`]). Only loopback addresses are used, and everything that is started ends with this.
 #![expect(
@@ -21,12 +22,14 @@ mod faults;
 mod postgres;
 mod process;
 mod proxy;
+mod receiver;
 mod report;
 mod seen;
 mod server;
 mod stage;
 mod tally;
 mod upstream;
+mod wire;
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
@@ -72,7 +75,8 @@ async fn run(args: &Args) -> ExitCode {
             break;
         }
     }
-    report::closing(&stage, longest);
+    let events = auditor.finish(&stage, &http).await;
+    report::closing(&stage, longest, events);
     if stage.tally.violation_count() == 0 {
         ExitCode::SUCCESS
     } else {
@@ -84,7 +88,7 @@ async fn run(args: &Args) -> ExitCode {
 /// last answers.
 async fn load(stage: &Arc<Stage>, http: &Http, round: u32) -> JoinSet<()> {
     stage.set_over(false);
-    let clients = clients::start(stage, http, round);
+    let clients = clients::start(stage, http, round).await;
     let length = tokio::time::sleep(Duration::from_secs(stage.args.seconds));
     tokio::join!(faults::inject(Arc::clone(stage), round), length);
     stage.set_over(true);

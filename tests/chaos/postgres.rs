@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// Roles that the two servers log in as, so that the database can tell who did what.
 pub const ROLES: [&str; 2] = ["chaos_a", "chaos_b"];
 
-/// Notes who ends a generation, and who each instance is.
+/// Notes when a generation is made, who ends it, and who each instance is.
 const WATCH: &str = "
     create role chaos_a superuser login;
     create role chaos_b superuser login;
@@ -28,6 +28,14 @@ const WATCH: &str = "
         generation uuid not null, lease uuid, ender name not null, status text not null,
         at timestamptz not null default clock_timestamp());
     create index on chaos.ends (generation);
+    create table chaos.begins (
+        generation uuid not null, account bigint not null,
+        at timestamptz not null default clock_timestamp());
+    create function chaos.note_begin() returns trigger language plpgsql as $$
+    begin
+        insert into chaos.begins values (new.id, new.account_id);
+        return null;
+    end $$;
     create function chaos.note_owner() returns trigger language plpgsql as $$
     begin
         insert into chaos.owners values (new.id, session_user) on conflict do nothing;
@@ -38,6 +46,8 @@ const WATCH: &str = "
         insert into chaos.ends values (old.id, old.lease_token, session_user, new.status);
         return null;
     end $$;
+    create trigger chaos_begin after insert on generations
+        for each row execute function chaos.note_begin();
     create trigger chaos_owner after insert on instances
         for each row execute function chaos.note_owner();
     create trigger chaos_end after update of charged on generations

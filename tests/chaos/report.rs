@@ -36,7 +36,7 @@ pub fn round(n: u32, round: &Round, tally: &Tally, before: [u64; 3]) {
 }
 
 /// After the last round.
-pub fn closing(stage: &Stage, longest: Duration) {
+pub fn closing(stage: &Stage, longest: Duration, events: Duration) {
     let (tally, args) = (&stage.tally, &stage.args);
     println!("\nfaults injected");
     for (name, count) in tally.faults() {
@@ -61,12 +61,13 @@ pub fn closing(stage: &Stage, longest: Duration) {
         println!("   none");
     }
     println!(
-        "\n{} requests, {} kills, {} faults, {} violations, longest recovery {:.1} s",
+        "\n{} requests, {} kills, {} faults, {} violations, longest recovery {:.1} s, last event {:.1} s",
         tally.requests(),
         tally.kills(),
         tally.fault_count(),
         tally.violation_count(),
         longest.as_secs_f64(),
+        events.as_secs_f64(),
     );
     println!(
         "To repeat: make chaos rounds={} seconds={} seed={}",

@@ -6,6 +6,7 @@ use std::{
     time::Instant,
 };
 
+use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use crate::tally::Tally;
@@ -41,6 +42,23 @@ pub struct Grant {
     pub amount: i64,
 }
 
+/// A key with a cap on what it may spend.
+#[derive(Debug, Clone, Copy)]
+pub struct Cap {
+    pub account: usize,
+    pub id: i64,
+    /// In which it is used.
+    pub round: u32,
+}
+
+/// A time in which an account was suspended for certain.
+#[derive(Debug, Clone, Copy)]
+pub struct Suspension {
+    pub account: usize,
+    pub from: DateTime<Utc>,
+    pub to: DateTime<Utc>,
+}
+
 /// All that is known outside the servers.
 pub struct Seen {
     tally: Arc<Tally>,
@@ -55,6 +73,8 @@ pub struct State {
     /// Marks of requests that were completed after the revocation of their key was acknowledged.
     pub forbidden: HashSet<String>,
     pub grants: Vec<Grant>,
+    pub caps: Vec<Cap>,
+    pub suspensions: Vec<Suspension>,
 }
 
 impl Seen {

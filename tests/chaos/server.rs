@@ -63,6 +63,8 @@ impl Server {
             ("GENSVC__SERVER__SHUTDOWN_SECONDS", "1"),
             ("GENSVC__SUBMISSIONS__RETRY_BASE_MS", "50"),
             ("GENSVC__IDEMPOTENCY__WAIT_SECONDS", "3"),
+            ("GENSVC__WEBHOOKS__ALLOW_PRIVATE", "true"),
+            ("GENSVC__WEBHOOKS__TIMEOUT_MS", "1000"),
             ("GENSVC__PROVIDERS__OPENAI__TIMEOUT_SECONDS", "2"),
             ("GENSVC__PROVIDERS__ANTHROPIC__TIMEOUT_SECONDS", "2"),
             ("GENSVC__PROVIDERS__RUNWAY__TIMEOUT_SECONDS", "2"),

@@ -8,11 +8,12 @@ use std::{
     },
 };
 
-use serde_json::Value;
+use reqwest::Client;
+use serde_json::{Value, json};
 
 use crate::{
-    args::Args, postgres::Postgres, process, seen::Seen, server::Server, tally::Tally,
-    upstream::Upstream,
+    args::Args, postgres::Postgres, process, receiver::Receiver, seen::Seen, server::Server,
+    tally::Tally, upstream::Upstream,
 };
 
 /// Every account's password.
@@ -26,6 +27,19 @@ pub struct Account {
     pub email: String,
     /// A key without a rate limit that would get in the way.
     pub key: String,
+    /// The id of its template.
+    pub template: i64,
+}
+
+/// A webhook of an account.
+pub struct Hook {
+    pub id: i64,
+    pub account: usize,
+    pub account_id: i64,
+    /// Where the receiver finds it.
+    pub path: String,
+    pub secret: String,
+    events: Vec<&'static str>,
 }
 
 /// All that takes part. What is dropped first is named first: servers, then the database, then
@@ -33,8 +47,12 @@ pub struct Account {
 pub struct Stage {
     pub servers: [Server; 2],
     pub upstream: Upstream,
+    pub receiver: Receiver,
     pub postgres: Postgres,
     pub accounts: Vec<Account>,
+    pub hooks: Vec<Hook>,
+    /// The operator's token.
+    pub admin: String,
     pub seen: Seen,
     pub tally: Arc<Tally>,
     pub args: Args,
@@ -70,6 +88,7 @@ impl Stage {
         std::fs::create_dir_all(&folder.path).unwrap();
         let tally = Arc::new(Tally::default());
         let upstream = Upstream::start(args, &tally).await;
+        let receiver = Receiver::start(args, &tally).await;
         let postgres = Postgres::start(folder.path.join("database")).await;
         let mut accounts = Vec::new();
         for (n, credits) in CREDITS.iter().enumerate() {
@@ -81,11 +100,17 @@ impl Stage {
             Server::new(1, &folder.path, &postgres, &url).await,
         ];
         tokio::join!(servers[0].start(), servers[1].start());
+        let hooks = equip(&servers[0].url(), &mut accounts, &receiver).await;
+        let create = ["admin", "token", "create", "--name", "chaos"];
+        let admin = command(&postgres, &create).await;
         Arc::new(Self {
             servers,
             upstream,
+            receiver,
             postgres,
             accounts,
+            hooks,
+            admin: admin["token"].as_str().unwrap().to_owned(),
             seen: Seen::new(&tally),
             tally,
             args: args.clone(),
@@ -103,6 +128,13 @@ impl Stage {
     pub fn set_over(&self, over: bool) {
         self.over.store(over, Ordering::Relaxed);
         self.upstream.calm(over);
+        self.receiver.calm(over);
+    }
+
+    /// The webhooks of an account.
+    pub fn hooks_of(&self, account_id: i64) -> impl Iterator<Item = &Hook> {
+        let hooks = self.hooks.iter();
+        hooks.filter(move |hook| hook.account_id == account_id)
     }
 
     /// A command of the program on the database. `Err`: what it said.
@@ -111,16 +143,23 @@ impl Stage {
     }
 }
 
+impl Hook {
+    /// Whether it is told of that.
+    pub fn wants(&self, event: &str) -> bool {
+        self.events.contains(&event)
+    }
+}
+
+/// What a command of the program prints, where it must work.
+async fn command(postgres: &Postgres, args: &[&str]) -> Value {
+    let folder = std::env::temp_dir();
+    let printed = process::gensvc(&folder, postgres.url(), args).await;
+    serde_json::from_str(&printed.unwrap()).unwrap()
+}
+
 impl Account {
     async fn make(postgres: &Postgres, n: usize, credits: &str) -> Self {
         let email = format!("client{n}@example.com");
-        let folder = std::env::temp_dir();
-        let command = async |args: &[&str]| {
-            let printed = process::gensvc(&folder, postgres.url(), args)
-                .await
-                .unwrap();
-            serde_json::from_str::<Value>(&printed).unwrap()
-        };
         let create = [
             "account",
             "create",
@@ -129,13 +168,52 @@ impl Account {
             "--password",
             PASSWORD,
         ];
-        let account = command(&[&create[..], &["--credits", credits]].concat()).await;
+        let account = command(postgres, &[&create[..], &["--credits", credits]].concat()).await;
         let create = ["key", "create", "--email", &email, "--name", "main"];
-        let key = command(&[&create[..], &["--rate-limit", "1000000"]].concat()).await;
+        let key = command(
+            postgres,
+            &[&create[..], &["--rate-limit", "1000000"]].concat(),
+        )
+        .await;
         Self {
             id: account["account_id"].as_i64().unwrap(),
             key: key["key"].as_str().unwrap().to_owned(),
             email,
+            template: 0,
         }
     }
+}
+
+/// Gives each account a template and its webhooks: one for everything, the first account one
+/// more for what failed.
+async fn equip(url: &str, accounts: &mut [Account], receiver: &Receiver) -> Vec<Hook> {
+    let client = Client::builder().no_proxy().build().unwrap();
+    let mut hooks = Vec::new();
+    for (n, account) in accounts.iter_mut().enumerate() {
+        let ask = async |path: &str, body: &Value| -> Value {
+            let request = client.post(format!("{url}{path}"));
+            let request = request.bearer_auth(&account.key).json(body);
+            let answer = request.send().await.unwrap().error_for_status();
+            answer.unwrap().json().await.unwrap()
+        };
+        let made = ask("/v1/templates", &crate::clients::template("0")).await;
+        let template = made["id"].as_i64().unwrap();
+        let all = vec!["generation.completed", "generation.failed"];
+        let failures = (n == 0).then(|| vec!["generation.failed"]);
+        for (which, events) in [Some(all), failures].into_iter().flatten().enumerate() {
+            let path = format!("/hook/{n}/{which}");
+            let body = json!({"url": receiver.url(&path), "events": events});
+            let made = ask("/v1/webhooks", &body).await;
+            hooks.push(Hook {
+                id: made["id"].as_i64().unwrap(),
+                account: n,
+                account_id: account.id,
+                path,
+                secret: made["secret"].as_str().unwrap().to_owned(),
+                events,
+            });
+        }
+        account.template = template;
+    }
+    hooks
 }

@@ -20,7 +20,7 @@ pub struct Row {
     pub deleted: bool,
 }
 
-const CHECKS: [(&str, &str); 12] = [
+const CHECKS: [(&str, &str); 13] = [
     (
         "a generation without an end",
         "select format('%s (%s, made %s)', id, type, created_at) from generations
@@ -74,8 +74,18 @@ const CHECKS: [(&str, &str); 12] = [
     ),
     (
         "one request made two generations",
-        "select format('%s: %s', prompt, string_agg(id::text, ', ')) from generations
-         where deleted_at is null group by prompt having count(*) > 1",
+        "select format('%s: %s', min(prompt), string_agg(id::text, ', ')) from generations
+         where deleted_at is null group by substring(prompt from 'mk-.*-end')
+         having count(*) > 1",
+    ),
+    (
+        "a version of a template with two texts",
+        "select format('template %s, version %s: %s', template_id, template_version,
+                       string_agg(distinct substring(prompt from '^Edition [^:]*'), ' and '))
+         from generations where template_id is not null and deleted_at is null
+         group by template_id, template_version
+         having count(distinct coalesce(substring(prompt from '^Edition [^:]*'), '')) > 1
+             or bool_or(prompt !~ '^Edition [0-9a-f]+, calm: Say mk-')",
     ),
     (
         "a generation was settled twice",

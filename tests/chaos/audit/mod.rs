@@ -3,12 +3,16 @@
 
 mod api;
 mod books;
+mod caps;
 mod outside;
+mod suspended;
+mod usage;
+mod webhooks;
 
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -31,10 +35,14 @@ const ALARMS: [&str; 4] = [
     "ended without a verdict",
 ];
 
-/// How far the servers' logs have been read.
+/// What has been looked at so far.
 #[derive(Default)]
 pub struct Auditor {
+    /// How far the servers' logs have been read.
     read: [AtomicU64; 2],
+    /// How often the upstreams had refused connections.
+    refusals: AtomicU32,
+    events: webhooks::Events,
 }
 
 /// What a round came to.
@@ -55,6 +63,8 @@ impl Auditor {
         clients: JoinSet<()>,
     ) -> Round {
         let recovery = settle(stage, clients).await;
+        // A suspended account's running work has ended too: now it may go on.
+        crate::clients::resume_all(stage).await;
         for grant in grants_of(stage, round) {
             // Now it must work, unless it did before.
             if let Err(said) = crate::clients::grant(stage, &grant).await {
@@ -62,8 +72,13 @@ impl Auditor {
             }
         }
         let rows = books::check(stage, round).await;
-        outside::check(stage, &rows, round);
+        let refusals = stage.upstream.refusals();
+        let refused = self.refusals.swap(refusals, Ordering::Relaxed) < refusals;
+        outside::check(stage, &rows, round, refused);
         api::check(stage, http, &rows).await;
+        caps::check(stage, http, Some(round)).await;
+        suspended::check(stage).await;
+        self.events.check(stage).await;
         if let Err(said) = stage.command(&["ledger", "verify"]).await {
             stage.tally.violation("gensvc ledger verify", said);
         }
@@ -74,6 +89,15 @@ impl Auditor {
             failed: of("failed"),
             recovery,
         }
+    }
+
+    /// After the last round: waits until all events are told, and checks what is checked once.
+    /// How long the events took.
+    pub async fn finish(&self, stage: &Arc<Stage>, http: &Http) -> Duration {
+        let waited = self.events.finish(stage, http).await;
+        caps::check(stage, http, None).await;
+        usage::check(stage, http).await;
+        waited
     }
 
     fn read_logs(&self, stage: &Stage) {

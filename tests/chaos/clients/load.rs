@@ -70,6 +70,14 @@ impl Call {
     }
 }
 
+/// Who a client is.
+pub struct Own {
+    pub n: u32,
+    pub account: usize,
+    /// One of the account's keys.
+    pub token: String,
+}
+
 /// A client's own things.
 struct Client {
     stage: Arc<Stage>,
@@ -82,10 +90,9 @@ struct Client {
 }
 
 /// Runs one until the stage is over.
-pub async fn run(stage: Arc<Stage>, http: Http, round: u32, n: u32) {
+pub async fn run(stage: Arc<Stage>, http: Http, round: u32, own: Own) {
+    let Own { n, account, token } = own;
     let rng = stage.args.rng(&format!("client {round} {n}"));
-    let account = usize::try_from(n).unwrap() % stage.accounts.len();
-    let token = stage.accounts[account].key.clone();
     let mut client = Client {
         stage,
         http,
@@ -99,13 +106,18 @@ pub async fn run(stage: Arc<Stage>, http: Http, round: u32, n: u32) {
         match client.rng.u32(0..100) {
             0..62 => {
                 made += 1;
-                let call = Call::draw(&mut client.rng, &format!("{round}-{n}-{made}"));
+                let mut call = Call::draw(&mut client.rng, &format!("{round}-{n}-{made}"));
+                if call.route == "/v1/generate/text" && client.rng.u32(0..3) == 0 {
+                    call.body["template_id"] = json!(client.stage.accounts[account].template);
+                    call.body["template_variables"] = json!({"tone": "calm"});
+                }
                 client.make(&call).await;
             }
             62..80 => client.look().await,
             80..90 => client.end(Method::POST, "/cancel").await,
             90..94 => client.end(Method::DELETE, "").await,
-            94..97 => client.page("/v1/generate/history?per_page=20").await,
+            94 => client.redeliver().await,
+            95..97 => client.page("/v1/generate/history?per_page=20").await,
             _ => client.page("/v1/credits/ledger?per_page=20").await,
         }
         let pause = client.rng.u64(5..100);
@@ -188,6 +200,20 @@ impl Client {
             self.stage
                 .seen
                 .record(self.account, key, record, answer.asked);
+            let template = &record["metadata"]["template"];
+            if template["id"] != call.body["template_id"] {
+                let detail = format!("{}: {record}", call.body);
+                self.stage.tally.violation("another template", detail);
+            }
+        }
+        match (answer.status, answer.body["error"]["code"].as_str()) {
+            (402, Some("spend_limit_exceeded")) => {
+                self.stage.tally.deed("was refused by its key's cap");
+            }
+            (403, Some("account_suspended")) => {
+                self.stage.tally.deed("was refused while suspended");
+            }
+            _ => {}
         }
     }
 
@@ -244,6 +270,29 @@ impl Client {
         }
         if deletes && answer.status == 204 {
             self.stage.tally.deed("deleted");
+        }
+    }
+
+    /// Asks for the newest event of a webhook anew.
+    async fn redeliver(&mut self) {
+        let id = self.stage.accounts[self.account].id;
+        let Some(hook) = self.stage.hooks_of(id).next() else {
+            return;
+        };
+        let path = format!("/v1/webhooks/{}/deliveries", hook.id);
+        let server = self.rng.usize(0..2);
+        let newest = format!("{path}?per_page=1");
+        let Some(page) = self.http.get(server, &newest, &self.token).await else {
+            return;
+        };
+        let Some(delivery) = page.body["data"][0]["id"].as_i64() else {
+            return;
+        };
+        let path = format!("{path}/{delivery}/redeliver");
+        let request = self.http.build(server, Method::POST, &path, &self.token);
+        let answer = self.http.send(request).await;
+        if answer.is_some_and(|answer| answer.status == 202) {
+            self.stage.tally.deed("asked for an event anew");
         }
     }
 

@@ -3,7 +3,6 @@
 //! and keep a log of what they were asked to make.
 
 mod files;
-mod http;
 mod mood;
 mod text;
 mod video;
@@ -15,18 +14,23 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 use tokio::{
     net::{TcpListener, TcpStream},
+    sync::watch,
     task::JoinHandle,
 };
 
-use self::{files::Files, http::Reply, mood::Mood, video::Tasks};
-use crate::{args::Args, tally::Tally};
+use self::{files::Files, mood::Mood, video::Tasks};
+use crate::{
+    args::Args,
+    tally::Tally,
+    wire::{self, Reply, Request},
+};
 
 /// What one mark was submitted for.
 #[derive(Debug, Default, Clone)]
@@ -45,7 +49,8 @@ pub struct Submissions {
 pub struct Upstream {
     address: SocketAddr,
     shared: Arc<Shared>,
-    accepting: JoinHandle<()>,
+    /// Held while the port is closed.
+    accepting: tokio::sync::Mutex<JoinHandle<()>>,
 }
 
 struct Shared {
@@ -57,6 +62,8 @@ struct Shared {
     tasks: Tasks,
     /// Set: no new faults.
     calm: AtomicBool,
+    /// How often the port was closed.
+    closings: watch::Sender<u32>,
 }
 
 impl Upstream {
@@ -71,17 +78,13 @@ impl Upstream {
             log: Mutex::default(),
             tasks: Tasks::default(),
             calm: AtomicBool::new(false),
+            closings: watch::Sender::new(0),
         });
-        let state = Arc::clone(&shared);
-        let accepting = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, Arc::clone(&state)));
-            }
-        });
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
         Self {
             address,
             shared,
-            accepting,
+            accepting: tokio::sync::Mutex::new(accepting),
         }
     }
 
@@ -94,6 +97,32 @@ impl Upstream {
         self.shared.calm.store(calm, Ordering::Relaxed);
     }
 
+    /// Refuses connections for a while. Those that wait for a request are closed, those with an
+    /// answer under way get it.
+    pub async fn refuse(&self, length: Duration) {
+        let mut accepting = self.accepting.lock().await;
+        accepting.abort();
+        // Ended, it has closed the port.
+        let _ = (&mut *accepting).await;
+        self.shared.closings.send_modify(|closings| *closings += 1);
+        tokio::time::sleep(length).await;
+        let begun = Instant::now();
+        let listener = loop {
+            match TcpListener::bind(self.address).await {
+                Ok(listener) => break listener,
+                // Some connection may have been given the port; it will be gone.
+                Err(error) => assert!(begun.elapsed() < PATIENCE, "the port is taken: {error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        };
+        *accepting = tokio::spawn(accept(listener, Arc::clone(&self.shared)));
+    }
+
+    /// How often it has refused connections so far.
+    pub fn refusals(&self) -> u32 {
+        *self.shared.closings.borrow()
+    }
+
     /// What was submitted, by mark.
     pub fn log(&self) -> HashMap<String, Submissions> {
         self.shared.log.lock().unwrap().clone()
@@ -102,15 +131,27 @@ impl Upstream {
 
 impl Drop for Upstream {
     fn drop(&mut self) {
-        self.accepting.abort();
+        self.accepting.get_mut().abort();
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    while let Ok((stream, _)) = listener.accept().await {
+        tokio::spawn(serve(stream, Arc::clone(&shared)));
     }
 }
 
 async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
     let _ = stream.set_nodelay(true);
-    while let Some(request) = http::read(&mut stream).await {
+    let mut closings = shared.closings.subscribe();
+    loop {
+        let request = tokio::select! {
+            request = wire::read(&mut stream) => request,
+            _ = closings.changed() => return,
+        };
+        let Some(request) = request else { return };
         let reply = shared.answer(&request);
-        if !http::write(&mut stream, reply).await {
+        if !wire::write(&mut stream, reply).await {
             return;
         }
     }
@@ -123,7 +164,7 @@ pub fn mark(text: &str) -> Option<&str> {
 }
 
 impl Shared {
-    fn answer(&self, request: &http::Request) -> Reply {
+    fn answer(&self, request: &Request) -> Reply {
         let body = String::from_utf8_lossy(&request.body).into_owned();
         let path = request.path.as_str();
         if request.method != "POST" {
@@ -243,5 +284,7 @@ impl Shared {
     }
 }
 
+/// How long the port may take to be free again.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// A wait that outlasts the servers' patience of 2 s.
 const TOO_LONG: Duration = Duration::from_secs(5);

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{TOO_LONG, http::Reply};
+use super::TOO_LONG;
+use crate::wire::Reply;
 
 /// How a submission is met. Waits are in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{http::Reply, mood::Mood};
+use super::mood::Mood;
+use crate::wire::Reply;
 
 /// Between two events of a stream.
 const PAUSE: Duration = Duration::from_millis(40);

@@ -8,7 +8,8 @@ use std::{
 
 use serde_json::json;
 
-use super::{TOO_LONG, files::Files, http::Reply, mood::Mood};
+use super::{TOO_LONG, files::Files, mood::Mood};
+use crate::wire::Reply;
 
 /// Every task that was begun.
 #[derive(Default)]

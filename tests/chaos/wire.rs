@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -15,6 +16,8 @@ pub struct Request {
     pub method: String,
     /// With the query.
     pub path: String,
+    /// Those that can be read.
+    pub headers: HeaderMap,
     pub body: Vec<u8>,
 }
 
@@ -142,10 +145,16 @@ pub async fn read(stream: &mut TcpStream) -> Option<Request> {
     let mut lines = head.lines();
     let mut first = lines.next()?.split(' ');
     let (method, path) = (first.next()?.to_owned(), first.next()?.to_owned());
-    let length = lines
+    let headers: HeaderMap = lines
         .filter_map(|line| line.split_once(':'))
-        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
-        .and_then(|(_, value)| value.trim().parse().ok())
+        .filter_map(|(name, value)| {
+            let name: HeaderName = name.parse().ok()?;
+            Some((name, value.trim().parse::<HeaderValue>().ok()?))
+        })
+        .collect();
+    let length = headers
+        .get(http::header::CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok()?.parse().ok())
         .unwrap_or(0);
     let mut body = bytes.split_off(head_end);
     while body.len() < length {
@@ -153,7 +162,12 @@ pub async fn read(stream: &mut TcpStream) -> Option<Request> {
             return None;
         }
     }
-    Some(Request { method, path, body })
+    Some(Request {
+        method,
+        path,
+        headers,
+        body,
+    })
 }
 
 /// Sends an answer. `false`: the connection is of no more use.

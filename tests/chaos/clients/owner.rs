@@ -1,0 +1,86 @@
+//! An account's owner, who makes capped keys and edits the account's template.
+
+use std::{sync::Arc, time::Duration};
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::request::{Http, json_body};
+use crate::{seen::Cap, stage::Stage};
+
+/// Tries of what is asked while all is well.
+const TRIES: usize = 5;
+
+/// The keys of a round: of each account one without a cap, one with a cap for ever, and one
+/// with a cap for each day.
+pub async fn keys(stage: &Stage, http: &Http, round: u32) -> Vec<[String; 3]> {
+    let mut rng = stage.args.rng(&format!("caps {round}"));
+    let mut keys = Vec::new();
+    for (account, owner) in stage.accounts.iter().enumerate() {
+        let mut capped = async |period: Value| {
+            // A film or two, or many texts: some are used up at once, some are never.
+            let limit = format!("{}.5", rng.i32(1..120));
+            let body = json!({"name": format!("cap {round}"), "spend_limit": limit,
+                "spend_period": period, "rate_limit_per_minute": 1_000_000});
+            let made = ask(stage, http, Method::POST, "/v1/api-keys", account, &body).await;
+            stage.seen.state().caps.push(Cap {
+                account,
+                id: made["id"].as_i64().unwrap(),
+                round,
+            });
+            made["key"].as_str().unwrap().to_owned()
+        };
+        let for_ever = capped(Value::Null).await;
+        let daily = capped(json!("day")).await;
+        keys.push([owner.key.clone(), for_ever, daily]);
+    }
+    keys
+}
+
+/// Writes the accounts' templates anew, every now and then, until the stage is over.
+pub async fn edit(stage: Arc<Stage>, http: Http, round: u32) {
+    let mut rng = stage.args.rng(&format!("templates {round}"));
+    while !stage.is_over() {
+        let account = rng.usize(0..stage.accounts.len());
+        let owner = &stage.accounts[account];
+        let path = format!("/v1/templates/{}", owner.template);
+        let body = template(&format!("{:08x}", rng.u32(..))).to_string();
+        let request = http.build(rng.usize(0..2), Method::PUT, &path, &owner.key);
+        if http
+            .send(json_body(request, body))
+            .await
+            .is_some_and(|a| a.status == 200)
+        {
+            stage.tally.deed("replaced a template in use");
+        }
+        tokio::time::sleep(Duration::from_millis(rng.u64(200..800))).await;
+    }
+}
+
+/// A template whose text tells its edition.
+pub fn template(edition: &str) -> Value {
+    json!({"name": "chaos", "prompt": format!("Edition {edition}, {{{{ tone }}}}: {{{{ prompt }}}}"),
+        "system_prompt": "You are {{ tone }}."})
+}
+
+async fn ask(
+    stage: &Stage,
+    http: &Http,
+    method: Method,
+    path: &str,
+    account: usize,
+    body: &Value,
+) -> Value {
+    let mut said = Value::Null;
+    for attempt in 0..TRIES {
+        let key = &stage.accounts[account].key;
+        let request = http.build(attempt % 2, method.clone(), path, key);
+        match http.send(json_body(request, body.to_string())).await {
+            Some(answer) if answer.status == 201 => return answer.body,
+            Some(answer) => said = answer.body,
+            None => {}
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    panic!("{path}: {said}");
+}

@@ -1,0 +1,91 @@
+//! The operator, who suspends accounts at work and lets them go on. What still is suspended at
+//! the end of a round stays so until all work has ended.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use chrono::{DateTime, Utc};
+use gensvc::domain::clock::{Clock as _, SystemClock};
+use reqwest::Method;
+
+use super::{
+    load::Call,
+    request::{Http, json_body},
+};
+use crate::{seen::Suspension, stage::Stage};
+
+/// Suspends one account after the other until the stage is over.
+pub async fn run(stage: Arc<Stage>, http: Http, round: u32) {
+    let mut rng = stage.args.rng(&format!("suspend {round}"));
+    // An unanswered command may still be on its way, behind a connection that stands still, and
+    // upset a later one: that account is left alone for the rest of the round.
+    let mut unclear = HashSet::new();
+    let mut n = 0;
+    loop {
+        tokio::time::sleep(Duration::from_millis(rng.u64(300..2_000))).await;
+        // By the command line or by either server.
+        let (account, by) = (rng.usize(0..stage.accounts.len()), rng.usize(0..3));
+        if stage.is_over() {
+            return;
+        }
+        if unclear.contains(&account) {
+            continue;
+        }
+        if !set(&stage, &http, account, "suspend", by).await {
+            unclear.insert(account);
+            continue;
+        }
+        n += 1;
+        stage.tally.fault("operator: suspends an account at work");
+        let from = SystemClock.now();
+        for server in 0..2 {
+            let call = Call::draw(&mut rng, &format!("{round}-s{n}-{server}"));
+            let key = &stage.accounts[account].key;
+            let request = http.build(server, Method::POST, call.route, key);
+            let answer = http.send(json_body(request, call.body.to_string())).await;
+            if let Some(answer) = answer.filter(|answer| answer.status < 300) {
+                let detail = format!("account {account}: {}", answer.body);
+                let name = "a suspended account was let in";
+                stage.tally.violation(name, detail);
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(rng.u64(100..900))).await;
+        note(&stage, account, from);
+        if stage.is_over() {
+            return;
+        }
+        if !set(&stage, &http, account, "resume", by).await {
+            unclear.insert(account);
+        }
+    }
+}
+
+/// It was suspended from then until now.
+fn note(stage: &Stage, account: usize, from: DateTime<Utc>) {
+    let to = SystemClock.now();
+    let suspension = Suspension { account, from, to };
+    stage.seen.state().suspensions.push(suspension);
+}
+
+/// Whether it was acknowledged.
+async fn set(stage: &Stage, http: &Http, account: usize, what: &str, by: usize) -> bool {
+    let who = &stage.accounts[account];
+    if by == 2 {
+        let command = ["account", what, "--email", &who.email];
+        return stage.command(&command).await.is_ok();
+    }
+    let path = format!("/v1/admin/accounts/{}/{what}", who.id);
+    let request = http.build(by, Method::POST, &path, &stage.admin);
+    let answer = http.send(request).await;
+    answer.is_some_and(|answer| answer.status == 200)
+}
+
+/// Lets all accounts go on, which must work once nothing is broken.
+pub async fn resume_all(stage: &Stage) {
+    for account in &stage.accounts {
+        let command = ["account", "resume", "--email", &account.email];
+        if let Err(said) = stage.command(&command).await {
+            let name = "a suspended account cannot go on";
+            stage.tally.violation(name, said);
+        }
+    }
+}
