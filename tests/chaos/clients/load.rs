@@ -282,13 +282,11 @@ impl Client {
         let path = format!("/v1/webhooks/{}/deliveries", hook.id);
         let server = self.rng.usize(0..2);
         let newest = format!("{path}?per_page=1");
-        let Some(page) = self.http.get(server, &newest, &self.token).await else {
+        let page = self.http.get(server, &newest, &self.token).await;
+        let Some(id) = page.and_then(|page| page.body["data"][0]["id"].as_i64()) else {
             return;
         };
-        let Some(delivery) = page.body["data"][0]["id"].as_i64() else {
-            return;
-        };
-        let path = format!("{path}/{delivery}/redeliver");
+        let path = format!("{path}/{id}/redeliver");
         let request = self.http.build(server, Method::POST, &path, &self.token);
         let answer = self.http.send(request).await;
         if answer.is_some_and(|answer| answer.status == 202) {
