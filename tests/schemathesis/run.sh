@@ -6,8 +6,9 @@
 # token of all would end itself: the admin's may suspend the account, a logout ends its session.
 # Together they cover every operation, with every check and in every phase.
 #
-# One finding is known, and right: use_after_free of DELETE /v1/api-keys/{id}. A revoked key is
-# still shown, with revoked_at; Schemathesis knows no revocation. Not every seed comes upon it.
+# One finding is known, and not mended: use_after_free (ST301) of DELETE /v1/api-keys/{id}. A
+# revoked key is still shown, with revoked_at, as the contract has it; Schemathesis knows no
+# revocation. It is printed like any other, but it alone does not fail the run.
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -70,10 +71,20 @@ pass() {
 	name=$1 config=$2
 	shift 2
 	echo "== $name"
-	"$work/venv/bin/st" --config-file "$here/$config" run --wait-for-schema 60 --checks all \
+	log=$work/$name.log
+	{ "$work/venv/bin/st" --config-file "$here/$config" run --wait-for-schema 60 --checks all \
 		--phases examples,coverage,fuzzing,stateful --seed "$seed" --max-examples "$examples" \
-		--generation-database none --continue-on-failure "$@" "$GENSVC_TEST_URL/openapi.json" ||
-		failed="$failed $name"
+		--generation-database none --continue-on-failure "$@" "$GENSVC_TEST_URL/openapi.json" \
+		&& echo passed >"$log.verdict" || echo failed >"$log.verdict"; } 2>&1 | tee "$log"
+	[ "$(cat "$log.verdict")" = passed ] || only_the_known "$log" || failed="$failed $name"
+}
+
+# Whether the failure of a pass is nothing but a revoked key that is still shown.
+only_the_known() {
+	grep -q '^  ❌ ST301 Deleted resource still available: 1$' "$1" &&
+		[ "$(grep -c '^  ❌ ST\|🚫' "$1")" = 1 ] &&
+		[ "$(grep -c 'was deleted with `DELETE /v1/api-keys/' "$1")" = 1 ] &&
+		echo 'That is the known one: a revoked key is still shown, with revoked_at.'
 }
 pass key schemathesis.toml --include-path-regex '^/(?!v1/admin/)'
 pass session session.toml --include-path-regex '^/v1/(auth|api-keys|account)'
