@@ -124,6 +124,7 @@ impl Service {
         let checked = self.0.sender.check(&request.parsed).await;
         checked.map_err(|refusal| match refusal {
             AddressRefusal::Private => refused("must lead to a public address"),
+            AddressRefusal::Busy => ServiceError::Overloaded,
             AddressRefusal::Unresolvable => refused("must have a host that can be resolved"),
         })?;
         let secret = token::random::<SECRET_BYTES>();

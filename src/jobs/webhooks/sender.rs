@@ -19,6 +19,10 @@ use crate::media::{BoxError, Gate, NoPublicAddress, Resolver};
 const CONNECT_AT_MOST: Duration = Duration::from_secs(5);
 /// The longest time for a name, when a webhook is made.
 const RESOLVE_AT_MOST: Duration = Duration::from_secs(5);
+/// Names that are looked up at once for deliveries: as many as there are deliveries at once.
+const DELIVERY_LOOKUPS: usize = 128;
+/// The same, when webhooks are made.
+const CHECK_LOOKUPS: usize = 16;
 /// How long a connection is kept for the next delivery.
 const KEEP_IDLE: Duration = Duration::from_secs(30);
 /// Bytes of an answer that are read, so that its connection can be used again.
@@ -40,6 +44,8 @@ pub struct SenderSettings {
 pub struct Sender {
     client: Client,
     gate: Arc<Gate>,
+    /// For new webhooks.
+    checks: Arc<Gate>,
     settings: SenderSettings,
 }
 
@@ -50,6 +56,8 @@ pub enum AddressRefusal {
     Private,
     /// The name has no address at all, or its name server does not answer.
     Unresolvable,
+    /// Too many names are looked up already.
+    Busy,
 }
 
 /// Why an attempt got no answer, in words that the owner may read: nothing of what a name
@@ -104,7 +112,9 @@ impl Message<'_> {
 impl Sender {
     /// Fails only when the TLS library cannot be set up.
     pub fn new(settings: SenderSettings) -> Result<Self, reqwest::Error> {
-        let gate = Arc::new(Gate::new(&[], settings.allow_private));
+        let gate = Gate::new(&[], settings.allow_private).looking_up(DELIVERY_LOOKUPS);
+        let gate = Arc::new(gate);
+        let checks = Gate::new(&[], settings.allow_private).looking_up(CHECK_LOOKUPS);
         let client = Client::builder()
             .user_agent(concat!("gensvc/", env!("CARGO_PKG_VERSION")))
             .redirect(redirect::Policy::none())
@@ -119,6 +129,7 @@ impl Sender {
         Ok(Self {
             client,
             gate,
+            checks: Arc::new(checks),
             settings,
         })
     }
@@ -139,7 +150,11 @@ impl Sender {
         let Some(url::Host::Domain(name)) = url.host() else {
             return Ok(());
         };
-        let resolver = Resolver(Arc::clone(&self.gate));
+        // Apart from deliveries: names that lead nowhere must not keep those waiting.
+        if self.checks.is_busy() {
+            return Err(AddressRefusal::Busy);
+        }
+        let resolver = Resolver(Arc::clone(&self.checks));
         let resolving = tokio::time::timeout(RESOLVE_AT_MOST, resolver.addresses(name));
         match resolving.await {
             Ok(Ok(found)) if !found.is_empty() => Ok(()),

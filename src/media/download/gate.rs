@@ -28,7 +28,7 @@ pub struct Gate {
     lookups: Arc<Semaphore>,
 }
 
-/// Names that one gate has looked up at once.
+/// Names that a gate has looked up at once, unless told.
 const LOOKUPS: usize = 32;
 
 /// A host that has only addresses which are not public; one of them.
@@ -54,6 +54,20 @@ impl Gate {
             all,
             lookups: Arc::new(Semaphore::new(LOOKUPS)),
         }
+    }
+
+    /// The same, with a number of its own of names that are looked up at once.
+    #[must_use]
+    pub fn looking_up(self, most: usize) -> Self {
+        Self {
+            lookups: Arc::new(Semaphore::new(most)),
+            ..self
+        }
+    }
+
+    /// Whether as many names are looked up as may be.
+    pub fn is_busy(&self) -> bool {
+        self.lookups.available_permits() == 0
     }
 
     fn is_allowed(&self, host: &str) -> bool {
