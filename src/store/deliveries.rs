@@ -13,9 +13,11 @@ use crate::domain::{
 
 /// The letter of the delivery list's cursors.
 pub const DELIVERIES_CURSOR: u8 = b'd';
-/// How long after it was due a delivery that never got its turn is given up: its receiver has
-/// been swamped for longer than the back-off lasts.
+/// How long after it was due a delivery is given up: its receiver has been swamped for longer
+/// than the back-off lasts.
 const OVERDUE: TimeDelta = TimeDelta::days(7);
+/// The same of one that was never tried, which may be this service's own long absence.
+const NEVER_TRIED: TimeDelta = TimeDelta::days(30);
 
 /// One event on its way to one webhook.
 #[derive(Debug, Clone)]
@@ -154,11 +156,13 @@ impl Store {
                  error = 'the receiver was too slow for all of its events'
              where id in (
                  select id from webhook_deliveries
-                 where status = 'pending' and next_attempt_at < $1 and attempts > 0
+                 where status = 'pending' and next_attempt_at < $1
+                   and (attempts > 0 or next_attempt_at < $3)
                  order by next_attempt_at limit $2
                  for update skip locked)",
             now - OVERDUE,
-            batch
+            batch,
+            now - NEVER_TRIED,
         )
         .execute(&self.pool)
         .await?;

@@ -234,7 +234,8 @@ impl Store {
                 insert into key_spend as s (api_key_id, period, spend_limit, spent)
                 select $2, c.period, c.spend_limit, $4 from account, credential c
                 where $2::bigint is not null and $4 > 0
-                on conflict (api_key_id, period) do update set spent = s.spent + excluded.spent
+                on conflict (api_key_id, period) do update
+                set spent = s.spent + excluded.spent, spend_limit = excluded.spend_limit
             ), generation as (
                 insert into generations
                     (id, account_id, type, status, provider, model, prompt, system_prompt,
@@ -402,7 +403,12 @@ impl Store {
                 from account a, generation g
                 where g.estimated > 0
             ), spend as (
-                update key_spend s set spent = s.spent - (g.estimated - g.charged)
+                update key_spend s
+                set spent = s.spent - (g.estimated - g.charged),
+                    -- Off after a recount that found it exceeded; on again as soon as it holds.
+                    spend_limit = case
+                        when s.spent - (g.estimated - g.charged) <= k.spend_limit then k.spend_limit
+                    end
                 from account, generation g join api_keys k on k.id = g.api_key_id
                 where s.api_key_id = k.id and g.estimated > g.charged
                   and s.period = spend_period_start(k.spend_period, g.created_at)

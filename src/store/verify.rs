@@ -141,14 +141,16 @@ async fn generation_differences(tx: &mut PgConnection) -> Result<Vec<String>, sq
 
 impl Store {
     /// Counts anew what keys have spent and what the usage report sums up, from the generations.
-    /// Only needed where an older version ran beside a newer one. Holds and settlements wait
-    /// meanwhile.
+    /// Only needed where an older version ran beside a newer one. Requests that hold or settle
+    /// get 503 if it takes longer than a few seconds.
     pub async fn recount(&self) -> Result<(), StoreError> {
         let mut tx = self.pool.begin().await?;
         sqlx::raw_sql(
             "set local statement_timeout = 0;
              set local lock_timeout = 0;
-             lock table generations, key_spend, usage_sums in share row exclusive mode;
+             -- Every hold and every settlement names this table, and all of its tables are
+             -- locked before it begins: one lock keeps them all out, in one order.
+             lock table key_spend in share row exclusive mode;
              delete from key_spend;
              insert into key_spend (api_key_id, period, spent)
              select k.id, spend_period_start(k.spend_period, g.created_at),

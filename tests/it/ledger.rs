@@ -184,6 +184,21 @@ async fn what_keys_spend_and_usage_can_be_counted_anew(
         app.store.recount().await.unwrap();
         app.assert_verified().await;
     }
+    // More spent than the limit allows, as an older server may have let through: the limit
+    // holds again as soon as it can.
+    let lower = "update api_keys set spend_limit = 5000000 where spend_limit is not null";
+    run(&app, &["update key_spend set spend_limit = null", lower]).await;
+    let video = json!({"prompt": "x", "parameters": {"duration": 1}});
+    let path = "/v1/generate/video";
+    let other = app.post(&limited, path, &video).await;
+    other.error(402, "spend_limit_exceeded");
+    app.store.recount().await.unwrap();
+    app.assert_verified().await;
+    let most = sqlx::query_scalar::<_, i64>(
+        "select count(*) from key_spend s join api_keys k on k.id = s.api_key_id
+         where s.spend_limit is distinct from k.spend_limit",
+    );
+    assert_eq!(most.fetch_one(&app.pool).await.unwrap(), 0);
 }
 
 #[sqlx::test]
