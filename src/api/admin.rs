@@ -187,9 +187,8 @@ pub async fn get(
 
 /// Grant or correct credits
 ///
-/// A reference moves credits of an account once for each kind: sent again with the same amount
-/// it answers 200 and the first entry; with another amount it is refused, `not_allowed` on
-/// `reference`. An adjustment may take credits back, down to what is on hold.
+/// A reference moves credits of an account once for each kind: sent again, with whatever amount,
+/// it answers 200 and the first entry. Compare its `amount` with yours. An adjustment may take credits back, down to what is on hold.
 #[utoipa::path(
     post, path = "/v1/admin/accounts/{id}/credits", tag = "admin", request_body = CreditMovementRequest,
     params(("id" = i64, Path, description = "The account's id")),

@@ -201,20 +201,22 @@ async fn answer_sync(
     begun: Begun,
 ) -> Result<Response, ApiError> {
     let at_once = Prefer::read(headers).respond_async;
-    place.leave();
     match begun {
         Begun::Queued(record) => Ok(accepted(state, &record)),
         Begun::New(record, _) if at_once => Ok(preferred(accepted(state, &record))),
-        Begun::New(record, handle) => match handle.finished().await {
-            Some(record) => Ok(finished(state, &record)),
-            // Its task ended without a record: the process is stopping, or the database
-            // refused the settlement.
-            None => match state.service.generation(caller, record.id).await? {
-                ended if ended.status.is_finished() => Ok(finished(state, &ended)),
-                _ if state.service.is_draining() => Err(ServiceError::ShuttingDown.into()),
-                _ => Err(ApiError::internal()),
-            },
-        },
+        Begun::New(record, handle) => {
+            place.leave();
+            match handle.finished().await {
+                Some(record) => Ok(finished(state, &record)),
+                // Its task ended without a record: the process is stopping, or the database
+                // refused the settlement.
+                None => match state.service.generation(caller, record.id).await? {
+                    ended if ended.status.is_finished() => Ok(finished(state, &ended)),
+                    _ if state.service.is_draining() => Err(ServiceError::ShuttingDown.into()),
+                    _ => Err(ApiError::internal()),
+                },
+            }
+        }
         Begun::Replay(id) if at_once => {
             let record = state.service.generation(caller, id).await?;
             Ok(replayed(if record.status.is_finished() {
@@ -224,7 +226,7 @@ async fn answer_sync(
             }))
         }
         Begun::Replay(id) => {
-            let record = state.service.replay(caller, id).await?;
+            let record = state.service.replay(caller, id, || place.leave()).await?;
             Ok(replayed(finished(state, &record)))
         }
     }
@@ -244,11 +246,17 @@ async fn answer_queued(
         Begun::Replay(id) => (id, None, true),
     };
     let wait = Prefer::read(headers).wait;
+    let mut waited = false;
     if wait.is_some() || again {
         let within = wait.unwrap_or_default();
-        place.leave();
-        match state.service.generation_within(caller, id, within).await {
-            Ok(found) => record = Some(found),
+        let found = state
+            .service
+            .generation_within(caller, id, within, || place.leave());
+        match found.await {
+            Ok(found) => {
+                waited = found.waited;
+                record = Some(found.generation);
+            }
             // It was made: a caller who is told so will not make it again.
             Err(error) if record.is_none() => return Err(error.into()),
             Err(error) => tracing::warn!(%error, "a wait was cut short"),
@@ -264,7 +272,7 @@ async fn answer_queued(
     } else {
         accepted(state, &record)
     };
-    if let Some(applied) = wait.and_then(Prefer::applied_wait) {
+    if let Some(applied) = wait.filter(|_| waited).and_then(Prefer::applied_wait) {
         response.headers_mut().insert("preference-applied", applied);
     }
     Ok(if again { replayed(response) } else { response })

@@ -48,19 +48,16 @@ pub async fn lookup(
     place: Place,
 ) -> Result<Response, ApiError> {
     let wait = Prefer::read(&headers).wait;
-    if wait.is_some() {
-        place.leave();
-    }
     let found = state
         .service
-        .generation_within(&auth.caller, id, wait.unwrap_or_default())
+        .generation_within(&auth.caller, id, wait.unwrap_or_default(), || place.leave())
         .await?;
-    let mut response = Json(GenerationRecord::of(&found, state.links())).into_response();
+    let mut response = Json(GenerationRecord::of(&found.generation, state.links())).into_response();
     let headers = response.headers_mut();
-    if !found.status.is_finished() {
+    if !found.generation.status.is_finished() {
         headers.insert(header::RETRY_AFTER, POLL_SECONDS.into());
     }
-    if let Some(applied) = wait.and_then(Prefer::applied_wait) {
+    if let Some(applied) = wait.filter(|_| found.waited).and_then(Prefer::applied_wait) {
         headers.insert("preference-applied", applied);
     }
     Ok(response)

@@ -79,11 +79,13 @@ async fn ended(state: &ApiState, caller: &Caller, record: &Generation) -> Option
     loop {
         match state
             .service
-            .generation_within(caller, record.id, LOOK)
+            .generation_within(caller, record.id, LOOK, || ())
             .await
         {
-            Ok(found) if found.status.is_finished() => return Some(found),
-            Ok(_) => {}
+            Ok(found) if found.generation.status.is_finished() => return Some(found.generation),
+            Ok(found) if found.waited => {}
+            // Too many wait already.
+            Ok(_) => tokio::time::sleep(AGAIN).await,
             Err(ServiceError::NotFound) => return None,
             Err(_) => tokio::time::sleep(AGAIN).await,
         }

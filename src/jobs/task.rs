@@ -68,7 +68,10 @@ impl Runner {
                     Err(_panic) => {
                         let message = "the server failed during the call";
                         let failure = Failure::new(FailureCode::Interrupted, message);
-                        let finish = runner.finish(record.id, Outcome::Failed(failure), None, None);
+                        let attempts = slot.handle().attempts();
+                        let attempts = attempts.and_then(|n| u32::try_from(n).ok());
+                        let outcome = Outcome::Failed(failure);
+                        let finish = runner.finish(record.id, outcome, attempts, None);
                         runner.settle(record, finish).await
                     }
                 };

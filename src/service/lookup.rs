@@ -29,6 +29,24 @@ pub const fn ability_of(modality: Modality) -> Ability {
     }
 }
 
+/// A generation that was waited for.
+#[derive(Debug)]
+pub struct Found {
+    /// As it is now.
+    pub generation: Generation,
+    /// Whether the wait was as long as was asked for: until the end, or the whole time.
+    pub waited: bool,
+}
+
+impl Found {
+    const fn waited(generation: Generation) -> Self {
+        Self {
+            generation,
+            waited: true,
+        }
+    }
+}
+
 impl Service {
     /// One generation of the caller's account.
     pub async fn generation(
@@ -40,32 +58,43 @@ impl Service {
         found.ok_or(ServiceError::NotFound)
     }
 
-    /// The same, waiting at most `wait` until it is finished; then as it is. Where too many wait
-    /// already, it is answered at once.
+    /// The same, waiting at most `wait` until it is finished; then as it is. `waiting` is called
+    /// before it waits. Where too many wait already, it is answered at once.
     pub async fn generation_within(
         &self,
         caller: &Caller,
         id: GenerationId,
         wait: Duration,
-    ) -> Result<Generation, ServiceError> {
+        waiting: impl FnOnce() + Send,
+    ) -> Result<Found, ServiceError> {
         let begun = Instant::now();
-        let place = (!wait.is_zero()).then(|| self.0.waits.take(caller.account_id));
-        let until = match place {
-            Some(Some(_)) => begun + wait,
-            _ => begun,
-        };
+        let until = begun + wait;
+        let mut waiting = Some(waiting);
+        let mut place = None;
         loop {
             // The handle first: a generation that ends between the two is then seen as ended.
             let handle = self.0.runner.handle(id);
-            let found = self.generation(caller, id).await?;
+            let generation = self.generation(caller, id).await?;
             let rest = until.saturating_duration_since(Instant::now());
-            if found.status.is_finished() || rest.is_zero() {
-                return Ok(found);
+            if generation.status.is_finished() || rest.is_zero() {
+                return Ok(Found::waited(generation));
+            }
+            if let Some(waiting) = waiting.take() {
+                place = self.0.waits.take(caller.account_id);
+                if place.is_some() {
+                    waiting();
+                }
+            }
+            if place.is_none() {
+                return Ok(Found {
+                    generation,
+                    waited: false,
+                });
             }
             match handle {
                 Some(handle) => {
                     if let Ok(Some(record)) = tokio::time::timeout(rest, handle.finished()).await {
-                        return Ok(record.as_ref().clone());
+                        return Ok(Found::waited(record.as_ref().clone()));
                     }
                 }
                 None => {
@@ -77,14 +106,17 @@ impl Service {
         }
     }
 
-    /// What an idempotency key made, waiting for its end as the first request does.
+    /// What an idempotency key made, waiting for its end as the first request does. `waiting` is
+    /// called before it waits.
     pub async fn replay(
         &self,
         caller: &Caller,
         id: GenerationId,
+        waiting: impl FnOnce() + Send,
     ) -> Result<Generation, ServiceError> {
         let wait = self.0.settings.idempotency_wait;
-        let found = self.generation_within(caller, id, wait).await?;
+        let found = self.generation_within(caller, id, wait, waiting).await?;
+        let found = found.generation;
         if found.status.is_finished() {
             Ok(found)
         } else {

@@ -80,7 +80,7 @@ struct Inner {
     /// Reports are heavy: few at once, so that holds find connections.
     reports: Semaphore,
     /// Renderings are work for a processor.
-    renderings: Semaphore,
+    renderings: Arc<Semaphore>,
 }
 
 impl Service {
@@ -106,7 +106,7 @@ impl Service {
             ids: GenerationIds::default(),
             waits: waits::Waits::default(),
             reports: Semaphore::new(REPORTS),
-            renderings: Semaphore::new(RENDERINGS),
+            renderings: Arc::new(Semaphore::new(RENDERINGS)),
         }))
     }
 

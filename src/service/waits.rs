@@ -11,7 +11,7 @@ use std::{
 use crate::domain::ids::AccountId;
 
 /// Waits of one account at once.
-const PER_ACCOUNT: usize = 100;
+const PER_ACCOUNT: usize = 500;
 /// Waits of all accounts at once.
 const IN_ALL: usize = 2_000;
 

@@ -101,7 +101,10 @@ impl Service {
             price,
         } = self.plan_image(caller, request)?;
         let new = self.prepare(caller, &plan, keyed, false).await?;
-        let seat = self.seat(caller, &plan).await?;
+        let seat = match self.seat(caller, &plan, keyed).await? {
+            Ok(seat) => seat,
+            Err(id) => return Ok(Begun::Replay(id)),
+        };
         let model = plan.model;
         let provider = self.0.providers.image.get(&model.provider);
         let provider = provider

@@ -166,10 +166,20 @@ impl Service {
 
     /// A seat at the provider for a call that begins now; none is waited for. Who could not pay
     /// for it is told that, which waiting would not change.
-    async fn seat(&self, caller: &Caller, plan: &Plan<'_>) -> Result<Seat, ServiceError> {
+    /// The inner error: what the idempotency key made meanwhile.
+    async fn seat(
+        &self,
+        caller: &Caller,
+        plan: &Plan<'_>,
+        keyed: Option<&KeyedRequest>,
+    ) -> Result<Result<Seat, GenerationId>, ServiceError> {
         let provider = &plan.model.provider;
         if let Some(seat) = self.0.providers.seats.take(provider) {
-            return Ok(seat);
+            return Ok(Ok(seat));
+        }
+        // A parallel request with the same key may have been first.
+        if let Some(id) = self.replayed(caller, keyed).await? {
+            return Ok(Err(id));
         }
         let (store, now) = (&self.0.store, self.0.clock.now());
         let (_, unfinished) = store.standing(caller.account_id).await?;

@@ -1,5 +1,7 @@
 //! A request's template, applied: what is sent to the model.
 
+use std::{sync::Arc, time::Duration};
+
 use serde_json::{Map, Value};
 
 use crate::{
@@ -14,6 +16,8 @@ use crate::{
     store::templates::TemplateText,
 };
 
+/// How long a rendering waits for its turn.
+const RENDER_WAIT: Duration = Duration::from_secs(2);
 /// Characters of a name in an answer.
 const SHOWN_CHARS: usize = 100;
 
@@ -50,12 +54,18 @@ impl Service {
         };
         let version = record.version;
         // Milliseconds of work for a processor: apart from the threads that all requests share.
-        let turn = self.0.renderings.acquire().await;
-        let turn = turn.map_err(|error| ServiceError::Internal(error.to_string()))?;
+        let turn = Arc::clone(&self.0.renderings).acquire_owned();
+        let Ok(Ok(turn)) = tokio::time::timeout(RENDER_WAIT, turn).await else {
+            return Err(ServiceError::Overloaded);
+        };
         let (wanted, request) = (wanted.clone(), request.clone());
-        let applied = tokio::task::spawn_blocking(move || apply(&record.text, &wanted, &request));
+        let applied = tokio::task::spawn_blocking(move || {
+            let applied = apply(&record.text, &wanted, &request);
+            // Not when the caller hangs up, but when the thread is free again.
+            drop(turn);
+            applied
+        });
         let applied = applied.await;
-        drop(turn);
         let applied = applied.map_err(|error| ServiceError::Internal(error.to_string()))?;
         Ok(applied.map(|words| Words {
             template: Some(TemplateUse { id, version }),

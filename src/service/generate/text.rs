@@ -49,7 +49,10 @@ impl Service {
         }
         let (plan, call, prices) = self.plan_text(caller, &request).await?;
         let new = self.prepare(caller, &plan, keyed, false).await?;
-        let seat = self.seat(caller, &plan).await?;
+        let seat = match self.seat(caller, &plan, keyed).await? {
+            Ok(seat) => seat,
+            Err(id) => return Ok(Begun::Replay(id)),
+        };
         let model = plan.model;
         let provider = self.0.providers.text.get(&model.provider);
         let provider = provider

@@ -70,7 +70,7 @@ async fn who_waits_for_a_generation_takes_nobodys_place(
 ) {
     let upstream = Upstream::start().await;
     upstream.hold();
-    let env = [("GENSVC__SERVER__MAX_REQUESTS", "1")];
+    let env = [("GENSVC__SERVER__MAX_REQUESTS", "4")];
     let app = Arc::new(TestApp::vendors(options, &upstream, &env).await);
     let account = app.account("10").await;
     let first = {
@@ -82,7 +82,7 @@ async fn who_waits_for_a_generation_takes_nobodys_place(
     let history = app.get(&account.key, "/v1/generate/history").await;
     let uuid = history.expect(200)["data"][0]["uuid"].clone();
     let path = format!("/v1/generate/{}", uuid.as_str().unwrap());
-    let waits: Vec<_> = (0..101)
+    let waits: Vec<_> = (0..501)
         .map(|_| {
             let (app, key, path) = (Arc::clone(&app), account.key.clone(), path.clone());
             tokio::spawn(async move {
@@ -100,11 +100,15 @@ async fn who_waits_for_a_generation_takes_nobodys_place(
         .collect();
     // One too many is not queued, but answered as it is.
     let (one, _, others) = futures_util::future::select_all(waits).await;
-    assert_eq!(one.unwrap().expect(200)["status"], "processing");
+    let one = one.unwrap();
+    assert_eq!(one.expect(200)["status"], "processing");
+    assert_eq!(one.header("preference-applied"), "");
     upstream.release(usize::MAX >> 4);
     first.await.unwrap().expect(200);
     for answer in join_all(others).await {
-        assert_eq!(answer.unwrap().expect(200)["status"], "completed");
+        let answer = answer.unwrap();
+        assert_eq!(answer.expect(200)["status"], "completed");
+        assert_eq!(answer.header("preference-applied"), "wait=60");
     }
 }
 
