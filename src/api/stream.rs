@@ -84,10 +84,9 @@ async fn ended(state: &ApiState, caller: &Caller, record: &Generation) -> Option
         {
             Ok(found) if found.generation.status.is_finished() => return Some(found.generation),
             Ok(found) if found.waited => {}
-            // Too many wait already.
-            Ok(_) => tokio::time::sleep(AGAIN).await,
             Err(ServiceError::NotFound) => return None,
-            Err(_) => tokio::time::sleep(AGAIN).await,
+            // Too many wait already, or the database is away.
+            Ok(_) | Err(_) => tokio::time::sleep(AGAIN).await,
         }
     }
 }
