@@ -3,6 +3,8 @@
 //! An [`ApiError`] leaves a handler without a body; [`super::middleware`] writes the body,
 //! because only it knows the request id.
 
+mod from;
+
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde::Serialize;
@@ -16,8 +18,7 @@ use crate::{
         validate::FieldError,
     },
     media::LinkError,
-    service::{CreditsShort, ServiceError, ShortOf, TokenRefusal},
-    store::StoreError,
+    service::{CreditsShort, ShortOf, TokenRefusal},
 };
 
 /// Seconds after which a request that found the database away may try again.
@@ -422,116 +423,5 @@ impl IntoResponse for ApiError {
         }
         response.extensions_mut().insert(self);
         response
-    }
-}
-
-impl From<StoreError> for ApiError {
-    fn from(error: StoreError) -> Self {
-        let cause = &error as &dyn std::error::Error;
-        if let StoreError::Unavailable(_) = error {
-            tracing::warn!(error = cause, "the database is unavailable");
-            return Self::database_unavailable();
-        }
-        tracing::error!(error = cause, "the database failed");
-        Self::internal()
-    }
-}
-
-impl From<ServiceError> for ApiError {
-    fn from(error: ServiceError) -> Self {
-        use ErrorType::{
-            AuthenticationError, Conflict, PermissionError, RateLimited, Unavailable,
-            ValidationError,
-        };
-        let permission =
-            |code, message: &str| Self::new(StatusCode::FORBIDDEN, PermissionError, code, message);
-        let busy = |code, message: String| {
-            Self::new(StatusCode::TOO_MANY_REQUESTS, RateLimited, code, message)
-        };
-        let conflict =
-            |code, message: &str| Self::new(StatusCode::CONFLICT, Conflict, code, message);
-        match error {
-            ServiceError::Token(refusal) => Self::token(refusal),
-            ServiceError::RateLimited(rate) => busy(
-                "rate_limited",
-                format!("over the limit of {} requests per minute", rate.limit),
-            )
-            .retry_after(rate.retry_after_seconds.unwrap_or(1)),
-            ServiceError::MissingAbility(ability) => permission(
-                "missing_ability",
-                &format!("the API key lacks the ability {ability}"),
-            )
-            .detail("required_ability", ability),
-            ServiceError::SessionRequired => permission(
-                "session_required",
-                "this needs a session token from POST /v1/auth/login, not an API key",
-            ),
-            ServiceError::AdminRequired => permission(
-                "missing_ability",
-                "this needs an admin token, which only the operator can make",
-            )
-            .detail("required_ability", "admin"),
-            ServiceError::Suspended => permission("account_suspended", "the account is suspended"),
-            ServiceError::InvalidCredentials => Self::new(
-                StatusCode::UNAUTHORIZED,
-                AuthenticationError,
-                "invalid_credentials",
-                "email or password is wrong",
-            )
-            .header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")),
-            ServiceError::TooManyLogins(seconds) => busy(
-                "too_many_logins",
-                "too many failed logins with this email from this address".to_owned(),
-            )
-            .retry_after(seconds),
-            ServiceError::Invalid(errors) => Self::invalid(errors),
-            ServiceError::NotFound => Self::not_found("there is nothing of yours under this id"),
-            ServiceError::IdempotencyKeyReused => Self::new(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                ValidationError,
-                "idempotency_key_reused",
-                "this Idempotency-Key was used with a different request",
-            ),
-            ServiceError::IdempotencyInProgress => conflict(
-                "idempotency_in_progress",
-                "the first request with this Idempotency-Key is still running",
-            )
-            .retry_after(BUSY_RETRY_SECONDS),
-            ServiceError::TooManyJobs(most) => busy(
-                "too_many_jobs",
-                format!(
-                    "the account has {most} unfinished generations, which is the most it may have"
-                ),
-            )
-            .retry_after(BUSY_RETRY_SECONDS),
-            ServiceError::CreditsShort(short) => Self::short(&short),
-            ServiceError::AlreadyFinished => {
-                conflict("already_finished", "the generation is finished")
-            }
-            ServiceError::NotFinished => conflict(
-                "not_finished",
-                "the generation is not finished; cancel it first",
-            ),
-            ServiceError::ShuttingDown => Self::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                Unavailable,
-                "shutting_down",
-                "the server is shutting down",
-            )
-            .retry_after(BUSY_RETRY_SECONDS),
-            ServiceError::ProviderBusy(provider) => Self::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                Unavailable,
-                "provider_overloaded",
-                format!("as many calls to {provider} are running as may; nothing was held"),
-            )
-            .retry_after(BUSY_RETRY_SECONDS),
-            ServiceError::Overloaded => Self::overloaded(),
-            ServiceError::Store(error) => error.into(),
-            ServiceError::Internal(what) => {
-                tracing::error!(what, "an internal error");
-                Self::internal()
-            }
-        }
     }
 }
