@@ -321,7 +321,8 @@ impl Runner {
         }
     }
 
-    /// The one way to a settlement: carried out and counted, or neither.
+    /// The one way to a settlement, which is counted when it was carried out. One whose answer
+    /// was lost is carried out all the same and missing in the metrics; the books have it.
     async fn end(&self, about: &About, finish: &Finish) -> Result<bool, StoreError> {
         let ended = self.0.store.finish(finish).await?;
         if ended {

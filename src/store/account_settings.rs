@@ -19,21 +19,35 @@ pub struct AccountSettings {
     pub created_at: DateTime<Utc>,
 }
 
+struct SettingsRow {
+    id: i64,
+    name: String,
+    defaults: Value,
+    created_at: DateTime<Utc>,
+}
+
+impl From<SettingsRow> for AccountSettings {
+    fn from(row: SettingsRow) -> Self {
+        Self {
+            id: AccountId(row.id),
+            name: row.name,
+            defaults: row.defaults,
+            created_at: row.created_at,
+        }
+    }
+}
+
 impl Store {
     /// One account.
     pub async fn account_settings(&self, id: AccountId) -> Result<AccountSettings, StoreError> {
-        let row = sqlx::query!(
+        let row = sqlx::query_as!(
+            SettingsRow,
             "select id, name, defaults, created_at from accounts where id = $1",
             id.0,
         )
         .fetch_one(&self.pool)
         .await?;
-        Ok(AccountSettings {
-            id: AccountId(row.id),
-            name: row.name,
-            defaults: row.defaults,
-            created_at: row.created_at,
-        })
+        Ok(row.into())
     }
 
     /// Merges defaults by modality; null clears one. One statement, so that parallel changes
@@ -43,7 +57,8 @@ impl Store {
         id: AccountId,
         changes: &Value,
     ) -> Result<AccountSettings, StoreError> {
-        let row = sqlx::query!(
+        let row = sqlx::query_as!(
+            SettingsRow,
             "update accounts set defaults = jsonb_strip_nulls(defaults || $2)
              where id = $1
              returning id, name, defaults, created_at",
@@ -52,11 +67,6 @@ impl Store {
         )
         .fetch_one(&self.pool)
         .await?;
-        Ok(AccountSettings {
-            id: AccountId(row.id),
-            name: row.name,
-            defaults: row.defaults,
-            created_at: row.created_at,
-        })
+        Ok(row.into())
     }
 }

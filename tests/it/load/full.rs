@@ -45,12 +45,13 @@ async fn one_request_too_many_is_refused_and_health_is_not(
     };
     let waits = "select count(*) from pg_stat_activity
                  where datname = current_database() and wait_event_type = 'Lock'";
-    while sqlx::query_scalar::<_, i64>(waits)
-        .fetch_one(&app.pool)
-        .await
-        .unwrap()
-        == 0
-    {}
+    let waiting = async || -> i64 {
+        let waits = sqlx::query_scalar(waits).fetch_one(&app.pool).await;
+        waits.unwrap()
+    };
+    while waiting().await == 0 {
+        assert!(!first.is_finished(), "it did not wait");
+    }
     refused(&app.text(&account.key, text()).await, "overloaded");
     refused(&app.get("", "/v1/models").await, "overloaded");
     for path in ["/health", "/health/live"] {
@@ -75,7 +76,11 @@ async fn who_waits_for_a_generation_takes_nobodys_place(
     let account = app.account("10").await;
     let first = {
         let (app, key) = (Arc::clone(&app), account.key.clone());
-        tokio::spawn(async move { app.text(&key, text()).await })
+        let keyed = [("idempotency-key", "a")];
+        tokio::spawn(async move {
+            app.post_with(&key, "/v1/generate/text", &keyed, &text())
+                .await
+        })
     };
     upstream.arrived(1).await;
     app.get("", "/v1/models").await.expect(200);
@@ -103,7 +108,22 @@ async fn who_waits_for_a_generation_takes_nobodys_place(
     let one = one.unwrap();
     assert_eq!(one.expect(200)["status"], "processing");
     assert_eq!(one.header("preference-applied"), "");
+    // A replay is told to come again, and a stream goes on to the end without a wait.
+    let keyed = [("idempotency-key", "a")];
+    app.post_with(&account.key, "/v1/generate/text", &keyed, &text())
+        .await
+        .error(409, "idempotency_in_progress");
+    let stream = {
+        let (app, key) = (Arc::clone(&app), account.key.clone());
+        let mut body = text();
+        body["stream"] = json!(true);
+        tokio::spawn(async move {
+            app.post_with(&key, "/v1/generate/text", &keyed, &body)
+                .await
+        })
+    };
     upstream.release(usize::MAX >> 4);
+    assert_eq!(stream.await.unwrap().events()[1].0, "completed");
     first.await.unwrap().expect(200);
     for answer in join_all(others).await {
         let answer = answer.unwrap();
