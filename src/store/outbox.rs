@@ -149,25 +149,27 @@ impl Store {
         )
         .fetch_all(&self.pool);
         let rows = bounded(taking).await?;
-        rows.into_iter()
-            .map(|row| {
-                let event = WebhookEvent::parse(&row.event)
-                    .ok_or_else(|| StoreError::Corrupt(format!("event of delivery {}", row.id)))?;
-                Ok(Attempt {
-                    id: WebhookDeliveryId(row.id),
-                    webhook: WebhookId(row.webhook_id),
-                    account: AccountId(row.account_id),
-                    event,
-                    generation: GenerationId(row.generation_id),
-                    created_at: row.created_at,
-                    number: row.attempts,
-                    in_series: row.in_series,
-                    began_at: now,
-                    url: row.url,
-                    secret: row.secret.into(),
-                })
+        let attempts = rows.into_iter().filter_map(|row| {
+            let Some(event) = WebhookEvent::parse(&row.event) else {
+                // A newer server's, for it to deliver; the others are taken all the same.
+                tracing::error!(delivery = row.id, event = row.event, "an unknown event");
+                return None;
+            };
+            Some(Attempt {
+                id: WebhookDeliveryId(row.id),
+                webhook: WebhookId(row.webhook_id),
+                account: AccountId(row.account_id),
+                event,
+                generation: GenerationId(row.generation_id),
+                created_at: row.created_at,
+                number: row.attempts,
+                in_series: row.in_series,
+                began_at: now,
+                url: row.url,
+                secret: row.secret.into(),
             })
-            .collect()
+        });
+        Ok(attempts.collect())
     }
 
     /// Records how an attempt ended. `false`: the delivery was taken anew since, or its owner

@@ -150,6 +150,29 @@ async fn a_deleted_webhook_is_told_nothing_more(_: PgPoolOptions, options: PgCon
 }
 
 #[sqlx::test]
+async fn an_event_of_another_version_keeps_no_other_back(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    let account = app.account("10").await;
+    let receiver = receiver().await;
+    hook(&app, &account, &receiver).await;
+    for _ in 0..3 {
+        text(&app, &account).await;
+    }
+    sqlx::query(
+        "update webhook_deliveries set event = 'generation.begun'
+         where id = (select min(id) from webhook_deliveries)",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    app.deliver().await;
+    assert_eq!(receiver.count(), 2);
+}
+
+#[sqlx::test]
 async fn finished_deliveries_are_kept_for_a_while(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
     let account = app.account("10").await;
