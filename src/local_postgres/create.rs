@@ -1,25 +1,26 @@
-//! Makes a cluster: in a folder aside, renamed into place when complete, so that
+//! Makes a cluster by `initdb`: in a folder aside, renamed into place when complete, so that
 //! `cluster/` is either whole or absent however the making ends.
 
 use std::{
     fs::{self, DirBuilder, File},
-    io::Write,
+    io::Write as _,
     os::unix::fs::DirBuilderExt,
     path::Path,
     process::{Output, Stdio},
 };
 
-use tokio::{io::AsyncWriteExt, process::Command};
+use tokio::{io::AsyncWriteExt as _, process::Command};
 use uuid::Uuid;
 
 use super::{
     error::{At, Result},
     home::{Home, sync_folder},
+    log,
     programs::Programs,
 };
 
-/// Behind Postgres' own defaults, where people may change it. What must hold in
-/// any case is given on the command line instead (see `postmaster`).
+/// Behind Postgres' own defaults, where people may change it. What must hold in any case is
+/// given on the command line instead.
 const SETTINGS: &str = "
 # gensvc: the private Postgres. Change what you like; it is written once.
 max_connections = 200
@@ -78,8 +79,8 @@ async fn fill(home: &Home, programs: &Programs, aside: &Path) -> Result<()> {
         })
         .at("write", &conf)?;
 
-    // A server just for this one statement, without a socket; without
-    // `exit_on_error` it would end well even when the statement failed.
+    // A server just for this one statement, without a socket; without `exit_on_error` it would
+    // end well even when the statement failed.
     let mut single = home.account.command(programs.bin.join("postgres"));
     single.args(["--single", "-c", "exit_on_error=on", "-D"]);
     single.arg(aside).arg("postgres");
@@ -104,10 +105,11 @@ async fn run(home: &Home, name: &str, command: &mut Command, input: &str) -> Res
     };
     match ended.await {
         Ok(Output { status, .. }) if status.success() => Ok(()),
-        Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let said = super::log::gist(&said).unwrap_or_else(|| output.status.to_string());
-            Err(home.account.failed(name, &said))
+        Ok(Output { status, stderr, .. }) => {
+            let said = log::last_lines(&String::from_utf8_lossy(&stderr));
+            let ended = status.to_string();
+            let reason = if said.is_empty() { ended } else { said };
+            Err(home.account.failed(name, &reason))
         }
         Err(source) => Err(home.account.not_run(name, &source)),
     }
@@ -119,8 +121,8 @@ fn remove_leftovers(home: &Path) -> Result<()> {
         let name = path.file_name().unwrap_or_default().as_encoded_bytes();
         if name.starts_with(b"new-") {
             tracing::info!(folder = %path.display(), "removing a half-made database");
-            // An initdb that outlived its gensvc may still write there; it gives
-            // up by itself, and its last files go next time.
+            // An initdb that outlived its gensvc may still write there; it gives up by itself,
+            // and its last files go next time.
             let _ = fs::remove_dir_all(&path);
         }
     }

@@ -139,14 +139,6 @@ pub enum LocalPostgresError {
         /// For how long we waited.
         seconds: u64,
     },
-    /// The server does not end, not even when killed.
-    #[error("Postgres (pid {pid}) in {} does not stop: end it by hand", cluster.display())]
-    StopFailed {
-        /// Where the files lie.
-        cluster: PathBuf,
-        /// The server's process.
-        pid: u32,
-    },
     /// It answers on the socket, but its process cannot be seen from here.
     #[error(
         "Postgres in {} runs where this process cannot see it (another container?): stop it there",

@@ -22,7 +22,6 @@ use uuid::Uuid;
 use super::{
     account::Account,
     error::{At, LocalPostgresError, Result},
-    postmaster::Postmaster,
 };
 
 /// Where root puts clusters whose data directory Postgres' user cannot reach.
@@ -40,11 +39,11 @@ pub(super) struct Home {
 
 impl Home {
     /// The home of `data`, if a cluster is in it.
-    pub(super) async fn existing(data: &Path) -> Result<Option<Self>> {
+    pub(super) fn existing(data: &Path) -> Result<Option<Self>> {
         match locate(data)? {
             Some(dir) if version(&dir.join("cluster"))?.is_some() => {
                 claim(data, &dir)?;
-                let account = Account::for_existing(&dir.join("cluster")).await?;
+                let account = Account::for_existing(&dir.join("cluster"))?;
                 Ok(Some(Self {
                     data: data.to_owned(),
                     dir,
@@ -57,7 +56,7 @@ impl Home {
 
     /// An empty home for `data`, reachable by the user Postgres will run as.
     pub(super) async fn new(data: &Path) -> Result<Self> {
-        let account = Account::for_new().await?;
+        let account = Account::for_new()?;
         let link = data.join("postgres");
         let dir = match locate(data)? {
             Some(dir) => dir,
@@ -74,7 +73,7 @@ impl Home {
             } else {
                 fs::remove_file(&link).at("remove", &link)?;
             }
-            outside(data, &link, &account).await?
+            outside(data, &link, &account)?
         };
         Ok(Self {
             data: data.to_owned(),
@@ -175,10 +174,9 @@ fn make(folder: &Path, account: &Account) -> Result<()> {
 
 /// A home of a random name, so that a new data directory of an old name never
 /// finds an old database.
-async fn outside(data: &Path, link: &Path, account: &Account) -> Result<PathBuf> {
+fn outside(data: &Path, link: &Path, account: &Account) -> Result<PathBuf> {
     let parent = Path::new(OUTSIDE);
     make(parent, account)?;
-    stop_abandoned(parent, data).await;
     let dir = parent.join(Uuid::now_v7().to_string());
     make(&dir, account)?;
     let serves = dir.join(SERVES);
@@ -192,30 +190,4 @@ async fn outside(data: &Path, link: &Path, account: &Account) -> Result<PathBuf>
         account.name,
     );
     Ok(dir)
-}
-
-/// Stops what an earlier data directory of the same name left running when it was
-/// removed after a crash. Its files stay: that they are unwanted is a guess.
-async fn stop_abandoned(parent: &Path, data: &Path) {
-    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let dir = entry.path();
-        let serves = fs::read(dir.join(SERVES)).unwrap_or_default();
-        if serves != data.as_os_str().as_encoded_bytes() {
-            continue;
-        }
-        tracing::warn!(
-            folder = %dir.display(),
-            "an earlier database of this data directory still lies here; remove it if unwanted",
-        );
-        if let Ok(account) = Account::for_existing(&dir.join("cluster")).await {
-            let home = Home {
-                data: data.to_owned(),
-                dir,
-                account,
-            };
-            if let Err(error) = Postmaster::stop_in(home).await {
-                tracing::warn!(%error, "could not stop the earlier database");
-            }
-        }
-    }
 }

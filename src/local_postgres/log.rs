@@ -1,4 +1,4 @@
-//! Postgres' log: bounded, and the gist of its end for an error's sentence.
+//! Postgres' log: bounded, and the end of it for an error's sentence.
 
 use std::{
     fs::File,
@@ -9,9 +9,11 @@ use std::{
 
 use super::error::{At, Result};
 
-/// Above this it is begun anew. Losing old lines of a private Postgres is better
-/// than filling the disk that its data lie on.
+/// Above this it is begun anew. Losing old lines of a private Postgres is better than filling
+/// the disk that its data lie on.
 const LARGEST: u64 = 10 * 1024 * 1024;
+/// How much of an error's end is read.
+const TAIL: u64 = 64 * 1024;
 
 /// Opens it for a new server: the file, and where that server's lines begin.
 pub(super) fn open(path: &Path) -> Result<(File, u64)> {
@@ -26,8 +28,8 @@ pub(super) fn open(path: &Path) -> Result<(File, u64)> {
     Ok((file, length))
 }
 
-/// Begins it anew when it is too long. A running server goes on at the new end,
-/// because it appends.
+/// Begins it anew when it is too long. A running server goes on at the new end, because it
+/// appends.
 pub(super) fn trim(path: &Path) -> Result<()> {
     match path.metadata() {
         Ok(meta) if meta.len() > LARGEST => File::options()
@@ -41,63 +43,54 @@ pub(super) fn trim(path: &Path) -> Result<()> {
     }
 }
 
-/// The gist of what was written after `from`.
+/// The end of what was written after `from`.
 pub(super) fn tail(path: &Path, from: u64) -> String {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|mut file| {
         file.seek(SeekFrom::Start(from))?;
-        file.take(64 * 1024).read_to_end(&mut bytes)
+        file.take(TAIL).read_to_end(&mut bytes)
     });
     match read {
-        Ok(_) => gist(&String::from_utf8_lossy(&bytes)).unwrap_or_else(|| "nothing".to_owned()),
+        Ok(_) => last_lines(&String::from_utf8_lossy(&bytes)),
         Err(e) => e.to_string(),
     }
 }
 
-/// What every server and every `initdb` says, also when it fails.
-const ROUTINE: [&str; 5] = [
-    "starting PostgreSQL",
-    "listening on",
-    "database system is shut down",
-    "database system was shut down",
-    "initdb: removing",
-];
-
-/// The last few lines that say something, without their time stamps and in one
-/// line. Not only the fatal ones: a wrong setting is told in a harmless one.
-pub(super) fn gist(text: &str) -> Option<String> {
-    let mut lines: Vec<&str> = text
-        .lines()
-        .map(|line| match line.split_once("] ") {
-            Some((stamp, rest)) if stamp.contains('[') => rest.trim(),
-            _ => line.trim(),
-        })
+/// The last few lines in one, without their time stamps and without what every server and
+/// every `initdb` says.
+pub(super) fn last_lines(text: &str) -> String {
+    const ROUTINE: [&str; 6] = [
+        "starting PostgreSQL",
+        "listening on",
+        "database system is shut down",
+        "database system was shut down",
+        "initdb: removing",
+        "Examine the log output",
+    ];
+    let lines = text.lines().map(|line| match line.split_once("] ") {
+        Some((stamp, rest)) if stamp.contains('[') => rest.trim(),
+        _ => line.trim(),
+    });
+    let mut lines: Vec<&str> = lines
         .filter(|line| !line.is_empty() && !ROUTINE.iter().any(|said| line.contains(said)))
         .collect();
-    let last = lines.split_off(lines.len().saturating_sub(4));
-    (!last.is_empty()).then(|| last.join(" "))
+    lines.split_off(lines.len().saturating_sub(4)).join(" ")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::gist;
+    use super::last_lines;
 
     #[test]
-    fn routine_is_left_out() {
+    fn routine_and_the_beginning_are_left_out() {
         let log = "2026-01-01 10:00:00.000 UTC [12] LOG:  starting PostgreSQL\n\
             2026-01-01 10:00:00.001 UTC [12] FATAL:  could not map memory\n\
             2026-01-01 10:00:00.001 UTC [12] HINT:  Use less.\n\
             2026-01-01 10:00:00.002 UTC [12] LOG:  database system is shut down\n";
-        let said = gist(log);
         assert_eq!(
-            said.as_deref(),
-            Some("FATAL:  could not map memory HINT:  Use less.")
+            last_lines(log),
+            "FATAL:  could not map memory HINT:  Use less."
         );
-    }
-
-    #[test]
-    fn only_the_end() {
-        assert_eq!(gist("a\nb\n\nc\nd\ne\n").as_deref(), Some("b c d e"));
-        assert_eq!(gist("\n"), None);
+        assert_eq!(last_lines("a\nb\n\nc\nd\ne\n"), "b c d e");
     }
 }

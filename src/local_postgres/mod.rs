@@ -8,29 +8,21 @@
 //!
 //! | file | what it knows |
 //! |---|---|
-//! | `programs` | where `initdb` and `postgres` are, and of which version |
+//! | `programs` | where Postgres' programs are, and of which version |
 //! | `account` | which user they run as, because Postgres refuses root |
 //! | `home` | the folders, also where that user cannot enter the data directory |
-//! | `create` | making a cluster, wholly or not at all |
+//! | `create`, `cluster` | making, starting and stopping a cluster: `initdb` and `pg_ctl` |
 //! | `socket` | the socket's folder and the URL |
-//! | `look` | whether a server is there, and what it says of itself |
-//! | `postmaster` | starting and ending it |
-//! | `process` | processes, signals, orphaned backends |
 //! | `locks` | who uses it, who may start or stop it |
 //! | `log`, `error` | Postgres' log; sentences for people |
-//!
-//! Files are touched with plain `std::fs`: a few small ones, mostly at start, and
-//! far faster than a hop to another thread.
 
 mod account;
+mod cluster;
 mod create;
 mod error;
 mod home;
 mod locks;
 mod log;
-mod look;
-mod postmaster;
-mod process;
 mod programs;
 mod socket;
 #[cfg(test)]
@@ -42,13 +34,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tokio::sync::Mutex;
-
 pub use self::error::LocalPostgresError;
 use self::{
+    cluster::Cluster,
     error::{At, Result},
     home::Home,
-    postmaster::Postmaster,
 };
 
 /// What a process wants the private Postgres for.
@@ -67,7 +57,7 @@ pub enum Role {
 pub struct LocalPostgres {
     data: PathBuf,
     url: String,
-    postmaster: Mutex<Postmaster>,
+    cluster: Cluster,
     users_lock: File,
     server_lock: Option<File>,
 }
@@ -84,7 +74,7 @@ impl LocalPostgres {
             Role::Command => None,
         };
         let users_lock = locks::shared(&data)?;
-        let home = match Home::existing(&data).await? {
+        let home = match Home::existing(&data)? {
             Some(home) => home,
             None => {
                 // Programs first: without them nothing is left behind.
@@ -94,15 +84,15 @@ impl LocalPostgres {
                 home
             }
         };
-        let mut postmaster = Postmaster::new(home)?;
-        let started = postmaster.ensure().await?;
+        let cluster = Cluster::of(home);
+        let started = cluster.ensure().await?;
         drop(starting);
-        let url = socket::url(postmaster.socket());
+        let url = socket::url(cluster.socket());
         tracing::info!(data = %data.display(), started, "the private Postgres is ready");
         Ok(Self {
             data,
             url,
-            postmaster: Mutex::new(postmaster),
+            cluster,
             users_lock,
             server_lock,
         })
@@ -123,20 +113,15 @@ impl LocalPostgres {
     /// returns whether it had to. Costs a few small reads when all is well; an error
     /// is worth a log line and another step.
     pub async fn supervise_step(&self) -> Result<bool> {
-        let mut postmaster = self.postmaster.lock().await;
-        if let Err(error) = log::trim(&postmaster.log()) {
+        if let Err(error) = log::trim(&self.cluster.log()) {
             // Not a reason to leave the database dead.
             tracing::warn!(%error, "could not shorten the database's log");
         }
-        if postmaster.is_well() {
+        if self.cluster.is_well() {
             return Ok(false);
         }
         let _starting = locks::start(&self.data).await?;
-        let revived = postmaster.ensure().await?;
-        if revived {
-            tracing::warn!(data = %self.data.display(), "revived the private Postgres");
-        }
-        Ok(revived)
+        self.cluster.ensure().await
     }
 
     /// Has the database kept running when its users end, until
@@ -162,7 +147,7 @@ impl LocalPostgres {
             tracing::debug!(data = %self.data.display(), "the private Postgres runs on");
             return Ok(());
         }
-        self.postmaster.into_inner().stop().await?;
+        self.cluster.stop().await?;
         tracing::info!(data = %self.data.display(), "the private Postgres is stopped");
         Ok(())
     }
@@ -188,8 +173,8 @@ impl LocalPostgres {
             Err(e) if e.kind() != ErrorKind::NotFound => return Err(e).at("remove", &marker),
             _ => {}
         }
-        match Home::existing(&data).await? {
-            Some(home) => Postmaster::stop_in(home).await,
+        match Home::existing(&data)? {
+            Some(home) => Cluster::of(home).stop().await,
             None => Ok(false),
         }
     }

@@ -1,5 +1,4 @@
-//! Finds Postgres' server programs on the machine. Nothing is downloaded and no
-//! environment is read here; `PATH` works through the shell's own look-up.
+//! Finds Postgres' server programs on the machine. Nothing is downloaded.
 
 use std::{
     fs,
@@ -12,113 +11,82 @@ use super::error::{LocalPostgresError, Result};
 
 /// The oldest version whose features our SQL may use.
 const OLDEST: u32 = 13;
+/// Where packages put the programs, besides `PATH`: a folder, the beginning of the names in it,
+/// and the rest of the path. `make postgres` looks there too.
+const PLACES: [(&str, &str, &str); 7] = [
+    ("/usr/lib/postgresql", "", "bin"),
+    ("/usr", "pgsql-", "bin"),
+    ("/usr/libexec", "postgresql", ""),
+    ("/usr/local", "pgsql", "bin"),
+    ("/usr/local/opt", "postgresql", "bin"),
+    ("/opt/homebrew/opt", "postgresql", "bin"),
+    ("/usr", "bin", ""),
+];
 
-/// The folder with `initdb` and `postgres`, and their major version.
+/// The folder with the programs, and their major version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Programs {
     pub(super) bin: PathBuf,
     pub(super) major: u32,
 }
 
-/// The newest programs for a new cluster.
+/// The newest programs, for a new cluster.
 pub(super) async fn newest() -> Result<Programs> {
-    pick(|major| major >= OLDEST)
-        .await
+    let found = all().await.into_iter().max_by_key(|found| found.major);
+    found
+        .filter(|found| found.major >= OLDEST)
         .ok_or(LocalPostgresError::NoPrograms { oldest: OLDEST })
 }
 
 /// The programs that made `cluster`: another major version cannot read its files.
 pub(super) async fn of_version(wanted: u32, cluster: &Path) -> Result<Programs> {
-    pick(|major| major == wanted)
-        .await
-        .ok_or_else(|| LocalPostgresError::MissingVersion {
-            wanted,
-            cluster: cluster.to_owned(),
-        })
+    let found = all().await.into_iter().find(|found| found.major == wanted);
+    found.ok_or_else(|| LocalPostgresError::MissingVersion {
+        wanted,
+        cluster: cluster.to_owned(),
+    })
 }
 
-/// The first place, in order of preference, whose version is wanted. Lazy: the
-/// usual machine answers with its first folder and one run of `postgres -V`.
-async fn pick(wanted: impl Fn(u32) -> bool) -> Option<Programs> {
-    if let Some(found) = first(numbered("/usr/lib/postgresql", "", "bin"), &wanted).await {
-        return Some(found);
-    }
-    if let Some(found) = first(on_path().await, &wanted).await {
-        return Some(found);
-    }
-    let mut usual = numbered("/usr", "pgsql-", "bin");
-    usual.extend(numbered("/opt/homebrew/opt", "postgresql", "bin"));
-    usual.extend(numbered("/usr/local/opt", "postgresql", "bin"));
-    usual.extend(numbered("/usr/libexec", "postgresql", ""));
-    usual.extend(["/usr/local/pgsql/bin", "/usr/local/bin", "/usr/bin"].map(PathBuf::from));
-    first(usual, &wanted).await
-}
-
-async fn first(folders: Vec<PathBuf>, wanted: &impl Fn(u32) -> bool) -> Option<Programs> {
-    for bin in folders {
-        if !bin.join("initdb").is_file() {
+async fn all() -> Vec<Programs> {
+    let mut found = Vec::new();
+    for bin in folders().await {
+        if !bin.join("initdb").is_file() || !bin.join("pg_ctl").is_file() {
             continue;
         }
         let Ok(output) = Command::new(bin.join("postgres")).arg("-V").output().await else {
             continue;
         };
-        match major_in(&String::from_utf8_lossy(&output.stdout)) {
-            Some(major) if wanted(major) => return Some(Programs { bin, major }),
-            _ => {}
+        if let Some(major) = major_in(&String::from_utf8_lossy(&output.stdout)) {
+            found.push(Programs { bin, major });
         }
     }
-    None
+    found
 }
 
-/// The folders that `PATH` leads to.
-async fn on_path() -> Vec<PathBuf> {
+async fn folders() -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> = PLACES.into_iter().flat_map(packaged).collect();
     let asked = "pg_config --bindir 2>/dev/null; command -v postgres";
     let output = Command::new("/bin/sh").args(["-c", asked]).output().await;
     let printed = output.map(|output| output.stdout).unwrap_or_default();
-    String::from_utf8_lossy(&printed)
-        .lines()
-        .filter_map(|line| {
-            // `postgres` may be a link: its neighbours are where it points.
-            let path = fs::canonicalize(line).ok()?;
-            if path.is_dir() {
-                Some(path)
-            } else {
-                path.parent().map(Path::to_path_buf)
-            }
-        })
-        .collect()
+    let on_path = String::from_utf8_lossy(&printed);
+    folders.extend(on_path.lines().filter_map(|line| {
+        // `postgres` may be a link: its neighbours are where it points.
+        let path = fs::canonicalize(line).ok()?;
+        let folder = if path.is_dir() { &path } else { path.parent()? };
+        Some(folder.to_owned())
+    }));
+    folders
 }
 
-/// `parent/<prefix>N/tail` for every such folder, highest N first.
-fn numbered(parent: &str, prefix: &str, tail: &str) -> Vec<PathBuf> {
-    let names = fs::read_dir(parent)
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .collect();
-    newest_first(names, prefix)
-        .into_iter()
-        .map(|name| Path::new(parent).join(name).join(tail))
-        .collect()
-}
-
-/// Names that are the prefix with a number (or nothing) behind it, by number and
-/// not by letter: 9 is older than 15.
-fn newest_first(names: Vec<String>, prefix: &str) -> Vec<String> {
-    let mut versions: Vec<(u32, String)> = names
-        .into_iter()
-        .filter_map(|name| {
-            let rest = name.strip_prefix(prefix)?.trim_start_matches('@');
-            let number = if rest.is_empty() {
-                0
-            } else {
-                rest.split('.').next()?.parse().ok()?
-            };
-            Some((number, name))
+fn packaged((parent, prefix, tail): (&str, &str, &str)) -> Vec<PathBuf> {
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| {
+            let name = entry.file_name();
+            name.as_encoded_bytes().starts_with(prefix.as_bytes())
         })
-        .collect();
-    versions.sort_by(|a, b| b.cmp(a));
-    versions.into_iter().map(|(_, name)| name).collect()
+        .map(|entry| entry.path().join(tail))
+        .collect()
 }
 
 /// The major version in `postgres (PostgreSQL) 15.7 (Debian 15.7-1)`.
@@ -130,32 +98,12 @@ fn major_in(version: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::{major_in, newest_first};
-
-    fn sorted(names: &[&str], prefix: &str) -> Vec<String> {
-        newest_first(names.iter().map(ToString::to_string).collect(), prefix)
-    }
-
-    #[test]
-    fn newest_is_by_number() {
-        let names = ["9.6", "15", "common", "17", ""];
-        assert_eq!(sorted(&names, ""), ["17", "15", "9.6", ""]);
-    }
-
-    #[test]
-    fn names_with_a_prefix() {
-        let names = ["postgresql", "postgresql@16", "postgresql@17", "pg"];
-        let newest = ["postgresql@17", "postgresql@16", "postgresql"];
-        assert_eq!(sorted(&names, "postgresql"), newest);
-        assert_eq!(sorted(&["pgsql-9", "pgsql-13"], "pgsql-")[0], "pgsql-13");
-    }
+    use super::major_in;
 
     #[test]
     fn reads_versions() {
-        assert_eq!(
-            major_in("postgres (PostgreSQL) 15.7 (Debian 15.7-0)\n"),
-            Some(15)
-        );
+        let debian = "postgres (PostgreSQL) 15.7 (Debian 15.7-0)\n";
+        assert_eq!(major_in(debian), Some(15));
         assert_eq!(major_in("postgres (PostgreSQL) 18beta1\n"), Some(18));
         assert_eq!(major_in("postgres (PostgreSQL) 17\n"), Some(17));
         assert_eq!(major_in("nonsense"), None);
