@@ -13,7 +13,8 @@ gensvc := $(CARGO_TARGET_DIR)/debug/gensvc
 
 help:
 	@echo 'make run         start the service, with a Postgres of its own under data/'
-	@echo 'make test        run all tests, with a Postgres of their own under target/'
+	@echo 'make test        run all tests, with a Postgres of their own under target/; only=NAME:'
+	@echo '                 those whose path contains it'
 	@echo 'make chaos       break things under load and check the books: rounds=20 seconds=5 seed=N'
 	@echo 'make fuzz        run the tests with made-up input at length (cases=N, seed=N)'
 	@echo 'make scale       measure the history and usage over 5 million generations (rows=N)'
@@ -46,7 +47,7 @@ with_postgres = trap 'exit 130' HUP INT TERM; trap '$(database) stop >/dev/null'
 
 test: tools postgres
 	@cargo build
-	@$(with_postgres) cargo test
+	@$(with_postgres) cargo test $(if $(only),--lib --test it -- $(only))
 
 # Its database, servers and upstreams are its own, on loopback addresses, and end with it.
 rounds ?= 20
