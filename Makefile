@@ -7,8 +7,8 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 gensvc := $(CARGO_TARGET_DIR)/debug/gensvc
 
-.PHONY: help run test chaos fuzz schemathesis scale audit check fmt sqlx check-sqlx openapi \
-	tools postgres
+.PHONY: help run test chaos failover fuzz schemathesis scale audit check fmt sqlx check-sqlx \
+	openapi tools postgres nft
 .NOTPARALLEL:
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo 'make test        run all tests, with a Postgres of their own under target/; only=NAME:'
 	@echo '                 those whose path contains it'
 	@echo 'make chaos       break things under load and check the books: rounds=20 seconds=5 seed=N'
+	@echo 'make failover    lose the primary under load, promote its standby, check the books: rounds=2'
 	@echo 'make fuzz        run the tests with made-up input at length (cases=N, seed=N)'
 	@echo 'make scale       measure the history and usage over 5 million generations (rows=N)'
 	@echo 'make audit       compare Cargo.lock with the published advisories (needs the network)'
@@ -55,6 +56,11 @@ seconds ?= 5
 chaos: tools postgres
 	@cargo test --quiet --test chaos -- --rounds $(rounds) --seconds $(seconds) $(if $(seed),--seed $(seed))
 
+# Two databases, servers and upstreams of its own, as above. Each round loses the primary twice.
+failover: rounds = 2
+failover: tools postgres nft
+	@cargo test --quiet --test failover -- --rounds $(rounds) --seconds $(seconds) $(if $(seed),--seed $(seed))
+
 cases ?= 20000
 
 # The tests with made-up cases, with many of them; costly ones do fewer. Some minutes. A failure
@@ -72,7 +78,7 @@ fuzz: tools postgres
 check: tools check-sqlx
 	cargo fmt --check
 	cargo clippy --all-targets -- -D warnings
-	cargo clippy --test chaos --test scale -- -D warnings
+	cargo clippy --test chaos --test failover --test scale -- -D warnings
 
 fmt:
 	cargo fmt
@@ -131,6 +137,14 @@ postgres:
 		|| command -v initdb >/dev/null || { \
 		echo 'The server programs of Postgres are missing. No system-wide database is set up.'; \
 		$(call install,postgresql,postgresql-server,postgresql,postgresql,postgresql@17); }
+
+# Where packets cannot be dropped, the failover does with less.
+nft:
+	@export PATH="$$PATH:/usr/sbin:/sbin"; [ "$$(uname)" != Linux ] || \
+		{ command -v nft && command -v ip; } >/dev/null || ( \
+		echo 'What drops packets is missing.'; \
+		$(call install,nftables iproute2,nftables iproute,nftables iproute2,nftables iproute2,) \
+		) || true
 
 # $(call install,packages of apt-get,of dnf,of apk,of pacman,of brew)
 install = as=; [ "$$(id -u)" = 0 ] || as=sudo; tell=; \

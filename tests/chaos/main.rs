@@ -4,7 +4,7 @@
 //! minutes.
 //!
 //! Here: the run. In the files: what is asked ([`args`]), who takes part ([`stage`],
-//! [`server`], [`postgres`], [`proxy`], [`upstream`],
+//! [`account`], [`server`], [`postgres`], [`proxy`], [`upstream`],
 //! [`receiver`]), what they do ([`clients`],
 //! [`faults`]), what is checked ([`audit`], [`seen`]), and what is printed ([`report`],
 //! [`tally`]). Only loopback addresses are used, and everything that is started ends with this.
@@ -15,12 +15,15 @@
     reason = "a program for the terminal that gives up when it cannot go on"
 )]
 
+mod account;
 mod args;
 mod audit;
 mod clients;
 mod faults;
+mod folder;
 mod postgres;
 mod process;
+#[expect(dead_code, reason = "the failover uses more of it")]
 mod proxy;
 mod receiver;
 mod report;

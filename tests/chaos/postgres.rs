@@ -2,7 +2,7 @@
 //! as root, and killed with -9 by us.
 
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     str::FromStr as _,
     time::{Duration, Instant},
 };
@@ -61,13 +61,19 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Makes and starts one in an empty folder, with the schema and our triggers.
-    pub async fn start(folder: PathBuf) -> Self {
+    /// Starts the one in a folder; makes it first where there is none.
+    pub async fn open(folder: PathBuf) -> Self {
         let mut postgres = Self {
             folder,
             url: String::new(),
         };
         postgres.url = postgres.up().await.unwrap();
+        postgres
+    }
+
+    /// Makes and starts one in an empty folder, with the schema and our triggers.
+    pub async fn start(folder: PathBuf) -> Self {
+        let postgres = Self::open(folder).await;
         let migrated = process::gensvc(&postgres.folder, &postgres.url, &["migrate"]).await;
         migrated.unwrap();
         sqlx::raw_sql(WATCH)
@@ -108,9 +114,20 @@ impl Postgres {
         }
     }
 
+    /// Of its first process, which starts the others.
+    pub fn pid(&self) -> Option<u32> {
+        let text = std::fs::read_to_string(self.cluster().join("postmaster.pid")).ok()?;
+        text.lines().next()?.parse().ok()
+    }
+
+    /// The folder of its files.
+    pub fn cluster(&self) -> PathBuf {
+        self.folder.join("postgres/cluster")
+    }
+
     /// Kills it with -9, leaves it dead for a while, and starts it again.
     pub async fn kill(&self, down: Duration) {
-        if let Some(pid) = postmaster(&self.folder) {
+        if let Some(pid) = self.pid() {
             process::signal(pid, "KILL");
         }
         tokio::time::sleep(down).await;
@@ -127,18 +144,13 @@ impl Postgres {
     }
 }
 
-fn postmaster(folder: &Path) -> Option<u32> {
-    let text = std::fs::read_to_string(folder.join("postgres/cluster/postmaster.pid")).ok()?;
-    text.lines().next()?.parse().ok()
-}
-
 impl Drop for Postgres {
     fn drop(&mut self) {
-        if let Some(pid) = postmaster(&self.folder) {
+        if let Some(pid) = self.pid() {
             // Ends its children too, which -9 would leave behind.
             process::signal(pid, "QUIT");
             let begun = Instant::now();
-            while postmaster(&self.folder).is_some() && begun.elapsed() < Duration::from_secs(10) {
+            while self.pid().is_some() && begun.elapsed() < Duration::from_secs(10) {
                 std::thread::sleep(Duration::from_millis(20));
             }
         }

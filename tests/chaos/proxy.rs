@@ -21,6 +21,8 @@ use tokio::{
 #[derive(Debug, Clone)]
 pub enum Target {
     Nowhere,
+    /// To a host that is gone: nothing comes back, no refusal either.
+    Silence,
     Tcp(SocketAddr),
     Unix(PathBuf),
 }
@@ -45,6 +47,7 @@ pub struct Proxy {
 struct State {
     target: Mutex<Target>,
     cuts: watch::Sender<u64>,
+    freezes: watch::Sender<u64>,
     flow: watch::Sender<Flow>,
     /// Milliseconds by which every answer is late.
     delay: AtomicU64,
@@ -57,6 +60,7 @@ impl Proxy {
         let state = Arc::new(State {
             target: Mutex::new(target),
             cuts: watch::Sender::new(0),
+            freezes: watch::Sender::new(0),
             flow: watch::Sender::new(Flow::Free),
             delay: AtomicU64::new(0),
         });
@@ -87,6 +91,11 @@ impl Proxy {
         self.state.cuts.send_modify(|cuts| *cuts += 1);
     }
 
+    /// Leaves every connection open, and never again reads from it or writes to it.
+    pub fn freeze(&self) {
+        self.state.freezes.send_modify(|freezes| *freezes += 1);
+    }
+
     /// What is let through from now on. What is held back is let go later, unless it is cut.
     pub fn set(&self, flow: Flow) {
         self.state.flow.send_replace(flow);
@@ -109,11 +118,14 @@ impl Drop for Proxy {
 async fn carry(client: TcpStream, state: Arc<State>) {
     let mut cuts = state.cuts.subscribe();
     cuts.mark_unchanged();
+    let mut freezes = state.freezes.subscribe();
+    freezes.mark_unchanged();
     let target = state.target.lock().unwrap().clone();
     let _ = client.set_nodelay(true);
     let carried = async {
         match target {
             Target::Nowhere => {}
+            Target::Silence => std::future::pending().await,
             Target::Tcp(address) => {
                 if let Ok(server) = TcpStream::connect(address).await {
                     let _ = server.set_nodelay(true);
@@ -127,9 +139,14 @@ async fn carry(client: TcpStream, state: Arc<State>) {
             }
         }
     };
+    tokio::pin!(carried);
     tokio::select! {
-        () = carried => {}
+        () = &mut carried => {}
         _ = cuts.changed() => {}
+        _ = freezes.changed() => {
+            // Not polled any more, `carried` keeps its sockets.
+            let _ = cuts.changed().await;
+        }
     }
 }
 

@@ -1,35 +1,28 @@
 //! All that takes part in a run.
 
-use std::{
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use reqwest::Client;
 use serde_json::{Value, json};
 
 use crate::{
-    args::Args, postgres::Postgres, process, receiver::Receiver, seen::Seen, server::Server,
-    tally::Tally, upstream::Upstream,
+    account::{Account, command},
+    args::Args,
+    folder::Folder,
+    postgres::Postgres,
+    process,
+    receiver::Receiver,
+    seen::Seen,
+    server::Server,
+    tally::Tally,
+    upstream::Upstream,
 };
 
-/// Every account's password.
-pub const PASSWORD: &str = "correct horse battery";
 /// What the accounts begin with: two that have plenty, and two that run short.
 const CREDITS: [&str; 4] = ["1000000", "20000", "40", "15"];
-
-/// An account of a client.
-pub struct Account {
-    pub id: i64,
-    pub email: String,
-    /// A key without a rate limit that would get in the way.
-    pub key: String,
-    /// The id of its template.
-    pub template: i64,
-}
 
 /// A webhook of an account.
 pub struct Hook {
@@ -61,43 +54,22 @@ pub struct Stage {
     folder: Folder,
 }
 
-/// A folder that is removed with all that is in it, unless it is to be kept.
-struct Folder {
-    path: PathBuf,
-    keep: bool,
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if self.keep {
-            println!("The servers' logs are in {}.", self.path.display());
-        } else {
-            let _ = std::fs::remove_dir_all(&self.path);
-        }
-    }
-}
-
 impl Stage {
     /// Everything up and running.
     pub async fn set(args: &Args) -> Arc<Self> {
-        let name = format!("chaos-{}", std::process::id());
-        let folder = Folder {
-            path: PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name),
-            keep: args.keep,
-        };
-        std::fs::create_dir_all(&folder.path).unwrap();
+        let folder = Folder::make("chaos", args.keep);
         let tally = Arc::new(Tally::default());
         let upstream = Upstream::start(args, &tally).await;
         let receiver = Receiver::start(args, &tally).await;
-        let postgres = Postgres::start(folder.path.join("database")).await;
+        let postgres = Postgres::start(folder.path().join("database")).await;
         let mut accounts = Vec::new();
         for (n, credits) in CREDITS.iter().enumerate() {
             accounts.push(Account::make(&postgres, n, credits).await);
         }
         let url = upstream.url();
         let servers = [
-            Server::new(0, &folder.path, &postgres, &url).await,
-            Server::new(1, &folder.path, &postgres, &url).await,
+            Server::new(0, folder.path(), &postgres, &url).await,
+            Server::new(1, folder.path(), &postgres, &url).await,
         ];
         tokio::join!(servers[0].start(), servers[1].start());
         let hooks = equip(&servers[0].url(), &mut accounts, &receiver).await;
@@ -139,7 +111,7 @@ impl Stage {
 
     /// A command of the program on the database. `Err`: what it said.
     pub async fn command(&self, args: &[&str]) -> Result<String, String> {
-        process::gensvc(&self.folder.path.join("files"), self.postgres.url(), args).await
+        process::gensvc(&self.folder.path().join("files"), self.postgres.url(), args).await
     }
 }
 
@@ -147,40 +119,6 @@ impl Hook {
     /// Whether it is told of that.
     pub fn wants(&self, event: &str) -> bool {
         self.events.contains(&event)
-    }
-}
-
-/// What a command of the program prints, where it must work.
-async fn command(postgres: &Postgres, args: &[&str]) -> Value {
-    let folder = std::env::temp_dir();
-    let printed = process::gensvc(&folder, postgres.url(), args).await;
-    serde_json::from_str(&printed.unwrap()).unwrap()
-}
-
-impl Account {
-    async fn make(postgres: &Postgres, n: usize, credits: &str) -> Self {
-        let email = format!("client{n}@example.com");
-        let create = [
-            "account",
-            "create",
-            "--email",
-            &email,
-            "--password",
-            PASSWORD,
-        ];
-        let account = command(postgres, &[&create[..], &["--credits", credits]].concat()).await;
-        let create = ["key", "create", "--email", &email, "--name", "main"];
-        let key = command(
-            postgres,
-            &[&create[..], &["--rate-limit", "1000000"]].concat(),
-        )
-        .await;
-        Self {
-            id: account["account_id"].as_i64().unwrap(),
-            key: key["key"].as_str().unwrap().to_owned(),
-            email,
-            template: 0,
-        }
     }
 }
 

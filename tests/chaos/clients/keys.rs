@@ -7,7 +7,7 @@ use reqwest::{Body, Method};
 use serde_json::json;
 
 use super::{
-    load::Call,
+    call::Call,
     request::{Http, json_body},
 };
 use crate::stage::Stage;

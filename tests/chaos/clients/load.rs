@@ -5,70 +5,14 @@ use std::{sync::Arc, time::Duration};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::request::{Answer, Http, json_body};
+use super::{
+    call::Call,
+    request::{Answer, Http},
+};
 use crate::stage::Stage;
 
 /// Tries of a request whose outcome is unknown.
 const TRIES: usize = 5;
-
-/// A generation that a client wants.
-#[derive(Clone)]
-pub struct Call {
-    pub route: &'static str,
-    pub body: Value,
-    pub mark: String,
-    key: Option<String>,
-    prefer: Option<&'static str>,
-}
-
-impl Call {
-    /// One of any modality, with a mark that is found again upstream and in the database.
-    pub fn draw(rng: &mut fastrand::Rng, name: &str) -> Self {
-        let mark = format!("mk-{name}-end");
-        let prompt = format!("Say {mark}");
-        let one_of = |n: u32, rng: &mut fastrand::Rng| rng.u32(0..n) == 0;
-        let (route, mut body, prefer) = match rng.u32(0..100) {
-            0..40 => {
-                let provider = if rng.bool() { "openai" } else { "anthropic" };
-                let max_tokens = rng.i32(20..2_000);
-                let body = json!({"provider": provider, "stream": one_of(3, rng),
-                    "parameters": {"max_tokens": max_tokens}});
-                let prefer = one_of(6, rng).then_some("respond-async");
-                ("/v1/generate/text", body, prefer)
-            }
-            40..52 => {
-                let body = json!({"provider": "openai", "parameters": {"n": rng.i32(1..3)}});
-                let prefer = one_of(4, rng).then_some("respond-async");
-                ("/v1/generate/image", body, prefer)
-            }
-            52..80 => {
-                let body = json!({"provider": "runway", "parameters": {"duration": rng.i32(2..5)}});
-                (
-                    "/v1/generate/video",
-                    body,
-                    one_of(3, rng).then_some("wait=2"),
-                )
-            }
-            _ => {
-                let format = if rng.bool() { "mp3" } else { "wav" };
-                let body = json!({"provider": "elevenlabs", "parameters": {"format": format}});
-                (
-                    "/v1/generate/audio",
-                    body,
-                    one_of(3, rng).then_some("wait=2"),
-                )
-            }
-        };
-        body["prompt"] = json!(prompt);
-        Self {
-            route,
-            body,
-            key: (rng.u32(0..10) < 6).then(|| format!("key-{name}")),
-            mark,
-            prefer,
-        }
-    }
-}
 
 /// Who a client is.
 pub struct Own {
@@ -175,18 +119,8 @@ impl Client {
     }
 
     async fn post(&self, call: &Call, server: usize) -> Option<Answer> {
-        let mut request = self
-            .http
-            .build(server, Method::POST, call.route, &self.token);
-        if let Some(key) = &call.key {
-            request = request.header("idempotency-key", key);
-        }
-        if let Some(prefer) = call.prefer {
-            request = request.header("prefer", prefer);
-        }
-        self.http
-            .send(json_body(request, call.body.to_string()))
-            .await
+        let request = call.request(&self.http, server, &self.token);
+        self.http.send(request).await
     }
 
     fn note(&mut self, call: &Call, answer: &Answer) {

@@ -1,6 +1,7 @@
 //! The load: clients that make, look at, cancel and delete generations, hang up, and try
 //! again; owners and operators who change what these depend on.
 
+mod call;
 mod keys;
 mod load;
 mod operator;

@@ -49,11 +49,16 @@ impl Http {
 
     /// Sends it. `None`: nobody knows what became of it.
     pub async fn send(&self, request: RequestBuilder) -> Option<Answer> {
+        self.try_send(request).await.ok()
+    }
+
+    /// Sends it. `Err`: how it was lost.
+    pub async fn try_send(&self, request: RequestBuilder) -> reqwest::Result<Answer> {
         self.stage.tally.request();
         let asked = Instant::now();
-        let answer = request.send().await.ok()?;
+        let answer = request.send().await?;
         let status = answer.status().as_u16();
-        let text = answer.text().await.ok()?;
+        let text = answer.text().await?;
         self.stage.tally.answer(status);
         if status == 500 {
             self.stage
@@ -64,7 +69,7 @@ impl Http {
             Some(data) => serde_json::from_str(data),
             None => serde_json::from_str(&text),
         };
-        Some(Answer {
+        Ok(Answer {
             asked,
             status,
             body: body.unwrap_or(Value::Null),

@@ -8,7 +8,7 @@ use gensvc::domain::clock::{Clock as _, SystemClock};
 use reqwest::Method;
 
 use super::{
-    load::Call,
+    call::Call,
     request::{Http, json_body},
 };
 use crate::{seen::Suspension, stage::Stage};

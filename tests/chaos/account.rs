@@ -1,0 +1,53 @@
+//! The accounts of the clients.
+
+use serde_json::Value;
+
+use crate::{postgres::Postgres, process};
+
+/// Every account's password.
+const PASSWORD: &str = "correct horse battery";
+
+/// An account of a client.
+pub struct Account {
+    pub id: i64,
+    pub email: String,
+    /// A key without a rate limit that would get in the way.
+    pub key: String,
+    /// The id of its template.
+    pub template: i64,
+}
+
+/// What a command of the program prints, where it must work.
+pub async fn command(postgres: &Postgres, args: &[&str]) -> Value {
+    let folder = std::env::temp_dir();
+    let printed = process::gensvc(&folder, postgres.url(), args).await;
+    serde_json::from_str(&printed.unwrap()).unwrap()
+}
+
+impl Account {
+    /// The account with that number, its credits, and a key.
+    pub async fn make(postgres: &Postgres, n: usize, credits: &str) -> Self {
+        let email = format!("client{n}@example.com");
+        let create = [
+            "account",
+            "create",
+            "--email",
+            &email,
+            "--password",
+            PASSWORD,
+        ];
+        let account = command(postgres, &[&create[..], &["--credits", credits]].concat()).await;
+        let create = ["key", "create", "--email", &email, "--name", "main"];
+        let key = command(
+            postgres,
+            &[&create[..], &["--rate-limit", "1000000"]].concat(),
+        )
+        .await;
+        Self {
+            id: account["account_id"].as_i64().unwrap(),
+            key: key["key"].as_str().unwrap().to_owned(),
+            email,
+            template: 0,
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! All that takes part in a round.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use crate::{
+    account::Account,
+    args::Args,
+    folder::Folder,
+    pair::Pair,
+    process,
+    proxy::{Proxy, Target},
+    seen::Seen,
+    server::Server,
+    tally::Tally,
+    upstream::Upstream,
+};
+
+/// All that takes part. What is dropped first is named first: servers, then the databases, then
+/// the folder.
+pub struct Stage {
+    pub servers: [Server; 2],
+    pub upstream: Upstream,
+    pub postgres: Pair,
+    /// For each server one of its clients, and one of the beat: the requests that wait must
+    /// not fill an account's share of those that come.
+    pub accounts: Vec<Account>,
+    pub seen: Seen,
+    pub tally: Arc<Tally>,
+    pub args: Args,
+    /// Set: clients begin nothing more.
+    over: AtomicBool,
+    folder: Folder,
+}
+
+impl Stage {
+    /// Everything up and running, in a folder whose name begins like that.
+    pub async fn set(args: &Args, name: &str) -> Arc<Self> {
+        let folder = Folder::make(name, args.keep);
+        let tally = Arc::new(Tally::default());
+        let upstream = Upstream::start(args, &tally).await;
+        // What fails here fails for want of the database.
+        upstream.calm(true);
+        let postgres = Pair::start(folder.path().to_owned()).await;
+        let primary = postgres.current();
+        let mut accounts = Vec::new();
+        for n in 0..4 {
+            accounts.push(Account::make(primary, n, "1000000").await);
+        }
+        let url = upstream.url();
+        let servers = [
+            Server::new(0, folder.path(), primary, &url).await,
+            Server::new(1, folder.path(), primary, &url).await,
+        ];
+        tokio::join!(servers[0].start(), servers[1].start());
+        Arc::new(Self {
+            servers,
+            upstream,
+            postgres,
+            accounts,
+            seen: Seen::new(&tally),
+            tally,
+            args: args.clone(),
+            over: AtomicBool::new(false),
+            folder,
+        })
+    }
+
+    /// All that leads to the database.
+    pub fn proxies(&self) -> [&Proxy; 3] {
+        let [a, b] = &self.servers;
+        [a.back(), b.back(), self.postgres.replication()]
+    }
+
+    /// Leads the servers' new connections to the database that serves now.
+    pub fn switch(&self) {
+        for server in &self.servers {
+            let socket = self.postgres.current().socket();
+            server.back().lead_to(Target::Unix(socket));
+        }
+    }
+
+    /// Whether clients are to begin nothing more.
+    pub fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    pub fn end_load(&self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+
+    /// A command of the program on the database that serves. `Err`: what it said.
+    pub async fn command(&self, args: &[&str]) -> Result<String, String> {
+        let url = self.postgres.current().url();
+        process::gensvc(&self.folder.path().join("files"), url, args).await
+    }
+}
