@@ -21,7 +21,7 @@ use crate::{
     domain::clock::{Clock as _, SystemClock},
     jobs::{Auditor, Runner, webhooks::Dispatcher},
     local_postgres::{LocalPostgres, Role},
-    store::{Store, StoreError},
+    store::{Durability, Store, StoreError},
 };
 
 /// Between two looks at the private Postgres: what revives it within seconds.
@@ -79,6 +79,7 @@ async fn run(
     store: &Store,
     local: Option<&Arc<LocalPostgres>>,
 ) -> Result<(), AppError> {
+    warn_of_risks(store.durability().await?);
     let url = config.public_url_at(listener.local_addr()?);
     let app = App::build(config, store.clone(), Arc::new(SystemClock), &url).await?;
     // What a killed server left is ended before the first request is taken.
@@ -136,6 +137,20 @@ async fn run(
     background.shutdown().await;
     app.runner.retire().await;
     Ok(())
+}
+
+fn warn_of_risks(durability: Durability) {
+    if !durability.fsync {
+        tracing::warn!(
+            "the database's fsync is off: if its machine crashes, accounts, credits and \
+             generations can be lost or damaged"
+        );
+    } else if !durability.synchronous_commit {
+        tracing::warn!(
+            "the database's synchronous_commit is off: if it crashes, grants, holds and charges \
+             of its last second can be lost although they were answered"
+        );
+    }
 }
 
 fn listener_limits(config: &Config) -> Limits {

@@ -95,8 +95,8 @@ pub struct Database {
     /// Where Postgres is. `None`: a private one is started.
     #[serde(deserialize_with = "database_url")]
     pub url: Option<SecretString>,
-    /// Largest number of connections, 1 to 1,000.
-    #[serde(deserialize_with = "whole::<u32, 1, 1_000, _>")]
+    /// Connections at once, 4 to 1,000.
+    #[serde(deserialize_with = "whole::<u32, 4, 1_000, _>")]
     pub max_connections: u32,
     /// How long a request waits for a free connection, 100 to 60,000 ms.
     #[serde(

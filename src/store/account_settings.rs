@@ -45,7 +45,7 @@ impl Store {
             "select id, name, defaults, created_at from accounts where id = $1",
             id.0,
         )
-        .fetch_one(&self.pool)
+        .fetch_one(self.requests.named("read account settings"))
         .await?;
         Ok(row.into())
     }
@@ -65,7 +65,7 @@ impl Store {
             id.0,
             changes,
         )
-        .fetch_one(&self.pool)
+        .fetch_one(self.requests.named("merge account settings"))
         .await?;
         Ok(row.into())
     }

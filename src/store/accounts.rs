@@ -111,7 +111,7 @@ impl Store {
             new.password_hash,
             new.now,
         )
-        .fetch_one(&self.pool)
+        .fetch_one(self.requests.named("create an account"))
         .await?;
         Ok((AccountId(row.account_id), UserId(row.id)))
     }
@@ -126,7 +126,7 @@ impl Store {
             "#,
             email
         )
-        .fetch_optional(&self.pool)
+        .fetch_optional(self.requests.named("find a user by email"))
         .await?;
         Ok(row.map(|r| UserRow {
             id: UserId(r.id),
@@ -153,7 +153,7 @@ impl Store {
             account.0,
             user.map(|u| u.0),
         )
-        .fetch_one(&self.pool)
+        .fetch_one(self.requests.named("read an identity"))
         .await?;
         Ok(Identity {
             user: row
@@ -176,7 +176,7 @@ impl Store {
             "#,
             id.0,
         )
-        .fetch_optional(&self.pool)
+        .fetch_optional(self.requests.named("read an account"))
         .await?;
         Ok(row.map(AccountRecord::from))
     }
@@ -209,7 +209,7 @@ impl Store {
         let rows: Vec<AccountRow> = query
             .build_query_as()
             .persistent(false)
-            .fetch_all(&self.pool)
+            .fetch_all(self.requests.named("list accounts").long())
             .await?;
         let accounts = rows.into_iter().map(AccountRecord::from).collect();
         Ok(Page::from_surplus(
@@ -241,7 +241,7 @@ impl Store {
             suspended,
             now,
         )
-        .fetch_optional(&self.pool)
+        .fetch_optional(self.requests.named("suspend or resume an account"))
         .await?;
         Ok(row.map(AccountRecord::from))
     }
@@ -249,7 +249,7 @@ impl Store {
     /// Whether there is no account at all.
     pub async fn is_empty(&self) -> Result<bool, StoreError> {
         let any = sqlx::query_scalar!(r#"select exists (select from accounts) as "any!""#)
-            .fetch_one(&self.pool)
+            .fetch_one(self.requests.named("look for any account"))
             .await?;
         Ok(!any)
     }

@@ -3,7 +3,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Store, StoreError, bounded};
+use super::{Store, StoreError};
 use crate::domain::{
     ids::AdminTokenId,
     rate::{DEFAULT_PER_MINUTE, Gcra, RateState},
@@ -61,7 +61,7 @@ impl Store {
             &digest.0[..],
             now,
         )
-        .fetch_one(&self.pool)
+        .fetch_one(self.requests.named("create an admin token"))
         .await?;
         Ok(row.into())
     }
@@ -73,7 +73,7 @@ impl Store {
             "select id, name, last_used_at, revoked_at, created_at
              from admin_tokens order by id desc"
         )
-        .fetch_all(&self.pool)
+        .fetch_all(self.requests.named("list admin tokens"))
         .await?;
         Ok(rows.into_iter().map(AdminTokenRecord::from).collect())
     }
@@ -91,7 +91,7 @@ impl Store {
             id.0,
             now,
         )
-        .fetch_optional(&self.pool)
+        .fetch_optional(self.requests.named("revoke an admin token"))
         .await?;
         Ok(row.map(AdminTokenRecord::from))
     }
@@ -141,8 +141,8 @@ impl Store {
             gcra.burst_nanos(),
             now - LAST_USED_LAG,
         )
-        .fetch_optional(&self.pool);
-        Ok(bounded(reading).await?.map(|row| PresentedAdmin {
+        .fetch_optional(self.requests.named("authenticate an admin token"));
+        Ok(reading.await?.map(|row| PresentedAdmin {
             id: AdminTokenId(row.id),
             rate: row
                 .tat

@@ -6,10 +6,9 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{Store, StoreError, bounded};
+use super::{Store, StoreError, pool::Transaction};
 use crate::domain::{
     generation::{Modality, Status},
     ids::GenerationId,
@@ -19,6 +18,8 @@ use crate::domain::{
 const NAMED: i64 = 1_000;
 /// Ledger entries whose accounts are looked at each time: the newest.
 const RECENT_ENTRIES: i64 = 5_000;
+/// How long a self-audit may take.
+const AUDIT_LIMIT: Duration = Duration::from_mins(1);
 /// How long a scrape may take to read.
 const SCRAPE_TIME: Duration = Duration::from_secs(2);
 
@@ -79,9 +80,14 @@ pub type PoolState = (&'static str, u32, u32);
 impl Store {
     /// One self-audit, in one snapshot, so that it is exact under load too.
     pub async fn live_audit(&self, scope: &AuditScope<'_>) -> Result<LiveAudit, StoreError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = self
+            .requests
+            .named("audit a part of the ledger")
+            .within(AUDIT_LIMIT)
+            .begin()
+            .await?;
         sqlx::query!("set transaction isolation level repeatable read, read only")
-            .execute(&mut *tx)
+            .execute(&mut tx)
             .await?;
         let mut found = LiveAudit::default();
         accounts_against_ledger(&mut tx, scope, &mut found).await?;
@@ -102,8 +108,8 @@ impl Store {
                group by type, status"#,
             now
         )
-        .fetch_all(&self.reserved);
-        let rows = tokio::time::timeout(SCRAPE_TIME, bounded(reading))
+        .fetch_all(self.reserved.named("count unfinished generations"));
+        let rows = tokio::time::timeout(SCRAPE_TIME, reading)
             .await
             .map_err(|_elapsed| StoreError::Unavailable(sqlx::Error::PoolTimedOut))??;
         let read = rows.into_iter().map(|row| {
@@ -122,16 +128,16 @@ impl Store {
 
     /// The connections of each pool.
     pub fn pools(&self) -> [PoolState; 2] {
-        [("requests", &self.pool), ("reserved", &self.reserved)].map(|(name, pool)| {
-            let idle = u32::try_from(pool.num_idle()).unwrap_or(u32::MAX);
-            (name, pool.size().saturating_sub(idle), idle)
+        [("requests", &self.requests), ("reserved", &self.reserved)].map(|(name, pool)| {
+            let (busy, idle) = pool.usage();
+            (name, busy, idle)
         })
     }
 }
 
 /// Balances and holds against the newest entry of each account: one look into an index each.
 async fn accounts_against_ledger(
-    tx: &mut PgConnection,
+    tx: &mut Transaction,
     scope: &AuditScope<'_>,
     found: &mut LiveAudit,
 ) -> Result<(), StoreError> {
@@ -180,7 +186,7 @@ async fn accounts_against_ledger(
 
 /// Holds and counts of all accounts against their unfinished generations.
 async fn accounts_against_generations(
-    tx: &mut PgConnection,
+    tx: &mut Transaction,
     found: &mut LiveAudit,
 ) -> Result<(), StoreError> {
     let total = sqlx::query_scalar!(
@@ -213,7 +219,7 @@ async fn accounts_against_generations(
 }
 
 async fn overdue(
-    tx: &mut PgConnection,
+    tx: &mut Transaction,
     scope: &AuditScope<'_>,
 ) -> Result<Vec<GenerationId>, StoreError> {
     let ids = sqlx::query_scalar!(
@@ -231,7 +237,7 @@ async fn overdue(
 }
 
 async fn ownerless(
-    tx: &mut PgConnection,
+    tx: &mut Transaction,
     scope: &AuditScope<'_>,
 ) -> Result<Vec<GenerationId>, StoreError> {
     // Signs of life are kept by the database's own clock. A job without a worker is well as

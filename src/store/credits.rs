@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgExecutor, QueryBuilder};
 use uuid::Uuid;
 
-use super::{Store, StoreError, bounded};
+use super::{Store, StoreError};
 use crate::domain::{
     credits::Credits,
     ids::{AccountId, GenerationId, LedgerEntryId},
@@ -108,8 +108,8 @@ impl Store {
             "select balance, held from accounts where id = $1",
             account.0
         )
-        .fetch_one(&self.pool);
-        let row = bounded(reading).await?;
+        .fetch_one(self.requests.named("read a balance"));
+        let row = reading.await?;
         Ok(Balance {
             balance: Credits::from_micros(row.balance),
             held: Credits::from_micros(row.held),
@@ -122,8 +122,8 @@ impl Store {
             "select balance, held, unfinished from accounts where id = $1",
             account.0
         )
-        .fetch_one(&self.pool);
-        let row = bounded(reading).await?;
+        .fetch_one(self.requests.named("read a balance and unfinished jobs"));
+        let row = reading.await?;
         let balance = Balance {
             balance: Credits::from_micros(row.balance),
             held: Credits::from_micros(row.held),
@@ -151,7 +151,7 @@ impl Store {
         if let Some(entry) = self.moved_before(new).await? {
             return Ok(Moved::Repeated(entry));
         }
-        let refused = match move_once(&self.pool, new).await {
+        let refused = match move_once(self.requests.named("move credits"), new).await {
             Ok(Some(entry)) => return Ok(Moved::Done(entry)),
             Ok(None) => None,
             Err(error) => Some(error),
@@ -187,7 +187,7 @@ impl Store {
             new.kind.as_str(),
             reference,
         )
-        .fetch_optional(&self.pool)
+        .fetch_optional(self.requests.named("find an entry by reference"))
         .await?;
         Ok(row.map(LedgerEntry::from))
     }
@@ -220,7 +220,7 @@ impl Store {
         let rows: Vec<EntryRow> = query
             .build_query_as()
             .persistent(false)
-            .fetch_all(&self.pool)
+            .fetch_all(self.requests.named("list ledger entries").long())
             .await?;
         let entries = rows.into_iter().map(LedgerEntry::from).collect();
         Ok(Page::from_surplus(

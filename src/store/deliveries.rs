@@ -80,7 +80,7 @@ impl Store {
             page.after_number(),
             page.per_page + 1,
         )
-        .fetch_all(&self.pool)
+        .fetch_all(self.requests.named("list deliveries").long())
         .await?;
         let rows = rows
             .into_iter()
@@ -117,7 +117,7 @@ impl Store {
             id.0,
             now,
         )
-        .fetch_optional(&self.pool)
+        .fetch_optional(self.requests.named("redeliver an event"))
         .await?
         .map(TryInto::try_into)
         .transpose()
@@ -140,7 +140,7 @@ impl Store {
             before,
             batch
         )
-        .execute(&self.pool)
+        .execute(self.requests.named("purge deliveries").long())
         .await?;
         let orphans = sqlx::query!(
             "delete from webhook_deliveries where id in (
@@ -148,7 +148,7 @@ impl Store {
                  where w.deleted_at is not null limit $1)",
             batch
         )
-        .execute(&self.pool)
+        .execute(self.requests.named("purge attempts").long())
         .await?;
         let overdue = sqlx::query!(
             "update webhook_deliveries
@@ -164,7 +164,7 @@ impl Store {
             batch,
             now - NEVER_TRIED,
         )
-        .execute(&self.pool)
+        .execute(self.requests.named("purge events").long())
         .await?;
         let webhooks = self.purge_webhooks(now, batch).await?;
         let most = [&old, &orphans, &overdue]

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 
 use super::{
-    Store, StoreError, bounded,
+    Store, StoreError,
     credits::Balance,
     generations::{Credential, SpendLimit},
 };
@@ -31,8 +31,8 @@ impl Store {
             key,
             now,
         )
-        .fetch_one(&self.pool);
-        let row = bounded(reading).await?;
+        .fetch_one(self.requests.named("read what a key may spend"));
+        let row = reading.await?;
         let balance = Balance {
             balance: Credits::from_micros(row.balance),
             held: Credits::from_micros(row.held),

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 pub(super) use rows::GenerationRow;
 
-use super::{Store, StoreError, bounded, credits::Balance};
+use super::{Store, StoreError, credits::Balance};
 use crate::domain::{
     credits::Credits,
     generation::{Failure, Modality, Output, Status, TemplateUse},

@@ -87,7 +87,7 @@ impl Store {
         let rows: Vec<GenerationRow> = query
             .build_query_as()
             .persistent(false)
-            .fetch_all(&self.pool)
+            .fetch_all(self.requests.named("list generations").long())
             .await?;
         let rows = rows
             .into_iter()

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{Store, StoreError, bounded, exactly_one};
+use super::{Store, StoreError, exactly_one};
 use crate::domain::{
     credits::Credits,
     generation::Modality,
@@ -22,14 +22,14 @@ impl Store {
              on conflict (id) do update set seen_at = excluded.seen_at",
             instance.0
         )
-        .execute(&self.reserved);
-        exactly_one("a heartbeat", bounded(beat).await?.rows_affected())
+        .execute(self.reserved.named("heartbeat"));
+        exactly_one("a heartbeat", beat.await?.rows_affected())
     }
 
     /// Takes this process off the list.
     pub async fn retire(&self, instance: InstanceId) -> Result<(), StoreError> {
         sqlx::query!("delete from instances where id = $1", instance.0)
-            .execute(&self.reserved)
+            .execute(self.reserved.named("deregister"))
             .await?;
         Ok(())
     }
@@ -37,7 +37,7 @@ impl Store {
     /// Takes every other process off the list: right only where this one is known to be alone.
     pub async fn retire_others(&self, instance: InstanceId) -> Result<(), StoreError> {
         sqlx::query!("delete from instances where id <> $1", instance.0)
-            .execute(&self.reserved)
+            .execute(self.reserved.named("deregister all others"))
             .await?;
         Ok(())
     }
@@ -49,8 +49,8 @@ impl Store {
              where seen_at < clock_timestamp() - make_interval(secs => $1)",
             lease.as_secs_f64()
         )
-        .execute(&self.reserved);
-        Ok(bounded(retiring).await?.rows_affected())
+        .execute(self.reserved.named("deregister the silent"));
+        Ok(retiring.await?.rows_affected())
     }
 
     /// Unfinished generations whose process is gone.
@@ -68,8 +68,8 @@ impl Store {
             "#,
             limit
         )
-        .fetch_all(&self.reserved);
-        let rows = bounded(reading).await?;
+        .fetch_all(self.reserved.named("find abandoned generations"));
+        let rows = reading.await?;
         rows.into_iter().map(Abandoned::try_from).collect()
     }
 
@@ -84,8 +84,8 @@ impl Store {
              where status in ('pending', 'processing') and lease_token = $1"#,
             instance.0
         )
-        .fetch_all(&self.reserved);
-        let rows = bounded(reading).await?;
+        .fetch_all(self.reserved.named("find own generations"));
+        let rows = reading.await?;
         rows.into_iter().map(Abandoned::try_from).collect()
     }
 }

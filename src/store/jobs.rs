@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{Store, StoreError, bounded};
+use super::{Store, StoreError};
 use crate::domain::{
     credits::Credits,
     generation::{Generation, Modality, Status},
@@ -171,8 +171,8 @@ impl Store {
             &taken,
             share.most,
         )
-        .fetch_all(&self.reserved);
-        let rows = bounded(claiming).await?;
+        .fetch_all(self.reserved.named("claim jobs"));
+        let rows = claiming.await?;
         rows.into_iter().map(TryInto::try_into).collect()
     }
 
@@ -185,7 +185,7 @@ impl Store {
              from generations where id = $1 and status = 'failed' and remote_id is not null",
             id.0
         )
-        .fetch_optional(&self.pool)
+        .fetch_optional(self.requests.named("read a cancelled job"))
         .await?
         .map(TryInto::try_into)
         .transpose()
@@ -210,8 +210,8 @@ impl Store {
             now,
             attempts,
         )
-        .execute(&self.reserved);
-        Ok(bounded(intending).await?.rows_affected() == 1)
+        .execute(self.reserved.named("store an intent to submit"));
+        Ok(intending.await?.rows_affected() == 1)
     }
 
     /// Stores the provider's task. `false`: the job is no longer this instance's.
@@ -229,8 +229,8 @@ impl Store {
             instance.0,
             remote_id,
         )
-        .execute(&self.reserved);
-        Ok(bounded(storing).await?.rows_affected() == 1)
+        .execute(self.reserved.named("store a task"));
+        Ok(storing.await?.rows_affected() == 1)
     }
 
     /// Gives a job back, to be looked at again at `next`. `false`: it was no longer the
@@ -251,8 +251,8 @@ impl Store {
             progress,
             next,
         )
-        .execute(&self.reserved);
-        Ok(bounded(releasing).await?.rows_affected() == 1)
+        .execute(self.reserved.named("release a job"));
+        Ok(releasing.await?.rows_affected() == 1)
     }
 }
 

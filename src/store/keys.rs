@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Store, StoreError, bounded, generations::Credential};
+use super::{Store, StoreError, generations::Credential};
 use crate::domain::{
     ability::Abilities,
     credits::Credits,
@@ -154,7 +154,7 @@ impl Store {
             new.spend_limit.map(Credits::micros),
             new.spend_period.map(SpendPeriod::as_str),
         )
-        .fetch_optional(&self.pool)
+        .fetch_optional(self.requests.named("create a key"))
         .await?
         .map(TryInto::try_into)
         .transpose()
@@ -179,7 +179,7 @@ impl Store {
             id.0,
             now,
         )
-        .fetch_optional(&self.pool)
+        .fetch_optional(self.requests.named("read a key"))
         .await?
         .map(TryInto::try_into)
         .transpose()
@@ -206,7 +206,7 @@ impl Store {
             page.per_page + 1,
             now,
         )
-        .fetch_all(&self.pool)
+        .fetch_all(self.requests.named("list keys").long())
         .await?;
         let keys = rows
             .into_iter()
@@ -239,7 +239,7 @@ impl Store {
             id.0,
             now,
         )
-        .fetch_optional(&self.pool)
+        .fetch_optional(self.requests.named("revoke a key"))
         .await?
         .map(TryInto::try_into)
         .transpose()
@@ -303,8 +303,8 @@ impl Store {
             moment,
             now - LAST_USED_LAG,
         )
-        .fetch_optional(&self.pool);
-        let Some(row) = bounded(reading).await? else {
+        .fetch_optional(self.requests.named("authenticate a key"));
+        let Some(row) = reading.await? else {
             return Ok(None);
         };
         let expired = row.expires_at.is_some_and(|at| at <= now);

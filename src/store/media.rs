@@ -14,10 +14,10 @@ impl Store {
             name,
             fresh
         )
-        .execute(&self.pool)
+        .execute(self.requests.named("create the signing secret"))
         .await?;
         let value = sqlx::query_scalar!("select value from secrets where name = $1", name)
-            .fetch_one(&self.pool)
+            .fetch_one(self.requests.named("read the signing secret"))
             .await?;
         Ok(value)
     }
@@ -34,7 +34,7 @@ impl Store {
             before,
             limit
         )
-        .fetch_all(&self.pool)
+        .fetch_all(self.requests.named("find files to remove").long())
         .await?;
         Ok(ids.into_iter().map(GenerationId).collect())
     }
@@ -50,7 +50,7 @@ impl Store {
             id.0,
             now
         )
-        .execute(&self.pool)
+        .execute(self.requests.named("postpone a removal"))
         .await?;
         Ok(())
     }
@@ -58,7 +58,7 @@ impl Store {
     /// Notes that a generation's files are gone.
     pub async fn media_removed(&self, id: GenerationId) -> Result<(), StoreError> {
         sqlx::query!("delete from media_trash where generation_id = $1", id.0)
-            .execute(&self.pool)
+            .execute(self.requests.named("forget removed files"))
             .await?;
         Ok(())
     }
@@ -96,7 +96,7 @@ impl Store {
             batch,
             lowest_id(before),
         )
-        .fetch_one(&self.pool)
+        .fetch_one(self.requests.named("delete old generations").long())
         .await?;
         Ok(deleted)
     }

@@ -25,42 +25,37 @@ pub mod usage;
 pub mod verify;
 pub mod webhooks;
 
-use std::{
-    sync::{
-        LazyLock,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::{Duration, Instant},
-};
+mod pool;
 
-use sqlx::{
-    Connection as _, PgPool,
-    postgres::{PgConnectOptions, PgPoolOptions},
-};
+use std::{sync::Arc, time::Duration};
 
-/// How many connections may wait idle before they are probed again.
-const PROBE_AFTER_IDLE: Duration = Duration::from_secs(1);
+use sqlx::{ConnectOptions as _, Connection as _, postgres::PgConnectOptions};
+
+use pool::{Outages, Pool};
 
 /// The schema, embedded.
 pub static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!();
 
-/// How long a statement may run, and wait for a lock. What a request does takes milliseconds;
-/// what takes longer is stuck behind somebody else's work.
-const STATEMENT_LIMITS: &str = "set statement_timeout = '15s'; set lock_timeout = '3s'";
-/// How long a statement may take as seen from here: a host that vanished, or a server that
-/// hangs, answers nothing, and whoever asked is to learn of it within seconds. Longer than
-/// `lock_timeout`.
-const CALL_TIMEOUT: Duration = Duration::from_secs(6);
-/// Connections kept apart from requests, for settlements, signs of life and health checks.
-const RESERVED_CONNECTIONS: u32 = 4;
+/// Connections kept apart from requests, for settlements, heartbeats and jobs: a fourth of all,
+/// within these bounds.
+const RESERVED_CONNECTIONS: (u32, u32) = (2, 4);
 
 /// The database, as the rest of the house sees it.
 #[derive(Debug, Clone)]
 pub struct Store {
-    /// For requests.
-    pool: PgPool,
+    requests: Pool,
     /// For what must go on when requests have taken every connection.
-    reserved: PgPool,
+    reserved: Pool,
+    outages: Arc<Outages>,
+}
+
+/// What the server is set to risk in a crash.
+#[derive(Debug, Clone, Copy)]
+pub struct Durability {
+    /// Whether it waits for the disk at all.
+    pub fsync: bool,
+    /// Whether it waits for the disk before it answers.
+    pub synchronous_commit: bool,
 }
 
 /// How the database failed.
@@ -117,16 +112,6 @@ const TRANSIENT: [&str; 11] = [
 
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
-        let error = Self::sorted(error);
-        if matches!(error, Self::Unavailable(_)) {
-            TROUBLE.note();
-        }
-        error
-    }
-}
-
-impl StoreError {
-    fn sorted(error: sqlx::Error) -> Self {
         match &error {
             sqlx::Error::Io(_)
             | sqlx::Error::Tls(_)
@@ -161,99 +146,46 @@ fn exactly_one(statement: &'static str, rows: u64) -> Result<(), StoreError> {
     }
 }
 
-/// When a connection was last found dead, in milliseconds since the process's first look.
-/// Others that were not used since may be dead too. One for the process: all stores in it talk
-/// to the same database.
-static TROUBLE: Trouble = Trouble {
-    start: LazyLock::new(Instant::now),
-    at: AtomicU64::new(u64::MAX),
-};
-
-struct Trouble {
-    start: LazyLock<Instant>,
-    at: AtomicU64,
-}
-
-impl Trouble {
-    fn note(&self) {
-        let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.at.store(now, Ordering::Release);
-    }
-
-    /// How long ago it was; for ever when it never was.
-    fn since(&self) -> Duration {
-        match self.at.load(Ordering::Acquire) {
-            u64::MAX => Duration::MAX,
-            at => self
-                .start
-                .elapsed()
-                .saturating_sub(Duration::from_millis(at)),
-        }
-    }
-}
-
-/// Bounds a call: what has not answered in time is taken to be away, with an unknown outcome.
-async fn bounded<T>(call: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, StoreError> {
-    match tokio::time::timeout(CALL_TIMEOUT, call).await {
-        Ok(result) => Ok(result?),
-        Err(_elapsed) => Err(StoreError::Unavailable(sqlx::Error::PoolTimedOut)),
-    }
-}
-
 impl Store {
-    /// A store over at most `max_connections` to `options` for requests and a few more for
-    /// itself, made when they are first needed. A request waits at most `acquire_timeout` for
-    /// one.
+    /// A store over at most `max_connections` (4 or more) to `options`, made when they are first
+    /// needed. A request waits at most `acquire_timeout` for one.
     pub fn connect_lazy(
         options: PgConnectOptions,
         max_connections: u32,
         acquire_timeout: Duration,
     ) -> Self {
-        let options = options.application_name("gensvc");
+        // Statements are logged by their names.
+        let options = options
+            .application_name("gensvc")
+            .disable_statement_logging();
+        let outages = Arc::new(Outages::default());
+        let (least, most) = RESERVED_CONNECTIONS;
+        let reserved = (max_connections / 4).clamp(least, most);
         let pool = |connections| {
-            PgPoolOptions::new()
-                .max_connections(connections)
-                .acquire_timeout(acquire_timeout)
-                // A probe before every statement would double the round trips; a connection
-                // that was used a moment ago is taken to be alive.
-                .test_before_acquire(false)
-                .before_acquire(|connection, meta| {
-                    Box::pin(async move {
-                        let unused_since_trouble = TROUBLE.since() <= meta.idle_for;
-                        if meta.idle_for > PROBE_AFTER_IDLE || unused_since_trouble {
-                            return Ok(connection.ping().await.is_ok());
-                        }
-                        Ok(true)
-                    })
-                })
-                .after_connect(|connection, _| {
-                    Box::pin(async move {
-                        sqlx::raw_sql(STATEMENT_LIMITS).execute(connection).await?;
-                        Ok(())
-                    })
-                })
-                .connect_lazy_with(options.clone())
+            let outages = Arc::clone(&outages);
+            Pool::new(options.clone(), connections, acquire_timeout, outages)
         };
         Self {
-            pool: pool(max_connections),
-            reserved: pool(RESERVED_CONNECTIONS),
+            requests: pool(max_connections - reserved),
+            reserved: pool(reserved),
+            outages,
         }
     }
 
     /// Brings the schema up to date.
     pub async fn migrate(&self) -> Result<(), StoreError> {
-        let mut connection = self.reserved.acquire().await?;
         let encoding = sqlx::query_scalar!(r#"select current_setting('server_encoding') as "e!""#)
-            .fetch_one(&mut *connection)
+            .fetch_one(self.reserved.named("read the encoding"))
             .await?;
         if encoding != "UTF8" {
             return Err(StoreError::Encoding(encoding));
         }
         // A migration may take long.
+        let mut connection = self.reserved.detach().await?;
         sqlx::raw_sql("set statement_timeout = 0; set lock_timeout = 0")
-            .execute(&mut *connection)
+            .execute(&mut connection)
             .await?;
-        let migrated = MIGRATOR.run(&mut *connection).await;
+        let migrated = MIGRATOR.run(&mut connection).await;
         connection.close().await?;
         migrated.map_err(|error| match error {
             sqlx::migrate::MigrateError::Execute(e) => e.into(),
@@ -261,28 +193,38 @@ impl Store {
         })
     }
 
-    /// Whether the database answers, and takes writes.
+    /// Whether the database answers on a connection for requests, and takes writes.
     pub async fn ping(&self) -> Result<(), StoreError> {
         let writable = sqlx::query_scalar!(
             r#"select current_setting('transaction_read_only') = 'off' as "writable!""#
         )
-        .fetch_one(&self.reserved);
-        if bounded(writable).await? {
+        .fetch_one(self.requests.named("check health"));
+        if writable.await? {
             Ok(())
         } else {
             Err(StoreError::ReadOnly)
         }
     }
 
-    /// Says that the database was started anew: connections from before are probed before they
-    /// are used again.
+    /// What a crash of the database's machine could lose.
+    pub async fn durability(&self) -> Result<Durability, StoreError> {
+        let durability = sqlx::query_as!(
+            Durability,
+            r#"select current_setting('fsync') = 'on' as "fsync!",
+                      current_setting('synchronous_commit') <> 'off' as "synchronous_commit!""#
+        )
+        .fetch_one(self.requests.named("read durability settings"));
+        Ok(durability.await?)
+    }
+
+    /// Says that the database was started anew: connections from before are not used again.
     pub fn distrust_connections(&self) {
-        TROUBLE.note();
+        self.outages.dead_since(tokio::time::Instant::now());
     }
 
     /// Closes all connections, waiting for busy ones no longer than `patience`.
     pub async fn close(&self, patience: Duration) {
-        let closed = async { tokio::join!(self.pool.close(), self.reserved.close()) };
+        let closed = async { tokio::join!(self.requests.close(), self.reserved.close()) };
         if tokio::time::timeout(patience, closed).await.is_err() {
             tracing::warn!("connections to the database were still busy at the stop");
         }

@@ -4,7 +4,7 @@
 use chrono::{DateTime, Utc};
 use secrecy::SecretSlice;
 
-use super::{Store, StoreError, bounded, generations::GenerationRow};
+use super::{Store, StoreError, generations::GenerationRow};
 use crate::domain::{
     generation::Generation,
     ids::{AccountId, GenerationId, WebhookDeliveryId, WebhookId},
@@ -97,8 +97,8 @@ impl Store {
             now,
             limit,
         )
-        .fetch_all(&self.pool);
-        let rows = bounded(reading).await?;
+        .fetch_all(self.requests.named("read webhook queues"));
+        let rows = reading.await?;
         Ok(rows
             .into_iter()
             .map(|row| Queue {
@@ -147,8 +147,8 @@ impl Store {
             now,
             lease_until,
         )
-        .fetch_all(&self.pool);
-        let rows = bounded(taking).await?;
+        .fetch_all(self.requests.named("take deliveries"));
+        let rows = taking.await?;
         let attempts = rows.into_iter().filter_map(|row| {
             let Some(event) = WebhookEvent::parse(&row.event) else {
                 // A newer server's, for it to deliver; the others are taken all the same.
@@ -195,8 +195,8 @@ impl Store {
             end.error,
             end.delivered_at,
         )
-        .execute(&self.pool);
-        Ok(bounded(recording).await?.rows_affected() == 1)
+        .execute(self.requests.named("record a delivery attempt"));
+        Ok(recording.await?.rows_affected() == 1)
     }
 
     /// What is left of a generation, also when its owner has deleted it.
@@ -213,7 +213,10 @@ impl Store {
              from generations where id = $1",
             id.0,
         )
-        .fetch_optional(&self.pool);
-        bounded(reading).await?.map(TryInto::try_into).transpose()
+        .fetch_optional(
+            self.requests
+                .named("read a generation or what is left of it"),
+        );
+        reading.await?.map(TryInto::try_into).transpose()
     }
 }

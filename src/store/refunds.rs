@@ -59,7 +59,7 @@ impl Store {
             "select account_id, coalesce(charged, 0) as \"charged!\" from generations where id = $1",
             new.generation.0
         )
-        .fetch_optional(&self.pool)
+        .fetch_optional(self.requests.named("read a charge"))
         .await?;
         let Some(generation) = generation else {
             return Ok(Refunded::Unknown);
@@ -69,14 +69,14 @@ impl Store {
         if charged == Credits::ZERO {
             return Ok(Refunded::NotCharged);
         }
-        let mut tx = self.pool.begin().await?;
+        let mut tx = self.requests.named("refund").begin().await?;
         // Every entry is written under this lock: a refund that came first is seen by the next
         // statement, and none can come in between.
         sqlx::query!(
             "select id from accounts where id = $1 for no key update",
             account.0
         )
-        .fetch_one(&mut *tx)
+        .fetch_one(&mut tx)
         .await?;
         let before = sqlx::query_as!(
             EntryRow,
@@ -87,7 +87,7 @@ impl Store {
             account.0,
             format!("{REFUND_PREFIX}{}", new.generation),
         )
-        .fetch_optional(&mut *tx)
+        .fetch_optional(&mut tx)
         .await?;
         let amount = new.amount.unwrap_or(charged);
         let reference = new.reference();
@@ -109,7 +109,7 @@ impl Store {
             reference: Some(&reference),
             now: new.now,
         };
-        let Some(entry) = move_once(&mut *tx, &movement).await? else {
+        let Some(entry) = move_once(&mut tx, &movement).await? else {
             return Err(StoreError::RowCount {
                 statement: "refunding a charge",
                 rows: 0,

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Store, StoreError, bounded, exactly_one};
+use super::{Store, StoreError, exactly_one};
 use crate::domain::{
     ids::{AccountId, SessionId, UserId},
     rate::{DEFAULT_PER_MINUTE, Gcra, RateState, nanos},
@@ -54,7 +54,7 @@ impl Store {
             expires_at,
             now,
         )
-        .execute(&self.pool)
+        .execute(self.requests.named("create a session"))
         .await?;
         exactly_one("creating a session", done.rows_affected())
     }
@@ -101,8 +101,8 @@ impl Store {
             gcra.emission_nanos(),
             gcra.burst_nanos(),
         )
-        .fetch_optional(&self.pool);
-        Ok(bounded(reading).await?.map(|row| PresentedSession {
+        .fetch_optional(self.requests.named("authenticate a session"));
+        Ok(reading.await?.map(|row| PresentedSession {
             id: SessionId(row.id),
             user_id: UserId(row.user_id),
             account_id: AccountId(row.account_id),
@@ -120,7 +120,7 @@ impl Store {
             id.0,
             now
         )
-        .execute(&self.pool)
+        .execute(self.requests.named("end a session"))
         .await?;
         exactly_one("ending a session", done.rows_affected())
     }
@@ -152,8 +152,8 @@ impl Store {
             pending_since,
             MAX_FAILURES,
         )
-        .execute(&self.pool);
-        if bounded(counting).await?.rows_affected() == 1 {
+        .execute(self.requests.named("count a login"));
+        if counting.await?.rows_affected() == 1 {
             return Ok(Ok(()));
         }
         let failures = sqlx::query!(
@@ -164,7 +164,7 @@ impl Store {
             address,
             failed_since,
         )
-        .fetch_optional(&self.pool)
+        .fetch_optional(self.requests.named("read the login limit"))
         .await?;
         Ok(Err(match failures {
             Some(row) if row.count >= MAX_FAILURES => {
@@ -195,7 +195,7 @@ impl Store {
             at,
             failed,
         )
-        .execute(&self.pool)
+        .execute(self.requests.named("forget a login"))
         .await?;
         Ok(())
     }
@@ -209,7 +209,7 @@ impl Store {
             now,
             batch
         )
-        .execute(&self.pool)
+        .execute(self.requests.named("purge sessions").long())
         .await?;
         let attempts = sqlx::query!(
             "delete from login_attempts where (email, address) in
@@ -219,7 +219,7 @@ impl Store {
             now - THROTTLE_WINDOW,
             batch
         )
-        .execute(&self.pool)
+        .execute(self.requests.named("purge login attempts").long())
         .await?;
         let keys = sqlx::query!(
             "delete from idempotency_keys where (account_id, key) in
@@ -228,7 +228,7 @@ impl Store {
             now,
             batch
         )
-        .execute(&self.pool)
+        .execute(self.requests.named("purge idempotency keys").long())
         .await?;
         // A state whose burst is whole again says nothing.
         let limits = sqlx::query!(
@@ -237,7 +237,7 @@ impl Store {
             nanos(now),
             batch
         )
-        .execute(&self.pool)
+        .execute(self.requests.named("purge rate limits").long())
         .await?;
         let most = [sessions, attempts, keys, limits]
             .iter()

@@ -108,7 +108,7 @@ impl Store {
             now,
             MAX_TEMPLATES,
         )
-        .fetch_optional(&self.pool)
+        .fetch_optional(self.requests.named("create a template"))
         .await?;
         Ok(row.map(Into::into))
     }
@@ -154,7 +154,7 @@ impl Store {
             now,
             KEPT_VERSIONS,
         )
-        .fetch_optional(&self.pool)
+        .fetch_optional(self.requests.named("replace a template"))
         .await?;
         Ok(row.map(Into::into))
     }
@@ -175,7 +175,7 @@ impl Store {
             account.0,
             id.0,
         )
-        .fetch_optional(&self.pool)
+        .fetch_optional(self.requests.named("read a template"))
         .await?;
         Ok(row.map(Into::into))
     }
@@ -198,7 +198,7 @@ impl Store {
             page.after_number(),
             page.per_page + 1,
         )
-        .fetch_all(&self.pool)
+        .fetch_all(self.requests.named("list templates").long())
         .await?;
         let rows = rows.into_iter().map(Into::into).collect();
         Ok(Page::from_surplus(
@@ -220,7 +220,7 @@ impl Store {
             account.0,
             id.0,
         )
-        .execute(&self.pool)
+        .execute(self.requests.named("delete a template"))
         .await?;
         match done.rows_affected() {
             0 => Ok(false),

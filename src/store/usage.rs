@@ -117,7 +117,7 @@ impl Store {
             span.from,
             span.to,
         )
-        .fetch_all(&self.pool)
+        .fetch_all(self.requests.named("report usage").long())
         .await?;
         Ok(rows
             .into_iter()

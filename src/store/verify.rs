@@ -1,9 +1,11 @@
 //! The audit: every account and every generation recomputed from the ledger.
 
-use sqlx::PgConnection;
+use std::time::Duration;
 
-use super::{Store, StoreError};
+use super::{Store, StoreError, pool::Transaction};
 
+/// How long it may take to look at everything.
+const WHOLE_LIMIT: Duration = Duration::from_hours(4);
 /// Differences that are spelled out; the rest is counted.
 const SPELLED_OUT: i64 = 1000;
 
@@ -24,20 +26,25 @@ impl Store {
     /// Recomputes every account and every generation from its entries, in one snapshot, so
     /// that it is right under load too.
     pub async fn verify_ledger(&self) -> Result<Audit, StoreError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = self
+            .requests
+            .named("verify the ledger")
+            .within(WHOLE_LIMIT)
+            .begin()
+            .await?;
         sqlx::query!("set transaction isolation level repeatable read, read only")
-            .execute(&mut *tx)
+            .execute(&mut tx)
             .await?;
         // It reads everything; that may take a while.
         sqlx::query!("set local statement_timeout = 0")
-            .execute(&mut *tx)
+            .execute(&mut tx)
             .await?;
         let counts = sqlx::query!(
             r#"select (select count(*) from accounts) as "accounts!",
                       (select count(*) from ledger_entries) as "entries!",
                       (select count(*) from generations) as "generations!""#
         )
-        .fetch_one(&mut *tx)
+        .fetch_one(&mut tx)
         .await?;
         let mut differences = account_differences(&mut tx).await?;
         differences.extend(generation_differences(&mut tx).await?);
@@ -54,7 +61,7 @@ impl Store {
 }
 
 /// Accounts and entries against the running sums of the entries.
-async fn account_differences(tx: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
+async fn account_differences(tx: &mut Transaction) -> Result<Vec<String>, sqlx::Error> {
     sqlx::query_scalar!(
             r#"
             with moved as (
@@ -99,7 +106,7 @@ async fn account_differences(tx: &mut PgConnection) -> Result<Vec<String>, sqlx:
 }
 
 /// Generations against their hold and its one resolution.
-async fn generation_differences(tx: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
+async fn generation_differences(tx: &mut Transaction) -> Result<Vec<String>, sqlx::Error> {
     sqlx::query_scalar!(
                 r#"
                 with entries as (
@@ -144,7 +151,12 @@ impl Store {
     /// Only needed where an older version ran beside a newer one. Requests that hold or settle
     /// get 503 if it takes longer than a few seconds.
     pub async fn recount(&self) -> Result<(), StoreError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = self
+            .requests
+            .named("recount")
+            .within(WHOLE_LIMIT)
+            .begin()
+            .await?;
         sqlx::raw_sql(
             "set local statement_timeout = 0;
              set local lock_timeout = 0;
@@ -174,7 +186,7 @@ impl Store {
              where status in ('completed', 'failed')
              group by 1, 2, 3, 4, 5, 6, 7",
         )
-        .execute(&mut *tx)
+        .execute(&mut tx)
         .await?;
         tx.commit().await?;
         Ok(())
@@ -182,7 +194,7 @@ impl Store {
 }
 
 /// What keys have spent against the generations that they made.
-async fn spend_differences(tx: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
+async fn spend_differences(tx: &mut Transaction) -> Result<Vec<String>, sqlx::Error> {
     sqlx::query_scalar!(
         r#"
         with recomputed as (
@@ -212,7 +224,7 @@ async fn spend_differences(tx: &mut PgConnection) -> Result<Vec<String>, sqlx::E
 }
 
 /// The usage report's sums against the generations that they count.
-async fn usage_differences(tx: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
+async fn usage_differences(tx: &mut Transaction) -> Result<Vec<String>, sqlx::Error> {
     sqlx::query_scalar!(
         r#"
         with recomputed as (

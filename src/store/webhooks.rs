@@ -68,13 +68,13 @@ impl Store {
         new: &NewWebhook<'_>,
         secret: &[u8],
     ) -> Result<WebhookMade, StoreError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = self.requests.named("create a webhook").begin().await?;
         // One at a time for an account. Not its row's lock, for which settlements would wait.
         sqlx::query!(
             "select pg_advisory_xact_lock(hashtextextended('webhooks of ' || $1::bigint, 0))",
             new.account_id.0
         )
-        .execute(&mut *tx)
+        .execute(&mut tx)
         .await?;
         // A statement of its own, so that it sees what was stored while it waited.
         let count = sqlx::query_scalar!(
@@ -82,7 +82,7 @@ impl Store {
                where account_id = $1 and deleted_at is null"#,
             new.account_id.0
         )
-        .fetch_one(&mut *tx)
+        .fetch_one(&mut tx)
         .await?;
         if count >= MAX_PER_ACCOUNT {
             return Ok(WebhookMade::TooMany);
@@ -114,7 +114,7 @@ impl Store {
             key,
             session,
         )
-        .fetch_optional(&mut *tx)
+        .fetch_optional(&mut tx)
         .await?;
         tx.commit().await?;
         match row {
@@ -136,7 +136,7 @@ impl Store {
             account.0,
             id.0,
         )
-        .fetch_optional(&self.pool)
+        .fetch_optional(self.requests.named("read a webhook"))
         .await?
         .map(TryInto::try_into)
         .transpose()
@@ -157,7 +157,7 @@ impl Store {
             page.after_number(),
             page.per_page + 1,
         )
-        .fetch_all(&self.pool)
+        .fetch_all(self.requests.named("list webhooks"))
         .await?;
         let rows = rows
             .into_iter()
@@ -186,7 +186,7 @@ impl Store {
             id.0,
             now,
         )
-        .execute(&self.pool)
+        .execute(self.requests.named("delete a webhook"))
         .await?;
         match done.rows_affected() {
             0 => Ok(false),
@@ -210,7 +210,7 @@ impl Store {
             now - SETTLEMENT_AT_MOST,
             batch
         )
-        .execute(&self.pool)
+        .execute(self.requests.named("purge webhooks").long())
         .await?;
         Ok(done.rows_affected())
     }

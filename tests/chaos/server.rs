@@ -55,7 +55,7 @@ impl Server {
             ),
             ("GENSVC_BIND", "127.0.0.1:0"),
             ("GENSVC_LOG", "info,sqlx=warn"),
-            ("GENSVC__DATABASE__MAX_CONNECTIONS", "12"),
+            ("GENSVC__DATABASE__MAX_CONNECTIONS", "16"),
             ("GENSVC__JOBS__LEASE_SECONDS", &seconds),
             ("GENSVC__JOBS__POLL_INTERVAL_MS", "200"),
             ("GENSVC__JOBS__DEADLINE_SECONDS", "8"),

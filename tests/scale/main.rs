@@ -78,7 +78,7 @@ async fn main() {
 }
 
 fn store(options: PgConnectOptions) -> Store {
-    Store::connect_lazy(options, 1, Duration::from_secs(30))
+    Store::connect_lazy(options, 4, Duration::from_secs(30))
 }
 
 async fn run(pool: &PgPool, statement: &str) {

@@ -82,7 +82,11 @@ fn of_database_log_and_jobs() {
         ),
         (
             "[database]\nmax_connections = -1",
-            "database.max_connections is -1: must be a whole number from 1 to 1000",
+            "database.max_connections is -1: must be a whole number from 4 to 1000",
+        ),
+        (
+            "[database]\nmax_connections = 3",
+            "database.max_connections is 3: must be a whole number from 4 to 1000",
         ),
         (
             "[database]\nacquire_timeout_ms = 99",

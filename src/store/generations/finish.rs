@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Finish, Outcome, Store, StoreError, bounded};
+use super::{Finish, Outcome, Store, StoreError};
 use crate::domain::{credits::Credits, generation::Status};
 
 impl Store {
@@ -124,7 +124,7 @@ impl Store {
             finish.now,
             json!(outputs),
         )
-        .fetch_optional(&self.reserved);
-        Ok(bounded(settling).await?.is_some())
+        .fetch_optional(self.reserved.named("settle"));
+        Ok(settling.await?.is_some())
     }
 }

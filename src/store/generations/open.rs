@@ -1,6 +1,6 @@
 //! The hold: one statement, and why it was refused.
 
-use super::{Balance, Credential, NewGeneration, Opened, SpendLimit, Store, StoreError, bounded};
+use super::{Balance, Credential, NewGeneration, Opened, SpendLimit, Store, StoreError};
 use crate::domain::{credits::Credits, generation::Generation};
 
 /// How often an opening is tried again when the account changed between the refusal and its
@@ -107,8 +107,8 @@ impl Store {
             new.template.map(|t| t.id.0),
             new.template.map(|t| t.version),
         )
-        .fetch_optional(&self.pool);
-        Ok(bounded(opening).await?.is_some())
+        .fetch_optional(self.requests.named("place a hold"));
+        Ok(opening.await?.is_some())
     }
 
     /// Why an opening was refused, in the contract's order; `None` when it would fit now.
@@ -137,8 +137,8 @@ impl Store {
             new.now,
             new.idempotency.as_ref().map(|b| b.key.as_str()),
         )
-        .fetch_one(&self.pool);
-        let row = bounded(reading).await?;
+        .fetch_one(self.requests.named("explain a refused hold"));
+        let row = reading.await?;
         let balance = Balance {
             balance: Credits::from_micros(row.balance),
             held: Credits::from_micros(row.held),

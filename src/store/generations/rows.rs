@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{Bound, Store, StoreError, bounded};
+use super::{Bound, Store, StoreError};
 use crate::domain::{
     credits::Credits,
     generation::{Failure, FailureCode, Generation, Modality, Status, TemplateUse},
@@ -56,8 +56,8 @@ impl Store {
             id.0,
             account.0,
         )
-        .fetch_optional(&self.pool);
-        bounded(reading).await?.map(TryInto::try_into).transpose()
+        .fetch_optional(self.requests.named("read a generation"));
+        reading.await?.map(TryInto::try_into).transpose()
     }
 
     /// Removes a finished generation's words for good; its numbers stay. `false`: it is not
@@ -85,7 +85,7 @@ impl Store {
             account.0,
             now,
         )
-        .fetch_optional(&self.pool)
+        .fetch_optional(self.requests.named("delete a generation"))
         .await?;
         Ok(done.is_some())
     }
@@ -104,8 +104,8 @@ impl Store {
             account.0,
             key,
         )
-        .fetch_optional(&self.pool);
-        match bounded(reading).await? {
+        .fetch_optional(self.requests.named("find an idempotency key"));
+        match reading.await? {
             Some(row) if row.expires_at <= now => {
                 let removing = sqlx::query!(
                     "delete from idempotency_keys
@@ -114,8 +114,8 @@ impl Store {
                     key,
                     now,
                 )
-                .execute(&self.pool);
-                bounded(removing).await?;
+                .execute(self.requests.named("remove an idempotency key"));
+                removing.await?;
                 Ok(None)
             }
             Some(row) => Ok(Some(Bound {
