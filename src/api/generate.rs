@@ -52,7 +52,7 @@ pub const POLL_SECONDS: u64 = 5;
         (status = 200, description = "The completed generation. With `stream` true: server-sent events `generation`, `delta`, then `completed` or `failed`.",
             content((GenerationRecord = "application/json"), (StreamEvent = "text/event-stream")),
             headers(("Idempotent-Replayed" = String, description = "`true` when an earlier request with the same Idempotency-Key made it"))),
-        (status = 202, description = "With `Prefer: respond-async`: the generation, processing", body = GenerationRecord,
+        (status = 202, description = "The generation, processing: with `Prefer: respond-async`, or of a replay that a stop of the server keeps from waiting", body = GenerationRecord,
             headers(("Location" = String, description = "Where to poll"), ("Retry-After" = u64, description = "Seconds"))),
     ),
     security(("bearer" = [])), extensions(("x-required-ability" = json!("generate:text")))
@@ -102,7 +102,7 @@ pub async fn text(
     responses(
         (status = 200, description = "The completed generation", body = GenerationRecord,
             headers(("Idempotent-Replayed" = String, description = "`true` when an earlier request with the same Idempotency-Key made it"))),
-        (status = 202, description = "With `Prefer: respond-async`: the generation, processing", body = GenerationRecord,
+        (status = 202, description = "The generation, processing: with `Prefer: respond-async`, or of a replay that a stop of the server keeps from waiting", body = GenerationRecord,
             headers(("Location" = String, description = "Where to poll"), ("Retry-After" = u64, description = "Seconds"))),
     ),
     security(("bearer" = [])), extensions(("x-required-ability" = json!("generate:image")))
@@ -227,7 +227,11 @@ async fn answer_sync(
         }
         Begun::Replay(id) => {
             let record = state.service.replay(caller, id, || place.leave()).await?;
-            Ok(replayed(finished(state, &record)))
+            Ok(replayed(if record.status.is_finished() {
+                finished(state, &record)
+            } else {
+                accepted(state, &record)
+            }))
         }
     }
 }

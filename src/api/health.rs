@@ -62,7 +62,7 @@ pub struct HealthBody {
 )]
 pub async fn health(State(state): State<ApiState>, _query: NoQuery) -> Response {
     let HealthChecks { database, storage } = checks(&state).await;
-    let well = database == Health::Ok && storage == Health::Ok && !state.service.is_draining();
+    let well = database == Health::Ok && storage == Health::Ok && !state.service.is_leaving();
     let (code, status) = if well {
         (StatusCode::OK, Health::Ok)
     } else {

@@ -74,17 +74,24 @@ pub fn replayed(state: ApiState, caller: Caller, record: Generation) -> Response
     respond(stream::once(async { first }).chain(last))
 }
 
-/// Waits for the end, also while the database is away; `None` when it was deleted meanwhile.
+/// Waits for the end, also while the database is away; `None` when it was deleted meanwhile, or
+/// the server stops and the generation runs elsewhere: the caller can look it up there.
 async fn ended(state: &ApiState, caller: &Caller, record: &Generation) -> Option<Generation> {
     loop {
-        match state
+        // Before the look, so that an end between the two is not missed.
+        let handle = state.service.running(record.id);
+        let found = state
             .service
-            .generation_within(caller, record.id, LOOK, || ())
-            .await
-        {
+            .generation_within(caller, record.id, LOOK, || ());
+        match found.await {
             Ok(found) if found.generation.status.is_finished() => return Some(found.generation),
-            Ok(found) if found.waited => {}
             Err(ServiceError::NotFound) => return None,
+            // What runs here ends within the grace period.
+            _ if state.service.is_draining() => {
+                let ended = handle?.finished().await?;
+                return Some(ended.as_ref().clone());
+            }
+            Ok(found) if found.waited => {}
             // Too many wait already, or the database is away.
             Ok(_) | Err(_) => tokio::time::sleep(AGAIN).await,
         }

@@ -8,6 +8,7 @@ pub mod listener;
 mod media;
 mod providers;
 pub mod serve;
+mod stop;
 
 use std::sync::Arc;
 

@@ -2,12 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{
-    net::TcpListener,
-    signal::unix::{SignalKind, signal},
-    task::JoinSet,
-    time::Instant,
-};
+use tokio::{net::TcpListener, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -15,6 +10,7 @@ use super::{
     database::Database,
     demo,
     listener::{self, Limits},
+    stop::{Periods, Stop},
 };
 use crate::{
     config::Config,
@@ -40,13 +36,19 @@ const SWEEP_FILES_EVERY: Duration = Duration::from_hours(1);
 const REMOVAL_BATCH: i64 = 500;
 /// Rows that one purge removes of each kind.
 const PURGE_BATCH: i64 = 5_000;
-/// How long answers may take to be written once all work has ended.
-const CLOSE_CONNECTIONS: Duration = Duration::from_secs(3);
-
 /// How long deliveries to webhooks that are under way may take at the end.
 const CLOSE_DELIVERIES: Duration = Duration::from_secs(2);
 /// How long busy connections to the database are waited for at the end.
 const CLOSE_DATABASE: Duration = Duration::from_secs(3);
+
+/// Until when after the grace period interrupted work is settled,
+const WORK_ENDS: Duration = Duration::from_millis(2_250);
+/// answers are written,
+const ANSWERS_END: Duration = Duration::from_secs(3);
+/// the database is left,
+const DATABASE_ENDS: Duration = Duration::from_millis(3_500);
+/// and the private Postgres is stopped.
+const POSTGRES_ENDS: Duration = Duration::from_secs(4);
 
 /// Serves until SIGTERM or SIGINT.
 pub async fn serve(config: &Config) -> Result<(), AppError> {
@@ -60,15 +62,26 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
     let listener = TcpListener::bind(address)
         .await
         .map_err(|source| AppError::Bind { address, source })?;
-    let stop = Stop::on_signals()?;
+    let stop = Stop::on_signals(Periods {
+        announced: config.server.drain,
+        grace: config.server.shutdown,
+    });
+    let stop = stop.await?;
+    stop.enter("the start");
     let mut database = Database::open(config, Role::Server).await?;
     let local = database.local.take().map(Arc::new);
     let result = run(config, listener, &stop, &database.store, local.as_ref()).await;
-    database.store.close(CLOSE_DATABASE).await;
+    let close = database.store.close(CLOSE_DATABASE);
+    stop.step("connections to the database", DATABASE_ENDS, close)
+        .await;
     if let Some(local) = local.and_then(Arc::into_inner) {
-        local.close().await?;
+        let closed = stop.step("the private Postgres", POSTGRES_ENDS, local.close());
+        if let Some(Err(error)) = closed.await {
+            tracing::error!(%error, "the private Postgres was not stopped");
+        }
     }
     tracing::info!("stopped");
+    stop.enter("traces or blocking work");
     result
 }
 
@@ -118,24 +131,33 @@ async fn run(
     let server = listener::serve(listener, app.router.clone(), limits, close.clone());
     let mut server = tokio::spawn(server);
 
-    stop.requested.cancelled().await;
+    stop.announced.cancelled().await;
+    app.runner.leave();
+    let drain = config.server.drain;
+    if !drain.is_zero() {
+        tracing::info!(?drain, "/health answers 503; work is still taken");
+    }
+    stop.begun.cancelled().await;
     tracing::info!(
         running = app.runner.running(),
         "stopping: no new work; running work may finish"
     );
-    tokio::join!(
-        app.runner.drain(config.server.shutdown, &stop.hurry),
-        app.dispatcher.stop(CLOSE_DELIVERIES),
-    );
+    let work = async {
+        tokio::join!(
+            app.runner.drain(config.server.shutdown, &stop.grace_over),
+            app.dispatcher.stop(CLOSE_DELIVERIES),
+        )
+    };
+    stop.step("running work", WORK_ENDS, work).await;
     close.cancel();
-    if tokio::time::timeout(CLOSE_CONNECTIONS, &mut server)
-        .await
-        .is_err()
-    {
-        server.abort();
-    }
-    background.shutdown().await;
-    app.runner.retire().await;
+    // Those under way have the grace period too.
+    stop.step("an answer", ANSWERS_END, &mut server).await;
+    server.abort();
+    let rest = async {
+        background.shutdown().await;
+        app.runner.retire().await;
+    };
+    stop.step("background work", DATABASE_ENDS, rest).await;
     Ok(())
 }
 
@@ -161,37 +183,6 @@ fn listener_limits(config: &Config) -> Limits {
         keep_alive: server.keep_alive,
         write_timeout: server.write_timeout,
         max_header_bytes: server.max_header_bytes,
-    }
-}
-
-/// The first signal asks to stop; the second, to stop waiting for running work.
-struct Stop {
-    requested: CancellationToken,
-    hurry: CancellationToken,
-}
-
-impl Stop {
-    fn on_signals() -> Result<Self, AppError> {
-        let stop = Self {
-            requested: CancellationToken::new(),
-            hurry: CancellationToken::new(),
-        };
-        let (requested, hurry) = (stop.requested.clone(), stop.hurry.clone());
-        let mut term = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        tokio::spawn(async move {
-            loop {
-                tokio::select! {
-                    _ = term.recv() => {}
-                    _ = interrupt.recv() => {}
-                }
-                if requested.is_cancelled() {
-                    hurry.cancel();
-                }
-                requested.cancel();
-            }
-        });
-        Ok(stop)
     }
 }
 

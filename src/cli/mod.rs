@@ -4,9 +4,14 @@ mod args;
 mod commands;
 mod output;
 
-use std::{collections::BTreeMap, process::ExitCode};
+use std::{
+    collections::BTreeMap,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 
 use clap::Parser as _;
+use tokio::runtime::Runtime;
 
 use crate::{
     app,
@@ -19,11 +24,24 @@ use output::Output;
 /// Why a command failed, in words for people.
 type Failure = Box<dyn std::error::Error>;
 
+/// How long blocking work whose result nobody waits for any more may take to end.
+const ABANDONED_WORK: Duration = Duration::from_millis(500);
+
 /// Runs the program with this process's arguments and environment.
-pub async fn main() -> ExitCode {
+pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let output = Output::new(arguments.json);
-    match run(arguments, output).await {
+    let result = Runtime::new().map_err(Failure::from).and_then(|runtime| {
+        let result = runtime.block_on(run(arguments, output));
+        let ended = Instant::now();
+        // Dropped, it would wait for blocking work for ever.
+        runtime.shutdown_timeout(ABANDONED_WORK);
+        if ended.elapsed() >= ABANDONED_WORK {
+            tracing::warn!("blocking work did not end in time; the process ends without it");
+        }
+        result
+    });
+    match result {
         Ok(code) => code,
         Err(error) => {
             output.failure(error.as_ref());

@@ -38,6 +38,9 @@ pub struct Server {
     /// and the length of its prefix in bits.
     #[serde(deserialize_with = "networks")]
     pub trusted_proxies: Vec<(IpAddr, u8)>,
+    /// How long a stop is announced by `/health` before it begins, 0 to 300 s.
+    #[serde(rename = "drain_seconds", deserialize_with = "seconds::<0, 300, _>")]
+    pub drain: Duration,
     /// How long a stop waits for running synchronous work, 0 to 300 s.
     #[serde(rename = "shutdown_seconds", deserialize_with = "seconds::<0, 300, _>")]
     pub shutdown: Duration,

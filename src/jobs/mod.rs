@@ -69,7 +69,7 @@ const SETTLE_TRIES_AT_END: u32 = 3;
 /// Files that are read or converted at once.
 const CONVERSIONS: usize = 3;
 /// How long interrupted work may take to settle at shutdown, beyond the grace period.
-const INTERRUPTED_SETTLE: Duration = Duration::from_secs(5);
+const INTERRUPTED_SETTLE: Duration = Duration::from_secs(2);
 
 /// What runs generations on this process. Cheap to clone.
 #[derive(Clone)]
@@ -126,8 +126,10 @@ struct Inner {
     running: Running,
     /// Since when every sign of life of this process has been taken; `None` after one failed.
     steady_since: Mutex<Option<DateTime<Utc>>>,
-    /// Set: no new work.
-    draining: AtomicBool,
+    /// Set: a stop is near.
+    leaving: AtomicBool,
+    /// Cancelled: no new work, and no more waiting for what others run.
+    stopping: CancellationToken,
     /// Cancelled: the grace period is over.
     interrupt: CancellationToken,
 }
@@ -162,7 +164,8 @@ impl Runner {
             tasks: TaskTracker::new(),
             running: Running::default(),
             steady_since: Mutex::new(None),
-            draining: AtomicBool::new(false),
+            leaving: AtomicBool::new(false),
+            stopping: CancellationToken::new(),
             interrupt: CancellationToken::new(),
         }))
     }
@@ -174,7 +177,22 @@ impl Runner {
 
     /// Whether new work is refused.
     pub fn is_draining(&self) -> bool {
-        self.0.draining.load(Ordering::Acquire)
+        self.0.stopping.is_cancelled()
+    }
+
+    /// Cancelled once new work is refused.
+    pub fn stopping(&self) -> &CancellationToken {
+        &self.0.stopping
+    }
+
+    /// Announces a stop; work is taken until [`Self::drain`].
+    pub fn leave(&self) {
+        self.0.leaving.store(true, Ordering::Release);
+    }
+
+    /// Whether a stop was announced or has begun.
+    pub fn is_leaving(&self) -> bool {
+        self.0.leaving.load(Ordering::Acquire) || self.is_draining()
     }
 
     /// How many generations run in this process.
@@ -192,10 +210,10 @@ impl Runner {
         self.0.tasks.spawn(work);
     }
 
-    /// Refuses new work at once, lets running work finish within `grace`, then interrupts and
-    /// settles what is left. Afterwards nothing runs.
+    /// Refuses new work and ends waits at once, lets running work finish within `grace` or until
+    /// `hurry`, then interrupts and settles what is left. Afterwards nothing runs.
     pub async fn drain(&self, grace: Duration, hurry: &CancellationToken) {
-        self.0.draining.store(true, Ordering::Release);
+        self.0.stopping.cancel();
         self.0.tasks.close();
         let ended = async {
             // A claim that is under way ends first, so that its jobs are waited for. Within

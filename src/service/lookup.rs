@@ -12,6 +12,7 @@ use crate::{
         ids::GenerationId,
         page::{Page, PageRequest},
     },
+    jobs::Handle,
     store::history::HistoryFilter,
 };
 
@@ -34,7 +35,8 @@ pub const fn ability_of(modality: Modality) -> Ability {
 pub struct Found {
     /// As it is now.
     pub generation: Generation,
-    /// Whether the wait was as long as was asked for: until the end, or the whole time.
+    /// Whether the wait was as long as was asked for: until the end, or the whole time. Not where
+    /// too many wait already, or a stop cut it short.
     pub waited: bool,
 }
 
@@ -59,7 +61,8 @@ impl Service {
     }
 
     /// The same, waiting at most `wait` until it is finished; then as it is. `waiting` is called
-    /// before it waits. Where too many wait already, it is answered at once.
+    /// before it waits. Where too many wait already, and once the server stops, it is answered at
+    /// once.
     pub async fn generation_within(
         &self,
         caller: &Caller,
@@ -85,7 +88,8 @@ impl Service {
                     waiting();
                 }
             }
-            if place.is_none() {
+            let stopping = self.0.runner.stopping();
+            if place.is_none() || stopping.is_cancelled() {
                 return Ok(Found {
                     generation,
                     waited: false,
@@ -93,21 +97,29 @@ impl Service {
             }
             match handle {
                 Some(handle) => {
-                    if let Ok(Some(record)) = tokio::time::timeout(rest, handle.finished()).await {
+                    let finished = tokio::time::timeout(rest, handle.finished());
+                    let finished = stopping.run_until_cancelled(finished).await;
+                    if let Some(Ok(Some(record))) = finished {
                         return Ok(Found::waited(record.as_ref().clone()));
                     }
                 }
                 None => {
                     let (soon, late) = ELSEWHERE_POLL;
                     let pause = (begun.elapsed() / 8).clamp(soon, late);
-                    tokio::time::sleep(rest.min(pause)).await;
+                    let pause = tokio::time::sleep(rest.min(pause));
+                    let _stopped = stopping.run_until_cancelled(pause).await;
                 }
             }
         }
     }
 
-    /// What an idempotency key made, waiting for its end as the first request does. `waiting` is
-    /// called before it waits.
+    /// The handle of a generation that runs in this process.
+    pub fn running(&self, id: GenerationId) -> Option<Handle> {
+        self.0.runner.handle(id)
+    }
+
+    /// What an idempotency key made, waiting for its end as the first request does; unfinished
+    /// only where the server stops. `waiting` is called before it waits.
     pub async fn replay(
         &self,
         caller: &Caller,
@@ -117,7 +129,7 @@ impl Service {
         let wait = self.0.settings.idempotency_wait;
         let found = self.generation_within(caller, id, wait, waiting).await?;
         let found = found.generation;
-        if found.status.is_finished() {
+        if found.status.is_finished() || self.is_draining() {
             Ok(found)
         } else {
             Err(ServiceError::IdempotencyInProgress)

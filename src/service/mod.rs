@@ -124,6 +124,11 @@ impl Service {
     pub fn is_draining(&self) -> bool {
         self.0.runner.is_draining()
     }
+
+    /// Whether the server is about to stop, or stopping: balancers should turn away.
+    pub fn is_leaving(&self) -> bool {
+        self.0.runner.is_leaving()
+    }
 }
 
 /// Why a token was refused.

@@ -3,6 +3,7 @@
 mod operator;
 mod risks;
 mod secrets;
+mod stop;
 mod traces;
 
 use std::{path::PathBuf, process::Stdio, time::Duration};
@@ -171,18 +172,26 @@ impl Server {
         request.send().await.unwrap().json().await.unwrap()
     }
 
+    /// SIGTERM.
+    fn terminate(&self) {
+        let pid = self.child.id().unwrap().to_string();
+        let sent = std::process::Command::new("kill")
+            .args(["-TERM", &pid])
+            .status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Its end by itself, with success.
+    async fn ended(&mut self) {
+        let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
+        let status = ended.unwrap().unwrap();
+        assert!(status.success(), "{status}");
+    }
+
     /// SIGTERM, and its end with success.
     async fn stop(mut self) {
-        let pid = self.child.id().unwrap().to_string();
-        std::process::Command::new("kill")
-            .args(["-TERM", &pid])
-            .status()
-            .unwrap();
-        let status = tokio::time::timeout(PATIENCE, self.child.wait())
-            .await
-            .unwrap()
-            .unwrap();
-        assert!(status.success(), "{status}");
+        self.terminate();
+        self.ended().await;
     }
 }
 

@@ -23,6 +23,7 @@ fn the_values_of_the_contract() {
     let c = from_env(&[]).unwrap();
     assert_eq!(c.server.bind.to_string(), "127.0.0.1:8080");
     assert_eq!(c.public_url(), "http://127.0.0.1:8080");
+    assert!(c.server.drain.is_zero());
     assert_eq!(c.server.shutdown.as_secs(), 10);
     assert_eq!(c.server.body_timeout.as_secs(), 10);
     assert_eq!(c.server.max_body_bytes, 256 * 1024);

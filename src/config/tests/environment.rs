@@ -15,6 +15,7 @@ fn every_script_name_works() {
         ("GENSVC__JOBS__DEADLINE_SECONDS", "3"),
         ("GENSVC__JOBS__MAX_PER_ACCOUNT", "4"),
         ("GENSVC__SERVER__SHUTDOWN_SECONDS", "0"),
+        ("GENSVC__SERVER__DRAIN_SECONDS", "300"),
         ("GENSVC__DEMO__CREDITS", "0.5"),
         ("OPENAI_API_KEY", "k"),
     ])
@@ -28,6 +29,7 @@ fn every_script_name_works() {
     assert_eq!((c.jobs.lease.as_secs(), c.jobs.deadline.as_secs()), (2, 3));
     assert_eq!(c.jobs.max_per_account, 4);
     assert!(c.server.shutdown.is_zero());
+    assert_eq!(c.server.drain.as_secs(), 300);
     assert_eq!(c.demo.credits.to_string(), "0.5");
 }
 

@@ -51,6 +51,10 @@ fn of_the_server() {
             r#"server.trusted_proxies holds "10.0.0.0/33": must be addresses or networks, such as "10.0.0.0/8" or "::1""#,
         ),
         (
+            "[server]\ndrain_seconds = -1",
+            "server.drain_seconds is -1: must be a whole number from 0 to 300",
+        ),
+        (
             "[server]\nshutdown_seconds = 301",
             "server.shutdown_seconds is 301: must be a whole number from 0 to 300",
         ),

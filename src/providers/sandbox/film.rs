@@ -24,6 +24,7 @@ use shiguredo_mp4::{
     boxes::SampleEntry,
     mux::{Mp4FileMuxer, Mp4FileMuxerOptions, MuxError, Sample, estimate_maximum_moov_box_size},
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{
     art::{Field, Mood, palette},
@@ -43,11 +44,16 @@ const LONG_SIDE: u32 = 1280;
 const LEAST_SIDE: u32 = 16;
 
 /// The whole file.
-pub(super) fn make(call: &VideoCall, prompt: &str) -> Result<Bytes, ProviderError> {
+pub(super) fn make(
+    call: &VideoCall,
+    prompt: &str,
+    abandoned: &CancellationToken,
+) -> Result<Bytes, ProviderError> {
     let size = size(call.ratio);
     let total = call.duration.max(1).saturating_mul(RATE);
     let seed = Seed::of(&[call.model.as_bytes(), prompt.as_bytes()]);
-    let frames = encode(&seed, size, total.min(PERIOD)).map_err(|error| broken(&error))?;
+    let frames = encode(&seed, size, total.min(PERIOD), abandoned);
+    let frames = frames.map_err(|error| broken(&error))?;
     mux(&frames, total).map_err(|error| broken(&error))
 }
 
@@ -71,11 +77,13 @@ fn size(ratio: (u32, u32)) -> (u32, u32) {
     }
 }
 
-/// `count` frames, the first a key frame, each as an Annex B access unit.
+/// `count` frames, the first a key frame, each as an Annex B access unit; fewer once nobody
+/// waits for them.
 pub(super) fn encode(
     seed: &Seed,
     size: (u32, u32),
     count: u32,
+    abandoned: &CancellationToken,
 ) -> Result<Vec<Vec<u8>>, openh264::Error> {
     // What follows is drawn at half the size, as colour is stored; brightness is doubled.
     let (width, height) = (size.0 / 2, size.1 / 2);
@@ -101,7 +109,7 @@ pub(super) fn encode(
     let mut v_plane = u_plane.clone();
     let (mut sums, mut indices) = (Vec::new(), vec![0; columns]);
     let mut frames = Vec::new();
-    for frame in 0..count {
+    for frame in (0..count).take_while(|_| !abandoned.is_cancelled()) {
         let chroma = u_plane
             .chunks_exact_mut(columns)
             .zip(v_plane.chunks_exact_mut(columns));

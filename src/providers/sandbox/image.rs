@@ -31,8 +31,9 @@ impl ImageProvider for SandboxImage {
         }
         let request_id = Some(seed(call, &faults.rest, 0).request_id());
         let call = call.clone();
-        let images = away(move || {
+        let images = away(move |abandoned| {
             (0..call.n)
+                .take_while(|_| !abandoned.is_cancelled())
                 .map(|index| draw(&call, &seed(&call, &faults.rest, index)))
                 .collect::<Result<_, _>>()
                 .map_err(|error| broken(&error))

@@ -1,6 +1,7 @@
 //! What makes two calls look or sound different: a digest of everything that may change them.
 
 use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
 use uuid::Builder;
 
 use crate::providers::{ProviderError, ProviderErrorKind};
@@ -38,11 +39,15 @@ impl Seed {
     }
 }
 
-/// Runs `work`, which keeps a processor busy, where no other task waits behind it.
+/// Runs `work`, which keeps a processor busy, where no other task waits behind it. Its token is
+/// cancelled once nobody waits for the result: a thread cannot be stopped from outside, and a
+/// cancelled generation or a stop must not leave it computing.
 pub(super) async fn away<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, ProviderError> + Send + 'static,
+    work: impl FnOnce(&CancellationToken) -> Result<T, ProviderError> + Send + 'static,
 ) -> Result<T, ProviderError> {
-    tokio::task::spawn_blocking(work)
+    let abandoned = CancellationToken::new();
+    let _guard = abandoned.clone().drop_guard();
+    tokio::task::spawn_blocking(move || work(&abandoned))
         .await
         .unwrap_or_else(|error| Err(broken(&error)))
 }

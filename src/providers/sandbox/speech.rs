@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use rusty_mp3::{Mp3Encoder, Mp3EncoderConfig};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     Faults,
@@ -26,6 +27,8 @@ const LONG: Duration = Duration::from_mins(30);
 const LONG_RATE: u32 = 16_000;
 /// Of MP3, in kbit/s.
 const BITRATE: u32 = 48;
+/// Samples that are encoded between two looks whether anybody waits for them.
+const PIECE: usize = 1 << 16;
 
 /// The sandbox's speech adapter.
 #[derive(Debug, Clone, Copy, Default)]
@@ -49,7 +52,7 @@ impl SpeechProvider for SandboxSpeech {
             &call.speed.to_le_bytes(),
         ]);
         let (speed, format, text) = (call.speed, call.format, faults.rest);
-        let file = away(move || speak(&text, &voice, speed, format)).await?;
+        let file = away(move |abandoned| speak(&text, &voice, speed, format, abandoned)).await?;
         Ok(SpeechAnswer {
             parts: vec![file],
             request_id: Some(request.request_id()),
@@ -62,6 +65,7 @@ fn speak(
     voice: &Seed,
     speed: f64,
     format: SpeechFormat,
+    abandoned: &CancellationToken,
 ) -> Result<Bytes, ProviderError> {
     let length = length(text, speed);
     let rate = if length > LONG { LONG_RATE } else { RATE };
@@ -74,7 +78,7 @@ fn speak(
     );
     match format {
         SpeechFormat::Wav => Ok(wav(&samples, rate)),
-        SpeechFormat::Mp3 => mp3(&samples, rate).map_err(|error| broken(&error)),
+        SpeechFormat::Mp3 => mp3(&samples, rate, abandoned).map_err(|error| broken(&error)),
     }
 }
 
@@ -84,12 +88,20 @@ fn length(text: &str, speed: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 
-fn mp3(samples: &[i16], rate: u32) -> Result<Bytes, rusty_mp3::Error> {
+/// Ends early once nobody waits for it.
+fn mp3(
+    samples: &[i16],
+    rate: u32,
+    abandoned: &CancellationToken,
+) -> Result<Bytes, rusty_mp3::Error> {
     let mut encoder = Mp3Encoder::new(Mp3EncoderConfig {
         bitrate_kbps: BITRATE,
         vbr_quality: None,
     });
-    encoder.push_pcm_s16(samples, 1, rate)?;
+    let pieces = samples.chunks(PIECE);
+    for piece in pieces.take_while(|_| !abandoned.is_cancelled()) {
+        encoder.push_pcm_s16(piece, 1, rate)?;
+    }
     encoder.finish();
     let mut file = Vec::new();
     loop {

@@ -138,7 +138,9 @@ impl VideoProvider for SandboxVideo {
             return Ok(VideoStatus::Failed(fault.happen().await));
         }
         let call = call.clone();
-        let file = away(move || film::make(&call, &Faults::of(&call.prompt).rest)).await?;
+        let file =
+            away(move |abandoned| film::make(&call, &Faults::of(&call.prompt).rest, abandoned))
+                .await?;
         Ok(VideoStatus::Done(VideoOutput::Bytes(file)))
     }
 

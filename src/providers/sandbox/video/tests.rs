@@ -6,6 +6,7 @@ use shiguredo_mp4::{
     boxes::SampleEntry,
     demux::{Input, Mp4FileDemuxer},
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{super::seed::Seed, *};
 use crate::{domain::clock::ManualClock, providers::ProviderErrorKind};
@@ -85,7 +86,7 @@ async fn pictures_move_and_differ() {
         let file = film(&call).await;
         assert_eq!(file, film(&call).await);
         let seed = Seed::of(&[b"sandbox-video", prompt.as_bytes()]);
-        let units = film::encode(&seed, (480, 360), 24).unwrap();
+        let units = film::encode(&seed, (480, 360), 24, &CancellationToken::new()).unwrap();
         let mut decoder = Decoder::new().unwrap();
         let mut pictures = Vec::new();
         for unit in units {
@@ -147,4 +148,29 @@ async fn faults() {
             other => panic!("{other:?}"),
         }
     }
+}
+
+#[tokio::test]
+async fn work_that_nobody_waits_for_ends() {
+    let (begun, running) = tokio::sync::oneshot::channel();
+    let (told, ended) = tokio::sync::oneshot::channel();
+    let work = away(move |abandoned| {
+        begun.send(()).unwrap();
+        while !abandoned.is_cancelled() {
+            std::thread::yield_now();
+        }
+        told.send(()).unwrap();
+        Ok(())
+    });
+    tokio::select! {
+        _ = work => panic!("it ended by itself"),
+        _ = running => {}
+    }
+    ended.await.unwrap();
+
+    let seed = Seed::of(&[b"x"]);
+    let abandoned = CancellationToken::new();
+    abandoned.cancel();
+    let frames = film::encode(&seed, (480, 360), 24, &abandoned).unwrap();
+    assert!(frames.is_empty());
 }

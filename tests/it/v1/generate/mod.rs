@@ -5,6 +5,7 @@ mod history;
 mod image;
 mod lookup;
 mod replay;
+mod stop;
 mod text;
 mod text_money;
 pub mod video;

@@ -1,0 +1,146 @@
+//! The course of a stop: from the signals to the end of the process, whatever hangs.
+//!
+//! Here: when each part of a stop begins, and how long it may take. Not here: what is done in
+//! it. All of it runs on a thread and a runtime of its own, since those that do the work may be
+//! what hangs.
+
+use std::{
+    io, process,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use tokio::{
+    runtime,
+    signal::unix::{Signal, SignalKind, signal},
+    sync::oneshot,
+    time::{Instant, sleep, sleep_until, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+/// From the end of the grace period until the process is ended by force. 5 s are promised; the
+/// rest is for a machine that is slow at this too.
+const FORCED_END: Duration = Duration::from_millis(4_500);
+/// How long the last log line may take: the log may be what hangs.
+const LAST_LINE: Duration = Duration::from_millis(200);
+
+/// How far a stop has come. The first signal announces it; the second ends the announcement,
+/// the next the grace period.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Stop {
+    /// Cancelled by the first signal.
+    pub announced: CancellationToken,
+    /// Cancelled when the stop begins.
+    pub begun: CancellationToken,
+    /// Cancelled when the grace period is over.
+    pub grace_over: CancellationToken,
+    over_at: Arc<OnceLock<Instant>>,
+    step: Arc<Mutex<&'static str>>,
+}
+
+/// How long the parts of a stop take, unless a signal ends them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Periods {
+    /// From the first signal to the begin of the stop.
+    pub announced: Duration,
+    /// For running work.
+    pub grace: Duration,
+}
+
+impl Stop {
+    /// Takes over SIGTERM and SIGINT.
+    pub async fn on_signals(periods: Periods) -> io::Result<Self> {
+        let stop = Self::default();
+        let (registered, ready) = oneshot::channel();
+        let course = stop.clone();
+        thread::Builder::new()
+            .name("stop".to_owned())
+            .spawn(move || course.run(periods, registered))?;
+        ready.await.map_err(io::Error::other)??;
+        Ok(stop)
+    }
+
+    fn run(self, periods: Periods, registered: oneshot::Sender<io::Result<()>>) {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = match runtime {
+            Ok(runtime) => runtime,
+            Err(error) => return drop(registered.send(Err(error))),
+        };
+        runtime.block_on(async {
+            let mut signals = match Signals::new() {
+                Ok(signals) => signals,
+                Err(error) => return drop(registered.send(Err(error))),
+            };
+            let _ = registered.send(Ok(()));
+            signals.next().await;
+            self.announced.cancel();
+            let _ = timeout(periods.announced, signals.next()).await;
+            self.begun.cancel();
+            let _ = timeout(periods.grace, signals.next()).await;
+            self.over_at.get_or_init(Instant::now);
+            self.grace_over.cancel();
+            sleep(FORCED_END).await;
+            self.end_by_force();
+        });
+    }
+
+    fn end_by_force(&self) {
+        let step = *self.step.lock().unwrap_or_else(PoisonError::into_inner);
+        thread::spawn(move || {
+            tracing::error!("{step} did not end in time; the process ends without it");
+        });
+        thread::sleep(LAST_LINE);
+        process::exit(0);
+    }
+
+    /// Does a step of the stop, `within` this time after the end of the grace period. `None`:
+    /// it took longer and was given up.
+    pub async fn step<T>(
+        &self,
+        name: &'static str,
+        within: Duration,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        self.enter(name);
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = self.past_grace(within) => {
+                tracing::error!("{name} did not end in time; the stop goes on without it");
+                None
+            }
+        }
+    }
+
+    /// Notes what the process is busy with.
+    pub fn enter(&self, name: &'static str) {
+        *self.step.lock().unwrap_or_else(PoisonError::into_inner) = name;
+    }
+
+    async fn past_grace(&self, time: Duration) {
+        self.grace_over.cancelled().await;
+        sleep_until(*self.over_at.get_or_init(Instant::now) + time).await;
+    }
+}
+
+struct Signals {
+    term: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            term: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.term.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
