@@ -172,6 +172,16 @@ fn add_errors(path: &str, method: &str, operation: &mut Value) {
             "provider_error, provider_rejected or content_policy, with the generation",
         );
         add("504", "provider_timeout, with the generation");
+        add(
+            "422",
+            "validation_failed: every failing field is named; or idempotency_key_reused",
+        );
+    }
+    if path.ends_with("/credits") && body {
+        add(
+            "422",
+            "validation_failed: every failing field is named; or reference_reused",
+        );
     }
     if path.ends_with("/cancel") {
         add("409", "already_finished");

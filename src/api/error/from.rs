@@ -72,6 +72,12 @@ impl From<ServiceError> for ApiError {
                 "idempotency_key_reused",
                 "this Idempotency-Key was used with a different request",
             ),
+            ServiceError::ReferenceReused(_) => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                ValidationError,
+                "reference_reused",
+                error.to_string(),
+            ),
             ServiceError::IdempotencyInProgress => conflict(
                 "idempotency_in_progress",
                 "the first request with this Idempotency-Key is still running",

@@ -7,7 +7,7 @@ use std::sync::{
 };
 
 use futures_util::future::join_all;
-use gensvc::{domain::ids::GenerationId, store::credits::MoveKind};
+use gensvc::{domain::ids::GenerationId, store::movements::Move};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::mover::Mover;
@@ -63,12 +63,12 @@ async fn one_after_the_other_they_do_as_the_model_says(
                 }
                 8 => {
                     let amount = amount - 80;
-                    let done = amount != 0 && mover.adjust(MoveKind::Adjustment, amount).await;
+                    let done = amount != 0 && mover.adjust(Move::Adjustment, amount).await;
                     assert_eq!(done, amount != 0 && balance + amount >= held);
                     balance += if done { amount } else { 0 };
                 }
                 _ => {
-                    assert!(mover.adjust(MoveKind::Grant, 1 + amount / 4).await);
+                    assert!(mover.adjust(Move::Grant, 1 + amount / 4).await);
                     balance += 1 + amount / 4;
                 }
             }
@@ -118,12 +118,12 @@ async fn work(mover: &Mover, sum: &Sum, seed: u64) {
             }
             8 => {
                 let amount = amount - 45;
-                if amount != 0 && mover.adjust(MoveKind::Adjustment, amount).await {
+                if amount != 0 && mover.adjust(Move::Adjustment, amount).await {
                     sum.balance.fetch_add(amount, Ordering::SeqCst);
                 }
             }
             _ => {
-                assert!(mover.adjust(MoveKind::Grant, 1 + amount / 3).await);
+                assert!(mover.adjust(Move::Grant, 1 + amount / 3).await);
                 sum.balance.fetch_add(1 + amount / 3, Ordering::SeqCst);
             }
         }
