@@ -79,6 +79,31 @@ async fn one_after_the_other_they_do_as_the_model_says(
     }
 }
 
+/// The balance does for one of them at a time: who is refused is told of the other's hold, not
+/// of a balance that would do.
+#[sqlx::test]
+async fn a_refusal_never_says_that_it_would_fit(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("0.0001").await;
+    let mover = Mover::new(&app, &account).await;
+    let workers = (0..8).map(|_| {
+        let mover = mover.clone();
+        tokio::spawn(async move {
+            for _ in 0..100 {
+                // It asserts that a refusal follows from the standing that it tells.
+                if let Some(id) = mover.hold(100).await {
+                    assert!(mover.finish(id, None).await);
+                }
+            }
+        })
+    });
+    for worker in join_all(workers).await {
+        worker.unwrap();
+    }
+    assert_eq!(mover.standing().await, (100, 0));
+    app.assert_settled().await;
+}
+
 /// What several workers did, summed up.
 struct Sum {
     balance: AtomicI64,
