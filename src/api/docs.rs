@@ -131,6 +131,7 @@ fn add_errors(path: &str, method: &str, operation: &mut Value) {
     if path.starts_with("/v1/media/") {
         add("403", "invalid_signature or expired_signature");
         add("416", "range_not_satisfiable");
+        add("503", "storage_unavailable; with Retry-After");
     }
     if secured {
         add(
@@ -200,7 +201,7 @@ fn add_errors(path: &str, method: &str, operation: &mut Value) {
         );
         add(
             "503",
-            "database_unavailable, overloaded, shutting_down or provider_overloaded; with Retry-After",
+            "database_unavailable, storage_unavailable, overloaded, shutting_down or provider_overloaded; with Retry-After",
         );
     }
     add("500", "internal_error");

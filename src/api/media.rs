@@ -210,6 +210,6 @@ impl From<StoreError> for ApiError {
             error = &error as &dyn std::error::Error,
             "a stored file cannot be read"
         );
-        Self::internal()
+        Self::storage_unavailable()
     }
 }
