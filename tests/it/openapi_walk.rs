@@ -155,7 +155,7 @@ impl Operation {
             assert!(
                 answer
                     .header("content-type")
-                    .starts_with("application/openmetrics-text")
+                    .starts_with("text/plain; version=0.0.4")
             );
             return;
         }
