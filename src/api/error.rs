@@ -340,7 +340,7 @@ impl ApiError {
                 ErrorType::InsufficientCredits,
                 "spend_limit_exceeded",
                 format!(
-                    "this request may cost {required} credits; the key may spend {} in all and {} of it is spent",
+                    "this request may cost {required} credits; the key's spend_limit is {}, of which {} are spent or on hold",
                     cap.limit, cap.spent
                 ),
             ),

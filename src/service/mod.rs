@@ -186,6 +186,9 @@ pub enum ServiceError {
     /// 403: only a session may do this.
     #[error("only a session may do this")]
     SessionRequired,
+    /// 403: the key has a spend limit, which a key of its making would not have.
+    #[error("a key with a spend limit makes no keys")]
+    CappedKey,
     /// 403: only the operator may do this.
     #[error("only an admin token may do this")]
     AdminRequired,

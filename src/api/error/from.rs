@@ -46,6 +46,10 @@ impl From<ServiceError> for ApiError {
                 "session_required",
                 "this needs a session token from POST /v1/auth/login, not an API key",
             ),
+            ServiceError::CappedKey => permission(
+                "session_required",
+                "an API key with a spend_limit cannot make API keys; use a session token, or a key without a spend_limit",
+            ),
             ServiceError::AdminRequired => permission(
                 "missing_ability",
                 "this needs an admin token, which only the operator can make",
