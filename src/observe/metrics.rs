@@ -1,7 +1,7 @@
 //! The recorder: counters and histograms of one server, and the text that tells them.
 
 use std::{
-    fmt,
+    fmt::{self, Write as _},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -203,7 +203,7 @@ impl Adder<'_> {
 impl Metrics {
     /// All of it in the text format 0.0.4 of Prometheus: see [`Self::open_metrics`].
     pub fn text(&self, live: Option<&Live>, pools: &[Connections]) -> Result<String, fmt::Error> {
-        Ok(classic(&self.open_metrics(live, pools)?))
+        classic(&self.open_metrics(live, pools)?)
     }
 
     /// All of it as `OpenMetrics` text, with the state of the database where it is known.
@@ -289,7 +289,7 @@ impl Metrics {
 
 /// `OpenMetrics` text in the text format 0.0.4 of Prometheus. There a family bears the name of
 /// its samples, an info is a gauge, and there are no units and no end mark.
-fn classic(open: &str) -> String {
+fn classic(open: &str) -> Result<String, fmt::Error> {
     let mut out = String::with_capacity(open.len());
     let mut help = "";
     for line in open.lines() {
@@ -305,14 +305,12 @@ fn classic(open: &str) -> String {
                     "unknown" => ("", "untyped"),
                     kind => ("", kind),
                 };
-                out += &format!("# HELP {name}{suffix} {help}\n# TYPE {name}{suffix} {kind}\n");
+                writeln!(out, "# HELP {name}{suffix} {help}")?;
+                writeln!(out, "# TYPE {name}{suffix} {kind}")?;
             }
             (Some("#"), _) => {}
-            _ => {
-                out += line;
-                out += "\n";
-            }
+            _ => writeln!(out, "{line}")?,
         }
     }
-    out
+    Ok(out)
 }

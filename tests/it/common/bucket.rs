@@ -146,10 +146,11 @@ fn is_signed(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
         return false;
     };
     let query: Vec<String> = query.iter().map(|(k, v)| format!("{k}={v}")).collect();
-    let lines: String = signed
+    let lines: Vec<String> = signed
         .split(';')
         .map(|name| format!("{name}:{}\n", header(name)))
         .collect();
+    let lines = lines.concat();
     let canonical = format!(
         "{method}\n{}\n{}\n{lines}\n{signed}\n{payload}",
         uri.path(),
@@ -172,5 +173,6 @@ fn mac(key: &[u8], text: &str) -> Vec<u8> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
+    let pairs: Vec<_> = bytes.iter().map(|b| format!("{b:02x}")).collect();
+    pairs.concat()
 }

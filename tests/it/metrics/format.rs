@@ -36,10 +36,10 @@ fn series(text: &str) -> (&str, Vec<(&str, &str)>) {
     let Some((name, labels)) = text.split_once('{') else {
         return (text, Vec::new());
     };
-    let mut rest = labels.strip_suffix('}').expect("labels are closed");
+    let mut rest = labels.strip_suffix('}').unwrap();
     let mut found = Vec::new();
     while !rest.is_empty() {
-        let (label, value) = rest.split_once("=\"").expect("a label has a quoted value");
+        let (label, value) = rest.split_once("=\"").unwrap();
         assert!(is_name(label) && !label.contains(':'), "{text}");
         let mut escaped = false;
         let end = value
@@ -50,7 +50,7 @@ fn series(text: &str) -> (&str, Vec<(&str, &str)>) {
                 escaped = b == b'\\' && !escaped;
                 end
             })
-            .expect("a value is closed");
+            .unwrap();
         found.push((label, &value[..end]));
         rest = &value[end + 1..];
         rest = match rest.strip_prefix(',') {
@@ -70,7 +70,7 @@ fn series(text: &str) -> (&str, Vec<(&str, &str)>) {
 }
 
 fn value(text: &str) -> f64 {
-    let number = text.parse().expect("a value is a number");
+    let number = text.parse().unwrap();
     let plain = text.bytes().all(|b| b"0123456789.eE+-".contains(&b));
     assert!(plain || ["+Inf", "-Inf", "NaN"].contains(&text), "{text}");
     number
@@ -90,15 +90,15 @@ fn endings(kind: &str, format: Format) -> &'static [&'static str] {
 fn read(text: &str, format: Format) -> Exposition {
     let (mut all, mut types) = (BTreeMap::new(), BTreeMap::<String, String>::new());
     let (mut helped, mut family) = (BTreeSet::new(), String::new());
-    let body = text.strip_suffix('\n').expect("the last line is ended");
+    let body = text.strip_suffix('\n').unwrap();
     let body = match format {
         Format::Prometheus => body,
-        Format::OpenMetrics => body.strip_suffix("\n# EOF").expect("an end mark"),
+        Format::OpenMetrics => body.strip_suffix("\n# EOF").unwrap(),
     };
     for line in body.split('\n') {
         if let Some(comment) = line.strip_prefix("# ") {
-            let (word, rest) = comment.split_once(' ').expect(line);
-            let (name, rest) = rest.split_once(' ').expect(line);
+            let (word, rest) = comment.split_once(' ').unwrap();
+            let (name, rest) = rest.split_once(' ').unwrap();
             assert!(is_name(name), "{line}");
             match word {
                 "HELP" => {
@@ -116,9 +116,9 @@ fn read(text: &str, format: Format) -> Exposition {
             }
             continue;
         }
-        let (sample, number) = line.rsplit_once(' ').expect(line);
+        let (sample, number) = line.rsplit_once(' ').unwrap();
         let (name, labels) = series(sample);
-        let ending = name.strip_prefix(family.as_str()).expect(line);
+        let ending = name.strip_prefix(family.as_str()).unwrap();
         let endings = endings(&types[&family], format);
         assert!(endings.contains(&ending), "not of {family}: {line}");
         let has_le = labels.iter().any(|(label, _)| *label == "le");
