@@ -185,10 +185,12 @@ pub async fn get(
     Ok(Json(state.service.account(id).await?.into()))
 }
 
-/// Grant or correct credits
+/// Grant, correct or refund credits
 ///
-/// A reference moves credits of an account once for each kind: sent again, with whatever amount,
-/// it answers 200 and the first entry. Compare its `amount` with yours. An adjustment may take credits back, down to what is on hold.
+/// A reference is one movement of an account: the same movement sent again answers 200 and the
+/// first entry, another one is `reference_reused`. An adjustment may take credits back, down to
+/// what is on hold. A refund gives back what one generation of the account was charged, or a part
+/// of it, once.
 #[utoipa::path(
     post, path = "/v1/admin/accounts/{id}/credits", tag = "admin", request_body = CreditMovementRequest,
     params(("id" = i64, Path, description = "The account's id")),
@@ -205,14 +207,13 @@ pub async fn move_credits(
     body: JsonBody,
 ) -> Result<Response, ApiError> {
     let request = body.read(MoveRequest::read)?;
-    let (kind, amount) = (request.kind, request.amount);
     let done = state
         .service
-        .move_credits(id, kind, amount, Some(&request.reference))
+        .move_credits(id, request.what, Some(&request.reference))
         .await?;
     if done.moved {
-        tracing::info!(admin_token = %operator.token, account = %id, kind = kind.as_str(),
-            %amount, entry = %done.entry.id, "credits were moved");
+        tracing::info!(admin_token = %operator.token, account = %id, kind = done.entry.kind,
+            amount = %done.entry.amount, entry = %done.entry.id, "credits were moved");
     }
     let status = if done.moved {
         StatusCode::CREATED

@@ -22,7 +22,7 @@ use crate::{
     store::credits::{LEDGER_CURSOR, LedgerEntry},
 };
 
-const KINDS: [&str; 5] = ["grant", "hold", "charge", "release", "adjustment"];
+const KINDS: [&str; 6] = ["grant", "hold", "charge", "release", "adjustment", "refund"];
 
 /// What an account owns.
 #[derive(Debug, Serialize, ToSchema)]
@@ -40,7 +40,7 @@ pub struct BalanceBody {
 pub struct LedgerEntryBody {
     /// Its id; ascends within the account.
     pub id: LedgerEntryId,
-    /// grant, hold, charge, release or adjustment.
+    /// grant, hold, charge, release, adjustment or refund.
     #[schema(example = "charge")]
     pub kind: String,
     /// What was moved; negative only in adjustments.
@@ -97,7 +97,7 @@ pub async fn balance(
 #[utoipa::path(
     get, path = "/v1/credits/ledger", tag = "credits",
     params(
-        ("kind" = Option<String>, Query, description = "grant, hold, charge, release or adjustment"),
+        ("kind" = Option<String>, Query, description = "grant, hold, charge, release, adjustment or refund"),
         ("generation" = Option<String>, Query, description = "A generation's uuid"),
         ("per_page" = Option<u32>, Query, minimum = 1, maximum = 100, description = "Default 20"),
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),

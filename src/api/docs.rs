@@ -131,6 +131,7 @@ fn add_errors(path: &str, method: &str, operation: &mut Value) {
     if path.starts_with("/v1/media/") {
         add("403", "invalid_signature or expired_signature");
         add("416", "range_not_satisfiable");
+        add("503", "storage_unavailable; with Retry-After");
     }
     if secured {
         add(
@@ -172,6 +173,16 @@ fn add_errors(path: &str, method: &str, operation: &mut Value) {
             "provider_error, provider_rejected or content_policy, with the generation",
         );
         add("504", "provider_timeout, with the generation");
+        add(
+            "422",
+            "validation_failed: every failing field is named; or idempotency_key_reused",
+        );
+    }
+    if path.ends_with("/credits") && body {
+        add(
+            "422",
+            "validation_failed: every failing field is named; or reference_reused",
+        );
     }
     if path.ends_with("/cancel") {
         add("409", "already_finished");
@@ -190,7 +201,7 @@ fn add_errors(path: &str, method: &str, operation: &mut Value) {
         );
         add(
             "503",
-            "database_unavailable, overloaded, shutting_down or provider_overloaded; with Retry-After",
+            "database_unavailable, storage_unavailable, overloaded, shutting_down or provider_overloaded; with Retry-After",
         );
     }
     add("500", "internal_error");

@@ -300,6 +300,11 @@ impl ApiError {
                 Unavailable,
                 "provider_overloaded",
             ),
+            FailureCode::StorageUnavailable => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                Unavailable,
+                "storage_unavailable",
+            ),
             FailureCode::ProviderTimeout | FailureCode::Expired => (
                 StatusCode::GATEWAY_TIMEOUT,
                 ProviderError,
@@ -335,7 +340,7 @@ impl ApiError {
                 ErrorType::InsufficientCredits,
                 "spend_limit_exceeded",
                 format!(
-                    "this request may cost {required} credits; the key may spend {} in all and {} of it is spent",
+                    "this request may cost {required} credits; the key's spend_limit is {}, of which {} are spent or on hold",
                     cap.limit, cap.spent
                 ),
             ),
@@ -385,7 +390,19 @@ impl ApiError {
         .retry_after(BUSY_RETRY_SECONDS)
     }
 
-    fn database_unavailable() -> Self {
+    /// 503: files can be neither stored nor read.
+    pub fn storage_unavailable() -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            ErrorType::Unavailable,
+            "storage_unavailable",
+            "the file storage cannot be reached at the moment",
+        )
+        .retry_after(BUSY_RETRY_SECONDS)
+    }
+
+    /// 503: the database is away, or was set back.
+    pub fn database_unavailable() -> Self {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
             ErrorType::Unavailable,

@@ -210,10 +210,13 @@ async fn answer_sync(
                 Some(record) => Ok(finished(state, &record)),
                 // Its task ended without a record: the process is stopping, or the database
                 // refused the settlement.
-                None => match state.service.generation(caller, record.id).await? {
-                    ended if ended.status.is_finished() => Ok(finished(state, &ended)),
-                    _ if state.service.is_draining() => Err(ServiceError::ShuttingDown.into()),
-                    _ => Err(ApiError::internal()),
+                None => match state.service.generation(caller, record.id).await {
+                    // What runs cannot be deleted: the database was set back to before it.
+                    Err(ServiceError::NotFound) => Err(ApiError::database_unavailable()),
+                    Err(error) => Err(error.into()),
+                    Ok(ended) if ended.status.is_finished() => Ok(finished(state, &ended)),
+                    Ok(_) if state.service.is_draining() => Err(ServiceError::ShuttingDown.into()),
+                    Ok(_) => Err(ApiError::internal()),
                 },
             }
         }

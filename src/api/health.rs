@@ -28,6 +28,8 @@ const CHECK_TIME: Duration = Duration::from_secs(2);
 pub enum Health {
     /// Well.
     Ok,
+    /// Without file storage: text goes on.
+    Degraded,
     /// Not able to serve, or draining.
     Unavailable,
 }
@@ -56,17 +58,18 @@ pub struct HealthBody {
 #[utoipa::path(
     get, path = "/health", tag = "health",
     responses(
-        (status = 200, description = "It can", body = HealthBody),
+        (status = 200, description = "It can; `degraded` without its file storage, which text does not need", body = HealthBody),
         (status = 503, description = "It cannot, or is shutting down", body = HealthBody),
     ),
 )]
 pub async fn health(State(state): State<ApiState>, _query: NoQuery) -> Response {
     let HealthChecks { database, storage } = checks(&state).await;
-    let well = database == Health::Ok && storage == Health::Ok && !state.service.is_leaving();
-    let (code, status) = if well {
-        (StatusCode::OK, Health::Ok)
-    } else {
+    let (code, status) = if database != Health::Ok || state.service.is_leaving() {
         (StatusCode::SERVICE_UNAVAILABLE, Health::Unavailable)
+    } else if storage != Health::Ok {
+        (StatusCode::OK, Health::Degraded)
+    } else {
+        (StatusCode::OK, Health::Ok)
     };
     let body = HealthBody {
         status,

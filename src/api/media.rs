@@ -92,8 +92,11 @@ pub async fn file(
         .map_err(ApiError::link)?;
     let store = &state.settings.storage;
     let rest = TimeDelta::seconds(expires - links.clock.now().timestamp());
-    if let Some(there) = store.link(&key, rest.to_std().unwrap_or_default()).await? {
-        // A bucket serves its files itself, by a link that it signed for as long.
+    // A bucket serves its files itself, by a link that it signed for as long. That is good for
+    // GET only.
+    if method == Method::GET
+        && let Some(there) = store.link(&key, rest.to_std().unwrap_or_default()).await?
+    {
         return Ok(Redirect::temporary(&there).into_response());
     }
     let head = store.head(&key).await?.ok_or_else(missing)?;
@@ -107,9 +110,13 @@ pub async fn file(
     } else {
         None
     };
-    let found = store.get(&key, range.clone()).await?.ok_or_else(missing)?;
-    let MediaFile { body, .. } = found;
-    let body = Body::from_stream(body);
+    let body = if method == Method::HEAD {
+        Body::empty()
+    } else {
+        let found = store.get(&key, range.clone()).await?.ok_or_else(missing)?;
+        let MediaFile { body, .. } = found;
+        Body::from_stream(body)
+    };
     let Some(range) = range else {
         let mut response = headed(StatusCode::OK, &key, &head, body);
         response
@@ -210,6 +217,6 @@ impl From<StoreError> for ApiError {
             error = &error as &dyn std::error::Error,
             "a stored file cannot be read"
         );
-        Self::internal()
+        Self::storage_unavailable()
     }
 }

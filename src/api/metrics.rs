@@ -146,7 +146,7 @@ impl FromRequestParts<ApiState> for Scraper {
 
 /// Read the metrics
 ///
-/// In the text format of `OpenMetrics`, for Prometheus. With the setting `metrics.token` it needs
+/// In the text format of Prometheus, or as `OpenMetrics` where `Accept` asks for that. With the setting `metrics.token` it needs
 /// that token as bearer; without it, it answers only to this machine: a loopback peer whose
 /// request was not forwarded.
 #[utoipa::path(
@@ -154,12 +154,13 @@ impl FromRequestParts<ApiState> for Scraper {
     security((), ("metrics_token" = [])),
     responses(
         (status = 200, description = "All numbers of this server",
-            content_type = "application/openmetrics-text", body = String),
+            content((String = "text/plain"), (String = "application/openmetrics-text"))),
     ),
 )]
 pub async fn metrics(
     State(state): State<ApiState>,
     _scraper: Scraper,
+    headers: HeaderMap,
     _query: NoQuery,
 ) -> Result<Response, ApiError> {
     let endpoint = &state.settings.metrics;
@@ -168,22 +169,38 @@ pub async fn metrics(
     let pools = store
         .pools()
         .map(|(pool, in_use, idle)| Connections { pool, in_use, idle });
-    let text = endpoint
-        .0
-        .metrics
-        .text(live.as_ref(), &pools)
-        .map_err(|error| {
-            tracing::error!(%error, "the metrics cannot be written");
-            ApiError::internal()
-        })?;
-    let headers = [
-        (
-            header::CONTENT_TYPE,
-            "application/openmetrics-text; version=1.0.0; charset=utf-8",
-        ),
-        (header::CACHE_CONTROL, "no-store"),
-    ];
-    Ok((headers, text).into_response())
+    let metrics = &endpoint.0.metrics;
+    let (content_type, text) = if asks_for_open_metrics(&headers) {
+        let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        (content_type, metrics.open_metrics(live.as_ref(), &pools))
+    } else {
+        let content_type = "text/plain; version=0.0.4; charset=utf-8";
+        (content_type, metrics.text(live.as_ref(), &pools))
+    };
+    let text = text.map_err(|error| {
+        tracing::error!(%error, "the metrics cannot be written");
+        ApiError::internal()
+    })?;
+    Ok(([(header::CONTENT_TYPE, content_type)], text).into_response())
+}
+
+/// Whether `Accept` names `OpenMetrics`, and plain text no more than that.
+fn asks_for_open_metrics(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter();
+    let accepted = accepted.filter_map(|value| value.to_str().ok());
+    let (mut open, mut plain) = (0.0, 0.0);
+    for range in accepted.flat_map(|value| value.split(',')) {
+        let mut parts = range.split(';').map(str::trim);
+        let best: &mut f64 = match parts.next().map(str::to_ascii_lowercase).as_deref() {
+            Some("application/openmetrics-text") => &mut open,
+            Some("text/plain") => &mut plain,
+            _ => continue,
+        };
+        let weight = parts.find_map(|part| part.strip_prefix("q="));
+        let weight = weight.map_or(1.0, |weight| weight.parse().unwrap_or(0.0));
+        *best = best.max(weight);
+    }
+    open > 0.0 && open >= plain
 }
 
 /// Counts, times and traces every request.

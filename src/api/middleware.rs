@@ -41,6 +41,10 @@ pub async fn surround(mut request: Request, next: Next) -> Response {
     if let Ok(value) = HeaderValue::from_str(&id) {
         headers.insert(&REQUEST_ID, value);
     }
+    // Records, keys and tokens are for the caller alone.
+    headers
+        .entry(header::CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
     if let Some(rate) = rate.0.get() {
         headers.insert("x-ratelimit-limit", rate.limit.into());
         headers.insert("x-ratelimit-remaining", rate.remaining.into());

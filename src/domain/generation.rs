@@ -58,6 +58,8 @@ named_enum!(
         ProviderTimeout = "provider_timeout",
         /// The provider has no capacity.
         ProviderOverloaded = "provider_overloaded",
+        /// The result could not be kept.
+        StorageUnavailable = "storage_unavailable",
         /// Cancelled by the caller.
         Cancelled = "cancelled",
         /// The server stopped during a call that cannot be resumed.
@@ -74,6 +76,7 @@ impl FailureCode {
             Self::ProviderError
             | Self::ProviderTimeout
             | Self::ProviderOverloaded
+            | Self::StorageUnavailable
             | Self::Interrupted
             | Self::Expired => true,
             Self::ProviderRejected | Self::ContentPolicy | Self::Cancelled => false,

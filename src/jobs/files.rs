@@ -31,7 +31,10 @@ pub(super) fn unusable(id: GenerationId, error: &(dyn std::error::Error + 'stati
 pub(super) fn not_stored(id: GenerationId, error: &media::StoreError) -> Failure {
     let error = error as &dyn std::error::Error;
     tracing::error!(generation = %id, error, "a file could not be stored");
-    Failure::new(FailureCode::ProviderError, "the file could not be stored")
+    Failure::new(
+        FailureCode::StorageUnavailable,
+        "the file could not be stored",
+    )
 }
 
 /// How a stored file is described.

@@ -14,6 +14,9 @@ use crate::{
     store::{generations::Outcome, jobs::Job},
 };
 
+/// Intervals to wait after a look or a download that failed.
+const AFTER_TROUBLE: f64 = 2.0;
+
 /// What a step came to.
 pub(super) enum Step {
     /// The job has ended.
@@ -30,6 +33,8 @@ pub(super) enum Step {
         /// In how many intervals.
         intervals: f64,
     },
+    /// As [`Self::Again`], because the file storage failed; past the deadline that is the end.
+    NotStored(Failure),
     /// It is no longer this worker's: cancelled, or taken over.
     Lost,
 }
@@ -67,6 +72,13 @@ impl Step {
         Self::failed(Failure::new(FailureCode::Interrupted, message))
     }
 
+    pub(super) const fn after_trouble() -> Self {
+        Self::Again {
+            progress: None,
+            intervals: AFTER_TROUBLE,
+        }
+    }
+
     pub(super) const fn again() -> Self {
         Self::Again {
             progress: None,
@@ -86,6 +98,8 @@ impl Runner {
             Step::Again { .. } if late && !self.0.interrupt.is_cancelled() => {
                 self.expire(job).await
             }
+            Step::NotStored(failure) if late => Step::failed(failure),
+            Step::NotStored(_) => Step::after_trouble(),
             step => step,
         };
         match step {
@@ -97,7 +111,8 @@ impl Runner {
                 progress,
                 intervals,
             } => self.put_back(job, progress, intervals).await,
-            Step::Lost => {}
+            // The latter has become one of the others above.
+            Step::Lost | Step::NotStored(_) => {}
         }
     }
 

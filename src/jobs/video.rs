@@ -34,8 +34,6 @@ const SHORTFALL: f64 = 1.0;
 const STORE_TRIES_AT_END: u32 = 5;
 /// Between two tries to store a task's id: it must not be lost.
 const STORE_AGAIN: Duration = Duration::from_millis(200);
-/// Intervals to wait after a look or a download that failed.
-const AFTER_TROUBLE: f64 = 2.0;
 
 impl Runner {
     /// The next step of a video.
@@ -134,7 +132,7 @@ impl Runner {
             Err(Stopped::Interrupted) => Step::again(),
             Ok(Err(error)) => {
                 tracing::warn!(generation = %job.id, %error, "a look at a task failed");
-                trouble()
+                Step::after_trouble()
             }
             Ok(Ok(VideoStatus::Running { progress })) => Step::Again {
                 progress,
@@ -195,7 +193,7 @@ impl Runner {
                 failed(unusable(job.id, &error))
             } else {
                 tracing::warn!(generation = %job.id, %error, "a file is fetched again later");
-                Box::new(trouble())
+                Box::new(Step::after_trouble())
             }
         })?;
         let checked = file.inspect(&[MediaKind::Mp4]).await;
@@ -233,14 +231,7 @@ fn store_trouble(job: &Job, error: &media::StoreError) -> Step {
     if matches!(error, media::StoreError::NoSpace(_)) {
         return Step::failed(failure);
     }
-    trouble()
-}
-
-const fn trouble() -> Step {
-    Step::Again {
-        progress: None,
-        intervals: AFTER_TROUBLE,
-    }
+    Step::NotStored(failure)
 }
 
 fn completed(job: &Job, task: &str, call: &VideoCall, output: Output) -> Step {

@@ -1,7 +1,7 @@
 //! The recorder: counters and histograms of one server, and the text that tells them.
 
 use std::{
-    fmt,
+    fmt::{self, Write as _},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -201,8 +201,17 @@ impl Adder<'_> {
 }
 
 impl Metrics {
-    /// All of it as `OpenMetrics` text, with the state of the database where it is known.
+    /// All of it in the text format 0.0.4 of Prometheus: see [`Self::open_metrics`].
     pub fn text(&self, live: Option<&Live>, pools: &[Connections]) -> Result<String, fmt::Error> {
+        classic(&self.open_metrics(live, pools)?)
+    }
+
+    /// All of it as `OpenMetrics` text, with the state of the database where it is known.
+    pub fn open_metrics(
+        &self,
+        live: Option<&Live>,
+        pools: &[Connections],
+    ) -> Result<String, fmt::Error> {
         let mut out = String::new();
         text::encode_registry(&mut out, &self.0.registry)?;
         let audit = self.audit().clone();
@@ -276,4 +285,32 @@ impl Metrics {
     pub fn audit_failed(&self) {
         self.0.series.audit_failures.inc();
     }
+}
+
+/// `OpenMetrics` text in the text format 0.0.4 of Prometheus. There a family bears the name of
+/// its samples, an info is a gauge, and there are no units and no end mark.
+fn classic(open: &str) -> Result<String, fmt::Error> {
+    let mut out = String::with_capacity(open.len());
+    let mut help = "";
+    for line in open.lines() {
+        let mut words = line.splitn(4, ' ');
+        match (words.next(), words.next()) {
+            // It comes before the type, which the name depends on.
+            (Some("#"), Some("HELP")) => help = words.nth(1).unwrap_or_default(),
+            (Some("#"), Some("TYPE")) => {
+                let name = words.next().unwrap_or_default();
+                let (suffix, kind) = match words.next().unwrap_or_default() {
+                    "counter" => ("_total", "counter"),
+                    "info" => ("_info", "gauge"),
+                    "unknown" => ("", "untyped"),
+                    kind => ("", kind),
+                };
+                writeln!(out, "# HELP {name}{suffix} {help}")?;
+                writeln!(out, "# TYPE {name}{suffix} {kind}")?;
+            }
+            (Some("#"), _) => {}
+            _ => writeln!(out, "{line}")?,
+        }
+    }
+    Ok(out)
 }

@@ -143,7 +143,7 @@ impl Service {
     ) -> Result<(ApiKeyRecord, SecretString), ServiceError> {
         // Its cap would be worth nothing: the new key would have another, or none.
         if by.is_some_and(Caller::is_capped) {
-            return Err(ServiceError::SessionRequired);
+            return Err(ServiceError::CappedKey);
         }
         let token = token::new_api_key().map_err(|e| ServiceError::Internal(e.to_string()))?;
         let new = NewApiKey {

@@ -37,7 +37,11 @@ use crate::{
     },
     jobs::{Runner, webhooks::Sender},
     providers::Registry,
-    store::{Store, StoreError, credits::Balance, generations::SpendLimit},
+    store::{
+        Store, StoreError,
+        credits::{Balance, LedgerEntry},
+        generations::SpendLimit,
+    },
 };
 
 /// Usage reports at once.
@@ -187,6 +191,9 @@ pub enum ServiceError {
     /// 403: only a session may do this.
     #[error("only a session may do this")]
     SessionRequired,
+    /// 403: the key has a spend limit, which a key of its making would not have.
+    #[error("a key with a spend limit makes no keys")]
+    CappedKey,
     /// 403: only the operator may do this.
     #[error("only an admin token may do this")]
     AdminRequired,
@@ -208,6 +215,9 @@ pub enum ServiceError {
     /// 422: the key is bound to another request.
     #[error("the idempotency key was used with another request")]
     IdempotencyKeyReused,
+    /// 422: the operator's reference made another movement, by this entry.
+    #[error("the reference was used for another movement: {} {} (ledger entry {})", .0.kind, .0.amount, .0.id)]
+    ReferenceReused(Box<LedgerEntry>),
     /// 409: a replay waited in vain.
     #[error("the first request with this idempotency key is still running")]
     IdempotencyInProgress,

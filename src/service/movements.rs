@@ -11,23 +11,19 @@ use crate::{
     },
     store::{
         StoreError,
-        credits::{LedgerEntry, MoveKind, Moved, NewMove},
-        refunds::{NewRefund, REFUND_PREFIX, Refunded},
+        credits::LedgerEntry,
+        movements::{Move, Moved, NewMove},
     },
 };
 
 /// Characters of a reference.
 const REFERENCE_CHARS: usize = 255;
-/// Characters of a refund's own note: the reference names the generation too.
-const NOTE_CHARS: usize = 200;
 
 /// A movement that is asked for, with the reference that makes it happen once.
 #[derive(Debug, Clone)]
 pub struct MoveRequest {
-    /// Credits; negative only in an adjustment.
-    pub amount: Credits,
-    /// Grant or adjustment.
-    pub kind: MoveKind,
+    /// What is moved.
+    pub what: Move,
     /// 1 to 255 characters.
     pub reference: String,
 }
@@ -47,25 +43,15 @@ impl MoveRequest {
         let errors = Errors::default();
         let fields = Fields::new(body, &errors);
         let amount = fields.signed_credits("amount");
-        if amount.is_none() && !errors.has("amount") {
-            fields.error("amount", FieldCode::Required, "is required");
-        }
         let kind = fields.required_text("kind", REFERENCE_CHARS);
-        let kind = kind.and_then(|name| {
-            let kind = MoveKind::ALL.into_iter().find(|k| k.as_str() == name);
-            if kind.is_none() {
-                let message = "must be grant or adjustment";
-                fields.error("kind", FieldCode::NotAllowed, message);
-            }
-            kind
-        });
+        let generation = fields.string("generation");
+        let what = kind.and_then(|kind| read_move(kind, amount, generation, &fields, &errors));
         let reference = fields.required_text("reference", REFERENCE_CHARS);
         fields.finish();
-        check(amount, kind, reference, &errors);
-        match (amount, kind, reference, errors.take()) {
-            (Some(amount), Some(kind), Some(reference), errors) if errors.is_empty() => Ok(Self {
-                amount,
-                kind,
+        check(what, reference, &errors);
+        match (what, reference, errors.take()) {
+            (Some(what), Some(reference), errors) if errors.is_empty() => Ok(Self {
+                what,
                 reference: reference.to_owned(),
             }),
             (.., errors) => Err(ServiceError::Invalid(errors)),
@@ -73,17 +59,65 @@ impl MoveRequest {
     }
 }
 
-/// What is wrong with the fields that are there.
-fn check(
+/// The movement of a kind, where all that it needs is there.
+fn read_move(
+    kind: &str,
     amount: Option<Credits>,
-    kind: Option<MoveKind>,
-    reference: Option<&str>,
+    generation: Option<&str>,
+    fields: &Fields<'_>,
     errors: &Errors,
-) {
-    if amount == Some(Credits::ZERO) {
-        errors.add("amount", FieldCode::OutOfRange, "must not be 0");
-    } else if kind == Some(MoveKind::Grant) && amount.is_some_and(|a| a < Credits::ZERO) {
-        let message = "must be positive; use an adjustment to take credits back";
+) -> Option<Move> {
+    if !["grant", "adjustment", "refund"].contains(&kind) {
+        let message = "must be grant, adjustment or refund";
+        fields.error("kind", FieldCode::NotAllowed, message);
+        return None;
+    }
+    let required = |name| {
+        if !errors.has(name) {
+            fields.error(name, FieldCode::Required, "is required");
+        }
+    };
+    if kind == "refund" {
+        let Some(generation) = generation else {
+            required("generation");
+            return None;
+        };
+        let Some(generation) = GenerationId::parse(generation) else {
+            fields.error("generation", FieldCode::InvalidFormat, "must be a uuid");
+            return None;
+        };
+        return Some(Move::Refund { generation, amount });
+    }
+    if generation.is_some() {
+        fields.error("generation", FieldCode::NotAllowed, "is for refunds only");
+    }
+    let Some(amount) = amount else {
+        required("amount");
+        return None;
+    };
+    Some(if kind == "grant" {
+        Move::Grant(amount)
+    } else {
+        Move::Adjustment(amount)
+    })
+}
+
+/// What is wrong with the fields that are there.
+fn check(what: Option<Move>, reference: Option<&str>, errors: &Errors) {
+    let wrong = match what {
+        Some(Move::Grant(amount) | Move::Adjustment(amount)) if amount == Credits::ZERO => {
+            Some("must not be 0")
+        }
+        Some(Move::Grant(amount)) if amount < Credits::ZERO => {
+            Some("must be positive; use an adjustment to take credits back")
+        }
+        Some(Move::Refund {
+            amount: Some(amount),
+            ..
+        }) if amount <= Credits::ZERO => Some("must be positive"),
+        _ => None,
+    };
+    if let Some(message) = wrong {
         errors.add("amount", FieldCode::OutOfRange, message);
     }
     let Some(reference) = reference else { return };
@@ -91,9 +125,6 @@ fn check(
         errors.add("reference", FieldCode::Required, "must not be blank");
     } else if reference.chars().count() > REFERENCE_CHARS {
         errors.add("reference", FieldCode::TooLong, too_long(REFERENCE_CHARS));
-    } else if reference.starts_with(REFUND_PREFIX) {
-        let message = format!("must not begin with \"{REFUND_PREFIX}\": so begin refunds' own");
-        errors.add("reference", FieldCode::NotAllowed, message);
     }
 }
 
@@ -102,107 +133,60 @@ fn invalid(param: &str, code: FieldCode, message: impl Into<String>) -> ServiceE
 }
 
 impl Service {
-    /// Grants or adjusts credits. The same reference moves credits of an account once for each
-    /// kind: again, with whatever amount, it answers the first entry.
+    /// Moves credits by the operator's hand. One reference is one movement of an account: the
+    /// same one again answers the first entry, another one is refused.
     pub async fn move_credits(
         &self,
         account: AccountId,
-        kind: MoveKind,
-        amount: Credits,
+        what: Move,
         reference: Option<&str>,
     ) -> Result<Movement, ServiceError> {
         let errors = Errors::default();
-        check(Some(amount), Some(kind), reference, &errors);
+        check(Some(what), reference, &errors);
         ServiceError::any(&errors)?;
         let new = NewMove {
             account,
-            kind,
-            amount,
+            what,
             reference,
             now: self.0.clock.now(),
         };
-        match self.0.store.move_credits(&new).await {
-            Ok(Moved::Done(entry)) => Ok(Movement { entry, moved: true }),
-            Ok(Moved::Repeated(entry)) => Ok(Movement {
+        let moved = match self.0.store.move_credits(&new).await {
+            Err(StoreError::OutOfRange(_)) => {
+                let message = "makes the balance too large";
+                return Err(invalid("amount", FieldCode::OutOfRange, message));
+            }
+            other => other?,
+        };
+        let out_of_range = |message| Err(invalid("amount", FieldCode::OutOfRange, message));
+        let not_refundable =
+            |message: String| Err(invalid("generation", FieldCode::NotAllowed, message));
+        match moved {
+            Moved::Done(entry) => Ok(Movement { entry, moved: true }),
+            Moved::Repeated(entry) => Ok(Movement {
                 entry,
                 moved: false,
             }),
-            Ok(Moved::Short(balance)) => Err(invalid(
-                "amount",
-                FieldCode::OutOfRange,
-                format!(
-                    "takes more than the {} credits that are available",
-                    balance.available()
-                ),
+            Moved::ReferenceUsed(entry) => Err(ServiceError::ReferenceReused(Box::new(entry))),
+            Moved::Short(balance) => out_of_range(format!(
+                "takes more than the {} credits that are available",
+                balance.available()
             )),
-            Ok(Moved::NoAccount) => Err(ServiceError::NotFound),
-            Err(StoreError::OutOfRange(_)) => Err(invalid(
-                "amount",
-                FieldCode::OutOfRange,
-                "makes the balance too large",
+            Moved::NoAccount => Err(ServiceError::NotFound),
+            Moved::NoGeneration => not_refundable("is none of this account".to_owned()),
+            Moved::NotCharged => not_refundable("has not been charged anything".to_owned()),
+            Moved::AboveCharge(charged) => out_of_range(format!(
+                "is more than the {charged} credits that were charged"
             )),
-            Err(error) => Err(error.into()),
+            Moved::Refunded(entry) => not_refundable(format!(
+                "was refunded before, with {} credits (ledger entry {})",
+                entry.amount, entry.id
+            )),
         }
     }
 
-    /// Gives back what a generation was charged, whole or in part, once. Answers whose credits
-    /// they are.
-    pub async fn refund(
-        &self,
-        generation: GenerationId,
-        amount: Option<Credits>,
-        note: &str,
-    ) -> Result<(AccountId, Movement), ServiceError> {
-        let errors = Errors::default();
-        if amount.is_some_and(|amount| amount <= Credits::ZERO) {
-            errors.add("amount", FieldCode::OutOfRange, "must be positive");
-        }
-        if note.trim().is_empty() {
-            errors.add("reference", FieldCode::Required, "must not be blank");
-        } else if note.chars().count() > NOTE_CHARS {
-            errors.add("reference", FieldCode::TooLong, too_long(NOTE_CHARS));
-        }
-        ServiceError::any(&errors)?;
-        let new = NewRefund {
-            generation,
-            amount,
-            note,
-            now: self.0.clock.now(),
-        };
-        match self.0.store.refund(&new).await {
-            Ok(Refunded::Done(account, entry)) => Ok((account, Movement { entry, moved: true })),
-            Ok(Refunded::Repeated(account, entry)) => Ok((
-                account,
-                Movement {
-                    entry,
-                    moved: false,
-                },
-            )),
-            Ok(Refunded::Before(entry)) => Err(invalid(
-                "generation",
-                FieldCode::NotAllowed,
-                format!(
-                    "was refunded before, with {} credits (ledger entry {})",
-                    entry.amount, entry.id
-                ),
-            )),
-            Ok(Refunded::TooMuch(charged)) => Err(invalid(
-                "amount",
-                FieldCode::OutOfRange,
-                format!("is more than the {charged} credits that were charged"),
-            )),
-            Ok(Refunded::NotCharged) => Err(invalid(
-                "generation",
-                FieldCode::NotAllowed,
-                "has not been charged anything",
-            )),
-            Ok(Refunded::Unknown) => Err(ServiceError::NotFound),
-            Err(StoreError::OutOfRange(_)) => Err(invalid(
-                "amount",
-                FieldCode::OutOfRange,
-                "makes the balance too large",
-            )),
-            Err(error) => Err(error.into()),
-        }
+    /// Whose a generation is.
+    pub async fn account_of(&self, id: GenerationId) -> Result<AccountId, ServiceError> {
+        let account = self.0.store.account_of(id).await?;
+        account.ok_or(ServiceError::NotFound)
     }
 }

@@ -67,7 +67,7 @@ async fn account_differences(tx: &mut Transaction) -> Result<Vec<String>, sqlx::
             with moved as (
                 select e.*,
                     case kind when 'grant' then amount when 'adjustment' then amount
-                              when 'charge' then -amount else 0 end as to_balance,
+                              when 'refund' then amount when 'charge' then -amount else 0 end as to_balance,
                     case kind when 'hold' then amount when 'release' then -amount
                               when 'charge' then -coalesce((
                                   select h.amount from ledger_entries h
@@ -105,7 +105,7 @@ async fn account_differences(tx: &mut Transaction) -> Result<Vec<String>, sqlx::
         .await
 }
 
-/// Generations against their hold and its one resolution.
+/// Generations against their hold, its one resolution and the refund.
 async fn generation_differences(tx: &mut Transaction) -> Result<Vec<String>, sqlx::Error> {
     sqlx::query_scalar!(
                 r#"
@@ -117,18 +117,22 @@ async fn generation_differences(tx: &mut Transaction) -> Result<Vec<String>, sql
                         sum(amount) filter (where kind = 'charge') as charged,
                         count(*) filter (where kind = 'release') as releases,
                         sum(amount) filter (where kind = 'release') as released,
+                        count(*) filter (where kind = 'refund') as refunds,
+                        sum(amount) filter (where kind = 'refund') as refunded,
                         min(account_id) as account, max(account_id) as other_account
                     from ledger_entries where generation_id is not null group by generation_id
                 )
-                select format('generation %s (%s, estimated %s, charged %s) has holds %s of %s, charges %s of %s, releases %s of %s',
+                select format('generation %s (%s, estimated %s, charged %s) has holds %s of %s, charges %s of %s, releases %s of %s, refunds %s of %s',
                               g.id, g.status, g.estimated, g.charged, coalesce(e.holds, 0), e.held,
-                              coalesce(e.charges, 0), e.charged, coalesce(e.releases, 0), e.released)
+                              coalesce(e.charges, 0), e.charged, coalesce(e.releases, 0), e.released,
+                              coalesce(e.refunds, 0), e.refunded)
                        as "line!"
                 from generations g left join entries e on e.generation_id = g.id
                 where not case
                     when g.estimated = 0 then e.generation_id is null and coalesce(g.charged, 0) = 0
                     else coalesce(e.holds = 1 and e.held = g.estimated
                         and e.account = g.account_id and e.other_account = g.account_id
+                        and e.refunds <= 1 and coalesce(e.refunded, 0) <= coalesce(g.charged, 0)
                         and case
                             when g.status in ('pending', 'processing')
                                 then e.charges = 0 and e.releases = 0

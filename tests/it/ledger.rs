@@ -12,8 +12,8 @@ mod world;
 use gensvc::{
     domain::ids::GenerationId,
     store::{
-        credits::MoveKind,
         generations::{Finish, Outcome},
+        movements::Move,
     },
 };
 use serde_json::json;
@@ -35,13 +35,26 @@ async fn the_audit_finds_every_tampering(_: PgPoolOptions, options: PgConnectOpt
     assert!(mover.finish(failed, None).await);
     // Completed for nothing: released.
     assert!(mover.finish(free, Some(0)).await);
-    mover.adjust(MoveKind::Adjustment, -5).await;
+    let refunded = mover.hold(40).await.unwrap();
+    assert!(mover.finish(refunded, Some(30)).await);
+    assert!(mover.refund(refunded, 3).await);
+    mover.adjust(Move::Adjustment, -5).await;
+    mover.adjust(Move::Adjustment, 25).await;
+    let others = Mover::new(&app, &other).await;
+    let foreign = others.hold(50).await.unwrap();
+    assert!(others.finish(foreign, Some(50)).await);
     app.assert_verified().await;
 
     let entry = |id: GenerationId, kind: &str| {
         format!("ledger_entries where generation_id = '{id}' and kind = '{kind}'")
     };
     let of = |id: GenerationId| format!("where id = '{id}'");
+    let refund_of = |id: GenerationId| {
+        format!(
+            "update ledger_entries set kind = 'refund', generation_id = '{id}'
+             where kind = 'adjustment' and amount = 25"
+        )
+    };
     let (mine, theirs) = (account.id, other.id);
     let tampering = [
         format!("update accounts set balance = balance + 1 where id = {mine}"),
@@ -51,7 +64,7 @@ async fn the_audit_finds_every_tampering(_: PgPoolOptions, options: PgConnectOpt
         format!("update accounts set unfinished = unfinished + 1 where id = {mine}"),
         format!("update accounts set unfinished = 0 where id = {mine}"),
         "update ledger_entries set amount = amount + 1 where kind = 'grant'".to_owned(),
-        "update ledger_entries set amount = -4 where kind = 'adjustment'".to_owned(),
+        "update ledger_entries set amount = -4 where kind = 'adjustment' and amount < 0".to_owned(),
         "update ledger_entries set balance = balance + 1 where kind = 'hold'".to_owned(),
         "update ledger_entries set held = held + 1 where kind = 'release'".to_owned(),
         "delete from ledger_entries where kind = 'grant'".to_owned(),
@@ -98,6 +111,15 @@ async fn the_audit_finds_every_tampering(_: PgPoolOptions, options: PgConnectOpt
             "insert into ledger_entries (account_id, kind, amount, balance, held, created_at)
              values ({mine}, 'grant', 1, 0, 0, now())"
         ),
+        format!("delete from {}", entry(refunded, "refund")),
+        // The account's sums stay right: more than the charge, twice, of a failure, of one that
+        // cost nothing, of one that runs, and of another account.
+        refund_of(charged),
+        refund_of(refunded),
+        refund_of(failed),
+        refund_of(free),
+        refund_of(running),
+        refund_of(foreign),
         "update key_spend set spent = spent + 1".to_owned(),
         "update key_spend set spend_limit = 10000000".to_owned(),
         "update key_spend set period = '2027-01-01'".to_owned(),
@@ -127,7 +149,7 @@ const SAVE: [&str; 7] = [
     "create table saved_spend as table key_spend",
     "create table saved_usage as table usage_sums",
     "alter table ledger_entries disable trigger all",
-    "drop index ledger_entries_one_hold_one_resolution",
+    "drop index ledger_entries_once_for_each_generation",
     "create table saved_accounts as table accounts",
     "create table saved_generations as table generations",
     "create table saved_entries as table ledger_entries",
@@ -234,6 +256,19 @@ async fn the_database_itself_refuses_what_must_not_be(_: PgPoolOptions, options:
             "insert into ledger_entries (account_id, kind, amount, balance, held, created_at)
              values ({id}, 'charge', 1, 99, 60, now())"
         ),
+        format!(
+            "insert into ledger_entries (account_id, kind, amount, balance, held, created_at)
+             values ({id}, 'refund', 1, 101, 60, now())"
+        ),
+        format!(
+            "insert into ledger_entries (account_id, kind, amount, balance, held, generation_id, created_at)
+             values ({id}, 'refund', -1, 99, 60, '{held}', now())"
+        ),
+        // Twice.
+        format!(
+            "insert into ledger_entries (account_id, kind, amount, balance, held, generation_id, created_at)
+             select {id}, 'refund', 1, 101, 60, '{held}', now() from generate_series(1, 2)"
+        ),
     ] {
         let done = sqlx::query(sqlx::AssertSqlSafe(statement.as_str()))
             .execute(&app.pool)
@@ -256,9 +291,9 @@ async fn the_database_itself_refuses_what_must_not_be(_: PgPoolOptions, options:
         now: app.now(),
     };
     assert!(app.store.finish(&finish).await.is_err());
-    assert!(!mover.adjust(MoveKind::Adjustment, -41).await);
+    assert!(!mover.adjust(Move::Adjustment, -41).await);
     assert_eq!(mover.standing().await, (100, 60));
-    assert!(mover.adjust(MoveKind::Adjustment, -40).await);
+    assert!(mover.adjust(Move::Adjustment, -40).await);
     assert_eq!(mover.standing().await, (60, 60));
     assert!(mover.finish(held, Some(60)).await);
     assert!(!mover.finish(held, Some(60)).await);

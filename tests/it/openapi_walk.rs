@@ -148,12 +148,14 @@ impl Operation {
         let documented = &self.spec["responses"][&status];
         assert!(!documented.is_null(), "{at}: {status} is not documented");
         assert_ne!(answer.header("x-request-id"), "", "{at}");
-        if let Some(text) = documented["content"].get("application/openmetrics-text") {
+        // Files apart, which the walk has no link to, all of it is for the caller alone.
+        assert_eq!(answer.header("cache-control"), "no-store", "{at}");
+        if let Some(text) = documented["content"].get("text/plain") {
             assert_eq!(text["schema"]["type"], "string", "{at}");
             assert!(
                 answer
                     .header("content-type")
-                    .starts_with("application/openmetrics-text")
+                    .starts_with("text/plain; version=0.0.4")
             );
             return;
         }

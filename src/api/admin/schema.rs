@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use crate::{
     api::schema::{MAX_CREDITS, credits_given},
-    domain::credits::Credits,
+    domain::{credits::Credits, ids::GenerationId},
 };
 
 /// Credits that move: a string or a number that is exact in six digits; negative ones are taken
@@ -18,7 +18,7 @@ fn credits_moved() -> utoipa::openapi::schema::Schema {
         .schema_type(Type::String)
         .pattern(Some(r"^[-+]?[0-9]+(\.[0-9]{1,6}0*)?$"));
     OneOfBuilder::new()
-        .description(Some("Credits, not 0; negative only in an adjustment."))
+        .description(Some("Credits, not 0; negative only in an adjustment. Required but in a refund, which gives all of the charge back by default."))
         .item(text)
         .item(
             ObjectBuilder::new()
@@ -64,18 +64,22 @@ pub enum CreditMovementKind {
     Grant,
     /// A correction.
     Adjustment,
+    /// What a generation was charged, or a part of it, once.
+    Refund,
 }
 
 /// Credits to be moved.
 #[derive(ToSchema)]
 #[schema(example = json!({"amount": "250", "kind": "grant", "reference": "invoice-17"}))]
 pub struct CreditMovementRequest {
-    #[schema(schema_with = credits_moved, required)]
-    pub amount: Credits,
-    /// Grant or adjustment.
+    #[schema(schema_with = credits_moved)]
+    pub amount: Option<Credits>,
+    /// What the movement is.
     pub kind: CreditMovementKind,
-    /// What makes the movement happen once; the customer sees it in the ledger. Must not begin
-    /// with `refund of `.
+    /// Of which generation a refund is. Required in a refund, and only allowed there.
+    #[schema(nullable)]
+    pub generation: Option<GenerationId>,
+    /// What makes the movement happen once; the customer sees it in the ledger.
     #[schema(min_length = 1, max_length = 255, pattern = r"\S")]
     pub reference: String,
 }

@@ -44,7 +44,7 @@ fn parameter(name: &str) -> Option<Value> {
         "cursor" => json!({"pattern": "^[A-Za-z0-9_-]{1,64}$"}),
         "Idempotency-Key" => json!({"pattern": "^[!-~]{1,255}$"}),
         "uuid" | "generation" => json!({"format": "uuid"}),
-        "kind" => json!({"enum": ["grant", "hold", "charge", "release", "adjustment"]}),
+        "kind" => json!({"enum": ["grant", "hold", "charge", "release", "adjustment", "refund"]}),
         "group_by" => json!({"pattern": format!("^{group}(,{group}){{0,4}}$")}),
         _ => return None,
     })

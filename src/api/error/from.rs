@@ -23,18 +23,17 @@ impl From<ServiceError> for ApiError {
             AuthenticationError, Conflict, PermissionError, RateLimited, Unavailable,
             ValidationError,
         };
-        let permission =
-            |code, message: &str| Self::new(StatusCode::FORBIDDEN, PermissionError, code, message);
-        let busy = |code, message: String| {
-            Self::new(StatusCode::TOO_MANY_REQUESTS, RateLimited, code, message)
-        };
-        let conflict =
-            |code, message: &str| Self::new(StatusCode::CONFLICT, Conflict, code, message);
+        let of = |status, kind| move |code, message: &str| Self::new(status, kind, code, message);
+        let permission = of(StatusCode::FORBIDDEN, PermissionError);
+        let conflict = of(StatusCode::CONFLICT, Conflict);
+        let unprocessable = of(StatusCode::UNPROCESSABLE_ENTITY, ValidationError);
+        let busy = of(StatusCode::TOO_MANY_REQUESTS, RateLimited);
+        let unavailable = of(StatusCode::SERVICE_UNAVAILABLE, Unavailable);
         match error {
             ServiceError::Token(refusal) => Self::token(refusal),
             ServiceError::RateLimited(rate) => busy(
                 "rate_limited",
-                format!("over the limit of {} requests per minute", rate.limit),
+                &format!("over the limit of {} requests per minute", rate.limit),
             )
             .retry_after(rate.retry_after_seconds.unwrap_or(1)),
             ServiceError::MissingAbility(ability) => permission(
@@ -45,6 +44,10 @@ impl From<ServiceError> for ApiError {
             ServiceError::SessionRequired => permission(
                 "session_required",
                 "this needs a session token from POST /v1/auth/login, not an API key",
+            ),
+            ServiceError::CappedKey => permission(
+                "session_required",
+                "an API key with a spend_limit cannot make API keys; use a session token, or a key without a spend_limit",
             ),
             ServiceError::AdminRequired => permission(
                 "missing_ability",
@@ -61,17 +64,18 @@ impl From<ServiceError> for ApiError {
             .header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")),
             ServiceError::TooManyLogins(seconds) => busy(
                 "too_many_logins",
-                "too many failed logins with this email from this address".to_owned(),
+                "too many failed logins with this email from this address",
             )
             .retry_after(seconds),
             ServiceError::Invalid(errors) => Self::invalid(errors),
             ServiceError::NotFound => Self::not_found("there is nothing of yours under this id"),
-            ServiceError::IdempotencyKeyReused => Self::new(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                ValidationError,
+            ServiceError::IdempotencyKeyReused => unprocessable(
                 "idempotency_key_reused",
                 "this Idempotency-Key was used with a different request",
             ),
+            ServiceError::ReferenceReused(_) => {
+                unprocessable("reference_reused", &error.to_string())
+            }
             ServiceError::IdempotencyInProgress => conflict(
                 "idempotency_in_progress",
                 "the first request with this Idempotency-Key is still running",
@@ -79,7 +83,7 @@ impl From<ServiceError> for ApiError {
             .retry_after(BUSY_RETRY_SECONDS),
             ServiceError::TooManyJobs(most) => busy(
                 "too_many_jobs",
-                format!(
+                &format!(
                     "the account has {most} unfinished generations, which is the most it may have"
                 ),
             )
@@ -92,18 +96,13 @@ impl From<ServiceError> for ApiError {
                 "not_finished",
                 "the generation is not finished; cancel it first",
             ),
-            ServiceError::ShuttingDown => Self::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                Unavailable,
-                "shutting_down",
-                "the server is shutting down",
-            )
-            .retry_after(BUSY_RETRY_SECONDS),
-            ServiceError::ProviderBusy(provider) => Self::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                Unavailable,
+            ServiceError::ShuttingDown => {
+                unavailable("shutting_down", "the server is shutting down")
+                    .retry_after(BUSY_RETRY_SECONDS)
+            }
+            ServiceError::ProviderBusy(provider) => unavailable(
                 "provider_overloaded",
-                format!("as many calls to {provider} are running as may; nothing was held"),
+                &format!("as many calls to {provider} are running as may; nothing was held"),
             )
             .retry_after(BUSY_RETRY_SECONDS),
             ServiceError::Overloaded => Self::overloaded(),

@@ -14,9 +14,9 @@ use crate::{
         output::Output,
     },
     config::Config,
-    domain::{credits::Credits, ids::AccountId},
+    domain::ids::AccountId,
     service::{ServiceError, movements::Movement},
-    store::credits::MoveKind,
+    store::movements::Move,
 };
 
 pub(in crate::cli) async fn run(
@@ -27,15 +27,14 @@ pub(in crate::cli) async fn run(
     with_app(config, async |app| {
         match command {
             CreditsCommand::Grant(m) => {
-                let reference = m.reference.as_deref();
-                let kind = MoveKind::Grant;
-                move_credits(&app, &m.email, kind, m.amount, reference, output).await?;
+                let (what, reference) = (Move::Grant(m.amount), m.reference.as_deref());
+                move_credits(&app, &m.email, what, reference, output).await?;
             }
             CreditsCommand::Adjust(m) => {
-                let (kind, reference) = (MoveKind::Adjustment, Some(m.reference.as_str()));
-                move_credits(&app, &m.email, kind, m.amount, reference, output).await?;
+                let (what, reference) = (Move::Adjustment(m.amount), Some(m.reference.as_str()));
+                move_credits(&app, &m.email, what, reference, output).await?;
             }
-            CreditsCommand::Refund(refund) => give_back(&app, &refund, output).await?,
+            CreditsCommand::Refund(m) => refund(&app, &m, output).await?,
         }
         Ok(ExitCode::SUCCESS)
     })
@@ -45,45 +44,51 @@ pub(in crate::cli) async fn run(
 async fn move_credits(
     app: &App,
     email: &str,
-    kind: MoveKind,
-    amount: Credits,
+    what: Move,
     reference: Option<&str>,
     output: Output,
 ) -> Result<(), Failure> {
     let user = user(app, email).await?;
-    let moved = app
+    let done = app
         .service
-        .move_credits(user.account_id, kind, amount, reference)
+        .move_credits(user.account_id, what, reference)
         .await
         .map_err(explained)?;
-    let email = &user.email;
-    let done = match (moved.moved, kind) {
-        (false, _) => format!("This reference was used for {email} before; nothing was moved"),
-        (true, MoveKind::Grant) => format!("{amount} credits were granted to {email}"),
-        (true, MoveKind::Adjustment) => format!("The balance of {email} was adjusted by {amount}"),
+    let (email, amount) = (&user.email, done.entry.amount);
+    let sentence = if !done.moved {
+        format!("This reference was used for {email} before; nothing was moved")
+    } else if what == Move::Grant(amount) {
+        format!("{amount} credits were granted to {email}")
+    } else {
+        format!("The balance of {email} was adjusted by {amount}")
     };
-    tell(app, user.account_id, &done, moved, output).await
+    tell(app, user.account_id, &sentence, done, output).await
 }
 
-async fn give_back(app: &App, refund: &Refund, output: Output) -> Result<(), Failure> {
+async fn refund(app: &App, refund: &Refund, output: Output) -> Result<(), Failure> {
     let generation = refund.generation;
-    let given_back = app
-        .service
-        .refund(generation, refund.amount, &refund.reference)
-        .await;
-    let (account, moved) = match given_back {
+    let account = match app.service.account_of(generation).await {
         Err(ServiceError::NotFound) => {
             return Err(format!("there is no generation {generation}").into());
         }
         other => other.map_err(explained)?,
     };
-    let amount = moved.entry.amount;
-    let done = if moved.moved {
+    let what = Move::Refund {
+        generation,
+        amount: refund.amount,
+    };
+    let done = app
+        .service
+        .move_credits(account, what, Some(&refund.reference))
+        .await
+        .map_err(explained)?;
+    let amount = done.entry.amount;
+    let sentence = if done.moved {
         format!("{amount} credits of generation {generation} were given back to account {account}")
     } else {
         format!("Generation {generation} was refunded before; nothing was moved")
     };
-    tell(app, account, &done, moved, output).await
+    tell(app, account, &sentence, done, output).await
 }
 
 /// Prints what was done, and how the account stands now.

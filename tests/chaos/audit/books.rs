@@ -29,7 +29,8 @@ const CHECKS: [(&str, &str); 13] = [
     (
         "a hold that is not resolved once",
         "select format('%s (%s): %s', g.id, g.status, string_agg(e.kind || ' ' || e.amount, ', '))
-         from generations g left join ledger_entries e on e.generation_id = g.id
+         from generations g left join ledger_entries e
+             on e.generation_id = g.id and e.kind <> 'refund'
          where g.estimated > 0 group by g.id
          having count(*) filter (where e.kind = 'hold' and e.amount = g.estimated) <> 1
              or count(*) filter (where e.kind = 'charge' and e.amount = g.charged
@@ -39,11 +40,12 @@ const CHECKS: [(&str, &str); 13] = [
     (
         "a balance that is not what the ledger says",
         "select format('account %s: %s, the ledger says %s', a.id, a.balance, sum(case e.kind
-                    when 'grant' then amount when 'adjustment' then amount
+                    when 'grant' then amount when 'adjustment' then amount when 'refund' then amount
                     when 'charge' then -amount else 0 end))
          from accounts a left join ledger_entries e on e.account_id = a.id group by a.id
          having a.balance <> coalesce(sum(case e.kind when 'grant' then amount
-                    when 'adjustment' then amount when 'charge' then -amount else 0 end), 0)",
+                    when 'adjustment' then amount when 'refund' then amount
+                    when 'charge' then -amount else 0 end), 0)",
     ),
     (
         "something on hold for nothing",

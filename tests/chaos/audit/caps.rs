@@ -17,6 +17,7 @@ const OVERDRAWN: &str = "
         from ledger_entries e
             join generations g on g.id = e.generation_id
             join api_keys k on k.id = g.api_key_id and k.spend_limit is not null
+        where e.kind <> 'refund'
     ), sums as (
         select *, sum(amount) over (partition by api_key_id, day order by id) as spent from moves
     )

@@ -1,5 +1,6 @@
 //! The application under test, and a caller.
 
+pub mod bucket;
 pub mod upstream;
 pub mod vendors;
 mod work;

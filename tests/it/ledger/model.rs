@@ -27,12 +27,21 @@ pub enum Verdict {
     Moved,
     /// It was made before, with this amount.
     Repeated(i64),
+    /// The reference made another movement before, of this amount.
+    ReferenceUsed(i64),
     /// Another refund was made before, with this amount.
     Before(i64),
     TooMuch,
     NotCharged,
     /// Nothing to be answered, or nothing to do it to.
     Nothing,
+}
+
+/// What a movement is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    Kind(Kind),
+    Refund(usize),
 }
 
 #[derive(Debug, Default, Clone)]
@@ -42,7 +51,8 @@ pub struct ModelAccount {
     pub unfinished: i32,
     pub suspended: bool,
     bound: BTreeSet<u8>,
-    references: BTreeMap<(Kind, u8), i64>,
+    /// By reference: the movement's amount, and its kind or the generation that it refunds.
+    references: BTreeMap<u8, (i64, What)>,
 }
 
 #[derive(Debug, Clone)]
@@ -64,7 +74,7 @@ pub struct ModelGeneration {
     pub created_at: DateTime<Utc>,
     /// `None` while it runs.
     pub charged: Option<i64>,
-    refund: Option<(i64, u8)>,
+    refund: Option<i64>,
 }
 
 #[derive(Debug, Default, Clone)]
@@ -136,14 +146,14 @@ impl Model {
                 amount,
                 reference,
                 ..
-            } => self.moved(account, kind, amount, reference),
+            } => self.moved(account, What::Kind(kind), amount, reference),
             Step::Refund {
                 which,
                 amount,
-                note,
+                reference,
                 ..
             } => match self.pick(which) {
-                Some(n) => self.refund(n, amount, note),
+                Some(n) => self.refund(n, amount, reference),
                 None => Verdict::Nothing,
             },
             Step::Revoke { key, .. } => {
@@ -232,62 +242,63 @@ impl Model {
     }
 
     /// What a reference has moved.
-    pub fn moved_by(&self, account: usize, kind: Kind, reference: Option<u8>) -> Option<i64> {
-        let references = &self.accounts[account].references;
-        references.get(&(kind, reference?)).copied()
+    pub fn moved_by(&self, account: usize, reference: Option<u8>) -> Option<(i64, What)> {
+        self.accounts[account].references.get(&reference?).copied()
     }
 
     /// What was given back of a generation's charge.
     pub fn refunded(&self, n: usize) -> Option<i64> {
-        self.generations[n].refund.map(|(amount, _)| amount)
+        self.generations[n].refund
     }
 
     /// A movement that was made, whatever the balance was then.
-    pub fn note_move(&mut self, account: usize, kind: Kind, amount: i64, reference: Option<u8>) {
+    pub fn note_move(&mut self, account: usize, what: What, amount: i64, reference: Option<u8>) {
         let account = &mut self.accounts[account];
         account.balance += amount;
         if let Some(reference) = reference {
-            let before = account.references.insert((kind, reference), amount);
+            let before = account.references.insert(reference, (amount, what));
             assert_eq!(before, None, "a reference has moved credits twice");
         }
     }
 
     /// A refund that was made.
-    pub fn note_refund(&mut self, n: usize, amount: Option<i64>, note: u8) {
-        assert_eq!(self.refund(n, amount, note), Verdict::Moved);
+    pub fn note_refund(&mut self, n: usize, amount: Option<i64>, reference: u8) {
+        assert_eq!(self.refund(n, amount, reference), Verdict::Moved);
     }
 
-    fn moved(&mut self, account: usize, kind: Kind, amount: i64, reference: Option<u8>) -> Verdict {
-        let account = &mut self.accounts[account];
-        let before = reference.and_then(|r| account.references.get(&(kind, r)));
-        if let Some(before) = before {
-            return Verdict::Repeated(*before);
+    fn moved(&mut self, account: usize, what: What, amount: i64, reference: Option<u8>) -> Verdict {
+        if let Some((before, what_before)) = self.moved_by(account, reference) {
+            return if (before, what_before) == (amount, what) {
+                Verdict::Repeated(before)
+            } else {
+                Verdict::ReferenceUsed(before)
+            };
         }
-        if account.balance + amount < account.held {
-            return Verdict::Short(account.balance, account.held);
+        if let What::Refund(n) = what {
+            let generation = &mut self.generations[n];
+            if let Some(before) = generation.refund {
+                return Verdict::Before(before);
+            }
+            if amount > generation.charged.unwrap_or(0) {
+                return Verdict::TooMuch;
+            }
+            generation.refund = Some(amount);
         }
-        account.balance += amount;
-        if let Some(reference) = reference {
-            account.references.insert((kind, reference), amount);
+        let standing = &self.accounts[account];
+        if standing.balance + amount < standing.held {
+            return Verdict::Short(standing.balance, standing.held);
         }
+        self.note_move(account, what, amount, reference);
         Verdict::Moved
     }
 
-    fn refund(&mut self, n: usize, amount: Option<i64>, note: u8) -> Verdict {
-        let generation = &mut self.generations[n];
-        let charged = generation.charged.unwrap_or(0);
-        if charged == 0 {
-            return Verdict::NotCharged;
-        }
-        let amount = amount.unwrap_or(charged);
-        match generation.refund {
-            Some(before) if before == (amount, note) => Verdict::Repeated(amount),
-            Some((before, _)) => Verdict::Before(before),
-            None if amount > charged => Verdict::TooMuch,
-            None => {
-                generation.refund = Some((amount, note));
-                self.accounts[generation.account].balance += amount;
-                Verdict::Moved
+    fn refund(&mut self, n: usize, amount: Option<i64>, reference: u8) -> Verdict {
+        let generation = &self.generations[n];
+        match generation.charged.unwrap_or(0) {
+            0 => Verdict::NotCharged,
+            charged => {
+                let amount = amount.unwrap_or(charged);
+                self.moved(generation.account, What::Refund(n), amount, Some(reference))
             }
         }
     }

@@ -8,8 +8,8 @@ use gensvc::{
     },
     store::{
         Store,
-        credits::{MoveKind, Moved, NewMove},
         generations::{Credential, Finish, NewGeneration, Opened, Outcome},
+        movements::{Move, Moved, NewMove},
     },
 };
 use serde_json::json;
@@ -107,13 +107,22 @@ impl Mover {
     }
 
     /// Grants or adjusts. Whether it was done.
-    pub async fn adjust(&self, kind: MoveKind, amount: i64) -> bool {
+    pub async fn adjust(&self, what: fn(Credits) -> Move, amount: i64) -> bool {
+        self.make(what(micros(amount))).await
+    }
+
+    /// Refunds so much of a charge. Whether it was done.
+    pub async fn refund(&self, generation: GenerationId, amount: i64) -> bool {
+        let amount = Some(micros(amount));
+        self.make(Move::Refund { generation, amount }).await
+    }
+
+    async fn make(&self, what: Move) -> bool {
         let moved = self
             .store
             .move_credits(&NewMove {
                 account: self.account,
-                kind,
-                amount: micros(amount),
+                what,
                 reference: None,
                 now: self.now,
             })

@@ -18,7 +18,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{
     cast::Cast,
-    model::{Model, Verdict},
+    model::{Model, Verdict, What},
     steps::{ACCOUNTS, KEYS, Step, part_of, step, timed_step},
     world::{Opening, World},
 };
@@ -184,9 +184,11 @@ fn fold(mut model: Model, done: &[Done]) -> Model {
                 amount,
                 reference,
                 ..
-            } => model.note_move(account, kind, amount, reference),
-            Step::Refund { amount, note, .. } => {
-                model.note_refund(numbers[&one.about.unwrap()], amount, note);
+            } => model.note_move(account, What::Kind(kind), amount, reference),
+            Step::Refund {
+                amount, reference, ..
+            } => {
+                model.note_refund(numbers[&one.about.unwrap()], amount, reference);
             }
             _ => panic!("{:?} moves nothing", one.step),
         }
@@ -201,12 +203,29 @@ fn fold(mut model: Model, done: &[Done]) -> Model {
                 Step::Move {
                     account,
                     kind,
+                    amount,
                     reference,
                     ..
                 },
-                Verdict::Repeated(amount),
-            ) => assert_eq!(model.moved_by(*account, *kind, *reference), Some(amount)),
-            (Step::Refund { .. }, Verdict::Repeated(amount) | Verdict::Before(amount)) => {
+                Verdict::Repeated(before) | Verdict::ReferenceUsed(before),
+            ) => {
+                let (moved, what) = model.moved_by(*account, *reference).unwrap();
+                let same = (moved, what) == (*amount, What::Kind(*kind));
+                assert_eq!(same, one.verdict == Verdict::Repeated(before));
+                assert_eq!(moved, before);
+            }
+            (
+                Step::Refund { reference, .. },
+                Verdict::Repeated(before) | Verdict::ReferenceUsed(before),
+            ) => {
+                let n = numbers[&one.about.unwrap()];
+                let account = model.generations[n].account;
+                let (moved, what) = model.moved_by(account, Some(*reference)).unwrap();
+                assert_eq!(moved, before);
+                let repeated = one.verdict == Verdict::Repeated(before);
+                assert!(!repeated || what == What::Refund(n));
+            }
+            (Step::Refund { .. }, Verdict::Before(amount)) => {
                 let n = numbers[&one.about.unwrap()];
                 assert_eq!(model.refunded(n), Some(amount));
             }

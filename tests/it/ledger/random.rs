@@ -7,7 +7,7 @@ use std::sync::{
 };
 
 use futures_util::future::join_all;
-use gensvc::{domain::ids::GenerationId, store::credits::MoveKind};
+use gensvc::{domain::ids::GenerationId, store::movements::Move};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::mover::Mover;
@@ -63,12 +63,12 @@ async fn one_after_the_other_they_do_as_the_model_says(
                 }
                 8 => {
                     let amount = amount - 80;
-                    let done = amount != 0 && mover.adjust(MoveKind::Adjustment, amount).await;
+                    let done = amount != 0 && mover.adjust(Move::Adjustment, amount).await;
                     assert_eq!(done, amount != 0 && balance + amount >= held);
                     balance += if done { amount } else { 0 };
                 }
                 _ => {
-                    assert!(mover.adjust(MoveKind::Grant, 1 + amount / 4).await);
+                    assert!(mover.adjust(Move::Grant, 1 + amount / 4).await);
                     balance += 1 + amount / 4;
                 }
             }
@@ -77,6 +77,31 @@ async fn one_after_the_other_they_do_as_the_model_says(
         }
         app.assert_verified().await;
     }
+}
+
+/// The balance does for one of them at a time: who is refused is told of the other's hold, not
+/// of a balance that would do.
+#[sqlx::test]
+async fn a_refusal_never_says_that_it_would_fit(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("0.0001").await;
+    let mover = Mover::new(&app, &account).await;
+    let workers = (0..8).map(|_| {
+        let mover = mover.clone();
+        tokio::spawn(async move {
+            for _ in 0..100 {
+                // It asserts that a refusal follows from the standing that it tells.
+                if let Some(id) = mover.hold(100).await {
+                    assert!(mover.finish(id, None).await);
+                }
+            }
+        })
+    });
+    for worker in join_all(workers).await {
+        worker.unwrap();
+    }
+    assert_eq!(mover.standing().await, (100, 0));
+    app.assert_settled().await;
 }
 
 /// What several workers did, summed up.
@@ -118,12 +143,12 @@ async fn work(mover: &Mover, sum: &Sum, seed: u64) {
             }
             8 => {
                 let amount = amount - 45;
-                if amount != 0 && mover.adjust(MoveKind::Adjustment, amount).await {
+                if amount != 0 && mover.adjust(Move::Adjustment, amount).await {
                     sum.balance.fetch_add(amount, Ordering::SeqCst);
                 }
             }
             _ => {
-                assert!(mover.adjust(MoveKind::Grant, 1 + amount / 3).await);
+                assert!(mover.adjust(Move::Grant, 1 + amount / 3).await);
                 sum.balance.fetch_add(1 + amount / 3, Ordering::SeqCst);
             }
         }

@@ -53,7 +53,7 @@ pub enum Step {
         which: u16,
         server: usize,
         amount: Option<i64>,
-        note: u8,
+        reference: u8,
     },
     Revoke {
         key: usize,
@@ -118,12 +118,12 @@ fn moved() -> impl Strategy<Value = Step> {
 }
 
 fn refund() -> impl Strategy<Value = Step> {
-    (any::<u16>(), server(), option::of(1..90_i64), 0..2_u8).prop_map(
-        |(which, server, amount, note)| Step::Refund {
+    (any::<u16>(), server(), option::of(1..90_i64), 0..6_u8).prop_map(
+        |(which, server, amount, reference)| Step::Refund {
             which,
             server,
             amount,
-            note,
+            reference,
         },
     )
 }

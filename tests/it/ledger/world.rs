@@ -6,15 +6,15 @@ use chrono::{DateTime, TimeDelta, Utc};
 use gensvc::{
     domain::{
         generation::{Failure, FailureCode, Modality, Status},
-        ids::{GenerationId, GenerationIds, InstanceId},
+        ids::{AccountId, GenerationId, GenerationIds, InstanceId},
     },
     store::{
         Store, StoreError,
-        credits::{Balance, MoveKind, Moved, NewMove},
+        credits::Balance,
         generations::{
             Credential, Finish, Idempotency, NewGeneration, Opened, Outcome, SpendLimit,
         },
-        refunds::{NewRefund, Refunded},
+        movements::{Move, Moved, NewMove},
     },
 };
 use serde_json::json;
@@ -87,34 +87,29 @@ impl World {
                 amount,
                 reference,
             } => {
-                let reference = reference.map(|r| format!("r{r}"));
-                let new = NewMove {
-                    account: cast.accounts[account],
-                    kind: match kind {
-                        Kind::Grant => MoveKind::Grant,
-                        Kind::Adjustment => MoveKind::Adjustment,
-                    },
-                    amount: micros(amount),
-                    reference: reference.as_deref(),
-                    now,
+                let what = match kind {
+                    Kind::Grant => Move::Grant(micros(amount)),
+                    Kind::Adjustment => Move::Adjustment(micros(amount)),
                 };
-                match self.stores[server].move_credits(&new).await.unwrap() {
-                    Moved::Done(entry) => {
-                        assert_eq!(entry.amount.micros(), amount);
-                        Verdict::Moved
-                    }
-                    Moved::Repeated(entry) => Verdict::Repeated(entry.amount.micros()),
-                    Moved::Short(balance) => short(balance),
-                    Moved::NoAccount => panic!("the account is gone"),
-                }
+                let account = cast.accounts[account];
+                self.move_credits(server, account, what, reference, now)
+                    .await
             }
             Step::Refund {
                 server,
                 amount,
-                note,
+                reference,
                 ..
             } => match picked {
-                Some(opening) => self.refund(opening, server, amount, note, now).await,
+                Some(opening) => {
+                    let what = Move::Refund {
+                        generation: opening.id,
+                        amount: amount.map(micros),
+                    };
+                    let account = self.stores[server].account_of(opening.id).await.unwrap();
+                    self.move_credits(server, account.unwrap(), what, Some(reference), now)
+                        .await
+                }
                 None => Verdict::Nothing,
             },
             Step::Revoke { key, server } => {
@@ -231,27 +226,30 @@ impl World {
         }
     }
 
-    async fn refund(
+    async fn move_credits(
         &self,
-        opening: Opening,
         server: usize,
-        amount: Option<i64>,
-        note: u8,
+        account: AccountId,
+        what: Move,
+        reference: Option<u8>,
         now: DateTime<Utc>,
     ) -> Verdict {
-        let new = NewRefund {
-            generation: opening.id,
-            amount: amount.map(micros),
-            note: &format!("n{note}"),
+        let reference = reference.map(|r| format!("r{r}"));
+        let new = NewMove {
+            account,
+            what,
+            reference: reference.as_deref(),
             now,
         };
-        match self.stores[server].refund(&new).await.unwrap() {
-            Refunded::Done(..) => Verdict::Moved,
-            Refunded::Repeated(_, entry) => Verdict::Repeated(entry.amount.micros()),
-            Refunded::Before(entry) => Verdict::Before(entry.amount.micros()),
-            Refunded::TooMuch(_) => Verdict::TooMuch,
-            Refunded::NotCharged => Verdict::NotCharged,
-            Refunded::Unknown => panic!("{opening:?} is gone"),
+        match self.stores[server].move_credits(&new).await.unwrap() {
+            Moved::Done(_) => Verdict::Moved,
+            Moved::Repeated(entry) => Verdict::Repeated(entry.amount.micros()),
+            Moved::ReferenceUsed(entry) => Verdict::ReferenceUsed(entry.amount.micros()),
+            Moved::Short(balance) => short(balance),
+            Moved::Refunded(entry) => Verdict::Before(entry.amount.micros()),
+            Moved::AboveCharge(_) => Verdict::TooMuch,
+            Moved::NotCharged => Verdict::NotCharged,
+            Moved::NoAccount | Moved::NoGeneration => panic!("{what:?}: it is gone"),
         }
     }
 

@@ -116,7 +116,7 @@ async fn what_a_full_disk_refuses_fails_and_is_released(
     let image = json!({"prompt": "x", "provider": "sandbox"});
     let path = "/v1/generate/image";
     let answer = app.post(&account.key, path, &image).await;
-    let error = answer.error(502, "provider_error");
+    let error = answer.error(503, "storage_unavailable");
     assert_eq!(error["message"], "the file could not be stored");
     assert_eq!(answer.json()["generation"]["credits"]["charged"], "0");
 
@@ -126,7 +126,7 @@ async fn what_a_full_disk_refuses_fails_and_is_released(
         let uuid = app.queue(&account, kind, body).await;
         let record = app.until_finished(&account, &uuid).await;
         assert_eq!(record["status"], "failed", "{record}");
-        assert_eq!(record["error"]["code"], "provider_error");
+        assert_eq!(record["error"]["code"], "storage_unavailable");
         assert_eq!(record["error"]["message"], "the file could not be stored");
         assert_eq!(record["credits"]["charged"], "0");
     }

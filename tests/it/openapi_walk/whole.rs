@@ -73,7 +73,7 @@ async fn documented_values_of_a_query_are_taken_and_others_are_not(
     let ledger = ledger.as_array().unwrap();
     let kind = ledger.iter().find(|p| p["name"] == "kind").unwrap();
     let kinds = kind["schema"]["enum"].as_array().unwrap().clone();
-    assert_eq!(kinds.len(), 5);
+    assert_eq!(kinds.len(), 6);
     for kind in kinds.iter().map(|k| k.as_str().unwrap()) {
         let path = format!("/v1/credits/ledger?kind={kind}");
         app.get(&account.key, &path).await.expect(200);

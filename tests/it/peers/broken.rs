@@ -15,7 +15,7 @@ use gensvc::providers::{
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{pair, text};
+use super::{answers, pair, posted, text};
 use crate::common::{Account, Reply, TestApp, Upstream};
 
 /// `TensorZero`: a failure upstream keeps the estimate on the books, and the budget shrinks.
@@ -223,5 +223,34 @@ async fn a_refund_lost_on_a_panic(_: PgPoolOptions, options: PgConnectOptions) {
     assert_eq!(record["error"]["code"], "expired", "{record}");
     assert_eq!(app.balance(&account).await, pair("1000", "0"));
     assert_eq!(app.app.runner.running(), 0);
+    app.assert_settled().await;
+}
+
+/// A database that was set back, to a backup or a standby that lagged, has never heard of what
+/// runs. Its callers must not be told that they asked for nothing.
+#[sqlx::test]
+async fn a_database_set_back_while_a_request_runs(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    upstream.hold();
+    let app = Arc::new(TestApp::upstream(options, &upstream).await);
+    let account = app.account("1").await;
+    let running = posted(&[&app], &account.key, 3);
+    upstream.arrived(3).await;
+    for statement in [
+        "alter table ledger_entries disable trigger all",
+        "delete from ledger_entries where generation_id is not null",
+        "delete from generations",
+        "update accounts set held = 0, unfinished = 0",
+        "delete from key_spend",
+    ] {
+        sqlx::query(statement).execute(&app.pool).await.unwrap();
+    }
+    upstream.release(3);
+    for answer in answers(running).await {
+        let error = answer.error(503, "database_unavailable");
+        assert_eq!(error["retryable"], true);
+        assert_ne!(answer.header("retry-after"), "");
+    }
+    assert_eq!(app.balance(&account).await, pair("1", "0"));
     app.assert_settled().await;
 }

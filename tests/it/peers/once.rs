@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use gensvc::domain::ids::GenerationId;
+use gensvc::{domain::ids::GenerationId, service::movements::Movement, store::movements::Move};
 use http::Method;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -131,19 +131,24 @@ async fn a_double_refund_that_mints_credits(_: PgPoolOptions, options: PgConnect
     let record = app.text(&account.key, text()).await.expect(200);
     let before = app.store.verify_ledger().await.unwrap();
     assert!(before.differences.is_empty());
-    let id = GenerationId::parse(record["uuid"].as_str().unwrap()).unwrap();
+    let generation = GenerationId::parse(record["uuid"].as_str().unwrap()).unwrap();
+    let what = Move::Refund {
+        generation,
+        amount: None,
+    };
     let refunds = (0..20).map(|n| {
-        let (server, note) = (Arc::clone(&app), format!("note {n}"));
-        tokio::spawn(async move { server.app.service.refund(id, None, &note).await })
+        let (server, reference) = (Arc::clone(&app), format!("note {n}"));
+        tokio::spawn(async move {
+            let service = &server.app.service;
+            service
+                .move_credits(account.id, what, Some(&reference))
+                .await
+        })
     });
     let refunds = join_all(refunds).await;
-    let moved = |r: &_| matches!(r, Ok(Ok((_, moved))) if movement(moved));
-    assert_eq!(refunds.iter().filter(|r| moved(r)).count(), 1);
+    let moved = |r: &&Result<_, _>| matches!(r, Ok(Ok(Movement { moved: true, .. })));
+    assert_eq!(refunds.iter().filter(moved).count(), 1);
     app.assert_settled().await;
-}
-
-fn movement(movement: &gensvc::service::movements::Movement) -> bool {
-    movement.moved
 }
 
 /// Several: a usage below zero, or one that is no number, is taken at its word.

@@ -65,6 +65,23 @@ async fn a_stolen_database_opens_no_door(_: PgPoolOptions, options: PgConnectOpt
     }
 }
 
+#[sqlx::test]
+async fn an_answer_with_a_secret_is_kept_nowhere(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("10").await;
+    let login = json!({"email": account.email, "password": PASSWORD});
+    let webhook = json!({"url": "http://127.0.0.1:9/"});
+    for (token, path, body, secret) in [
+        ("", "/v1/auth/login", login, "token"),
+        (&account.key, "/v1/api-keys", json!({"name": "a"}), "key"),
+        (&account.key, "/v1/webhooks", webhook, "secret"),
+    ] {
+        let answer = app.post(token, path, &body).await;
+        assert!(answer.json()[secret].is_string(), "{path} {}", answer.text);
+        assert_eq!(answer.header("cache-control"), "no-store", "{path}");
+    }
+}
+
 #[test]
 fn what_is_printed_for_a_developer_holds_no_secret() {
     let body = json!({"email": "a@b", "password": "hunter2-hunter2"});

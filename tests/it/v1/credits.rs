@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gensvc::store::credits::MoveKind;
+use gensvc::store::movements::Move;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -49,12 +49,7 @@ async fn each_generation_has_a_hold_and_one_resolution(
     let service = &app.app.service;
     let adjust = |amount: &str| {
         let amount = amount.parse().unwrap();
-        service.move_credits(
-            account.id,
-            MoveKind::Adjustment,
-            amount,
-            Some("a correction"),
-        )
+        service.move_credits(account.id, Move::Adjustment(amount), Some("a correction"))
     };
     adjust("-0.5").await.unwrap();
     let [estimated, charged] =

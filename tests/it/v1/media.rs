@@ -1,5 +1,7 @@
 //! GET /v1/media/{uuid}/{file}: signed links.
 
+mod bucket;
+
 use chrono::TimeDelta;
 use http::Method;
 use serde_json::{Value, json};

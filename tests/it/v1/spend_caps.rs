@@ -103,6 +103,10 @@ async fn what_is_above_the_limit_is_refused_and_told(_: PgPoolOptions, options: 
     }
     assert_eq!(error["affordable"], json!({"n": 1}));
     assert_eq!(error["retryable"], false);
+    assert_eq!(
+        error["message"],
+        "this request may cost 4 credits; the key's spend_limit is 3, of which 2 are spent or on hold"
+    );
     // What fails gives back; what fits goes through.
     let fault = json!({"prompt": "[[fail]]", "parameters": {"size": "256x256"}});
     app.post(&key, IMAGE, &fault)
@@ -247,9 +251,14 @@ async fn a_capped_key_makes_no_keys(_: PgPoolOptions, options: PgConnectOptions)
     let app = TestApp::new(options).await;
     let account = app.account("10").await;
     let (key, _) = capped(&app, &account, "3", Value::Null).await;
-    app.post(&key, KEYS, &json!({"name": "free"}))
+    let refused = app.post(&key, KEYS, &json!({"name": "free"})).await;
+    let error = refused.error(403, "session_required");
+    // What it is told helps: a session makes one, and so does a key without a limit.
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("a key without a spend_limit"), "{message}");
+    app.post(&account.key, KEYS, &json!({"name": "free"}))
         .await
-        .error(403, "session_required");
+        .expect(201);
     let session = app.login(&account).await;
     app.post(&session, KEYS, &json!({"name": "free"}))
         .await

@@ -36,8 +36,14 @@ async fn credits_move_once_for_each_reference(_: PgPoolOptions, options: PgConne
         (&again["moved"], &again["entry"]),
         (&json!(false), &first["entry"])
     );
-    let other = shell.people(&grant("3")).await;
-    assert!(other.contains("nothing was moved"), "{other}");
+    let again = shell.people(&grant("2")).await;
+    assert!(again.contains("nothing was moved"), "{again}");
+    shell
+        .fails(
+            &grant("3"),
+            "the reference was used for another movement: grant 2",
+        )
+        .await;
 
     let video = json!({"prompt": "x", "parameters": {"duration": 1}});
     let uuid = app.queue(&account, "video", &video).await;
@@ -60,6 +66,8 @@ async fn credits_move_once_for_each_reference(_: PgPoolOptions, options: PgConne
         (&json!(true), &json!("12"))
     );
     assert_eq!(done["entry"]["amount"], "5");
+    assert_eq!(done["entry"]["kind"], "refund");
+    assert_eq!(done["entry"]["generation"], uuid);
     let again = shell.people(&refund).await;
     assert!(
         again.contains("was refunded before; nothing was moved"),

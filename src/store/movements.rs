@@ -1,0 +1,223 @@
+//! Movements by an operator's hand: grants, adjustments and refunds.
+
+use super::{
+    Store, StoreError,
+    credits::{Balance, EntryRow, LedgerEntry},
+    pool::Transaction,
+};
+use crate::domain::{
+    credits::Credits,
+    ids::{AccountId, GenerationId},
+};
+use chrono::{DateTime, Utc};
+
+/// What an operator moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Move {
+    /// Bought or given credits; positive.
+    Grant(Credits),
+    /// A correction; a negative one takes credits back, down to what is held.
+    Adjustment(Credits),
+    /// What one completed generation was charged, or a part of it, once.
+    Refund {
+        /// Of which generation.
+        generation: GenerationId,
+        /// How much; all of the charge when absent. Positive.
+        amount: Option<Credits>,
+    },
+}
+
+/// A movement to be made.
+#[derive(Debug, Clone, Copy)]
+pub struct NewMove<'a> {
+    /// Of whose credits.
+    pub account: AccountId,
+    /// What is moved.
+    pub what: Move,
+    /// The operator's note. One is one movement of an account.
+    pub reference: Option<&'a str>,
+    /// When.
+    pub now: DateTime<Utc>,
+}
+
+/// How a movement ended. Only [`Self::Done`] has moved anything.
+#[derive(Debug)]
+pub enum Moved {
+    /// Done, by this entry.
+    Done(LedgerEntry),
+    /// The reference made the same movement before, by this entry.
+    Repeated(LedgerEntry),
+    /// The reference made another movement before, by this entry.
+    ReferenceUsed(LedgerEntry),
+    /// It would take more than is available.
+    Short(Balance),
+    /// There is no such account.
+    NoAccount,
+    /// The generation is not this account's.
+    NoGeneration,
+    /// The generation has cost nothing, or is not finished.
+    NotCharged,
+    /// The generation was charged less, which is this.
+    AboveCharge(Credits),
+    /// The generation was refunded before, by this entry.
+    Refunded(LedgerEntry),
+}
+
+impl Move {
+    /// Its kind in the ledger.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Grant(_) => "grant",
+            Self::Adjustment(_) => "adjustment",
+            Self::Refund { .. } => "refund",
+        }
+    }
+
+    const fn generation(&self) -> Option<GenerationId> {
+        match self {
+            Self::Refund { generation, .. } => Some(*generation),
+            Self::Grant(_) | Self::Adjustment(_) => None,
+        }
+    }
+}
+
+impl Store {
+    /// Moves credits and writes the entry, or says why not.
+    pub async fn move_credits(&self, new: &NewMove<'_>) -> Result<Moved, StoreError> {
+        let mut tx = self.requests.named("move credits").begin().await?;
+        // Every entry of an account is written under this lock: what is read below stays so
+        // until the end.
+        let account = sqlx::query!(
+            "select balance, held from accounts where id = $1 for no key update",
+            new.account.0
+        )
+        .fetch_optional(&mut tx)
+        .await?;
+        let Some(account) = account else {
+            return Ok(Moved::NoAccount);
+        };
+        let (amount, charged) = match new.what {
+            Move::Grant(amount) | Move::Adjustment(amount) => (amount, None),
+            Move::Refund { generation, amount } => {
+                match charge_of(&mut tx, new.account, generation).await? {
+                    None => return Ok(Moved::NoGeneration),
+                    Some(Credits::ZERO) => return Ok(Moved::NotCharged),
+                    Some(charged) => (amount.unwrap_or(charged), Some(charged)),
+                }
+            }
+        };
+        if let Some(entry) = made_by_reference(&mut tx, new).await? {
+            let same = entry.kind == new.what.kind()
+                && entry.amount == amount
+                && entry.generation == new.what.generation();
+            return Ok(if same {
+                Moved::Repeated(entry)
+            } else {
+                Moved::ReferenceUsed(entry)
+            });
+        }
+        if let Some(entry) = refund_of(&mut tx, new.what.generation()).await? {
+            return Ok(Moved::Refunded(entry));
+        }
+        if let Some(charged) = charged.filter(|charged| amount > *charged) {
+            return Ok(Moved::AboveCharge(charged));
+        }
+        let Some(entry) = write(&mut tx, new, amount).await? else {
+            return Ok(Moved::Short(Balance {
+                balance: Credits::from_micros(account.balance),
+                held: Credits::from_micros(account.held),
+            }));
+        };
+        tx.commit().await?;
+        Ok(Moved::Done(entry))
+    }
+
+    /// Whose a generation is.
+    pub async fn account_of(&self, id: GenerationId) -> Result<Option<AccountId>, StoreError> {
+        let reading = sqlx::query_scalar!("select account_id from generations where id = $1", id.0)
+            .fetch_optional(self.requests.named("find a generation's account"));
+        Ok(reading.await?.map(AccountId))
+    }
+}
+
+/// What an account's generation was charged; zero while it runs. It never changes again.
+async fn charge_of(
+    tx: &mut Transaction,
+    account: AccountId,
+    id: GenerationId,
+) -> Result<Option<Credits>, sqlx::Error> {
+    let charged = sqlx::query_scalar!(
+        r#"select coalesce(charged, 0) as "charged!" from generations
+           where id = $1 and account_id = $2"#,
+        id.0,
+        account.0,
+    )
+    .fetch_optional(&mut *tx)
+    .await?;
+    Ok(charged.map(Credits::from_micros))
+}
+
+/// The entry that the reference made.
+async fn made_by_reference(
+    tx: &mut Transaction,
+    new: &NewMove<'_>,
+) -> Result<Option<LedgerEntry>, sqlx::Error> {
+    // Older versions took one reference for a grant and for an adjustment.
+    let row = sqlx::query_as!(
+        EntryRow,
+        "select id, kind, amount, balance, held, generation_id, reference, created_at
+         from ledger_entries where account_id = $1 and reference = $2
+         order by kind = $3 desc limit 1",
+        new.account.0,
+        new.reference,
+        new.what.kind(),
+    )
+    .fetch_optional(&mut *tx)
+    .await?;
+    Ok(row.map(LedgerEntry::from))
+}
+
+/// The refund of a generation.
+async fn refund_of(
+    tx: &mut Transaction,
+    id: Option<GenerationId>,
+) -> Result<Option<LedgerEntry>, sqlx::Error> {
+    let row = sqlx::query_as!(
+        EntryRow,
+        "select id, kind, amount, balance, held, generation_id, reference, created_at
+         from ledger_entries where generation_id = $1 and kind = 'refund'",
+        id.map(|id| id.0),
+    )
+    .fetch_optional(&mut *tx)
+    .await?;
+    Ok(row.map(LedgerEntry::from))
+}
+
+/// Moves the balance and writes the entry; `None`: too little is available.
+async fn write(
+    tx: &mut Transaction,
+    new: &NewMove<'_>,
+    amount: Credits,
+) -> Result<Option<LedgerEntry>, sqlx::Error> {
+    let row = sqlx::query_as!(
+        EntryRow,
+        "with account as (
+             update accounts set balance = balance + $2
+             where id = $1 and balance + $2 >= held
+             returning id, balance, held
+         )
+         insert into ledger_entries
+             (account_id, kind, amount, balance, held, generation_id, reference, created_at)
+         select id, $3, $2, balance, held, $4, $5, $6 from account
+         returning id, kind, amount, balance, held, generation_id, reference, created_at",
+        new.account.0,
+        amount.micros(),
+        new.what.kind(),
+        new.what.generation().map(|id| id.0),
+        new.reference,
+        new.now,
+    )
+    .fetch_optional(&mut *tx)
+    .await?;
+    Ok(row.map(LedgerEntry::from))
+}
