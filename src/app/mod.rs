@@ -6,6 +6,7 @@ pub mod database;
 mod demo;
 pub mod listener;
 mod media;
+mod periodic;
 mod providers;
 pub mod serve;
 

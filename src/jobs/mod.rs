@@ -9,6 +9,7 @@ pub mod audit;
 mod files;
 mod image;
 mod observed;
+mod retention;
 mod running;
 mod shares;
 mod speech;
