@@ -28,8 +28,18 @@ const CHECK_TIME: Duration = Duration::from_secs(2);
 pub enum Health {
     /// Well.
     Ok,
+    /// Able to serve, with something to be looked after.
+    Degraded,
     /// Not able to serve, or draining.
     Unavailable,
+}
+
+/// What is wrong with the machine's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ClockHealth {
+    /// More than 30 seconds away from the database's, which is used.
+    Skewed,
 }
 
 /// The single checks.
@@ -39,6 +49,9 @@ pub struct HealthChecks {
     pub database: Health,
     /// Whether files can be stored.
     pub storage: Health,
+    /// What is wrong with the machine's clock, where something is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ClockHealth>,
 }
 
 /// How the server is, and why.
@@ -61,17 +74,21 @@ pub struct HealthBody {
     ),
 )]
 pub async fn health(State(state): State<ApiState>, _query: NoQuery) -> Response {
-    let HealthChecks { database, storage } = checks(&state).await;
-    let well = database == Health::Ok && storage == Health::Ok && !state.service.is_draining();
-    let (code, status) = if well {
-        (StatusCode::OK, Health::Ok)
-    } else {
+    let checks = checks(&state).await;
+    let serves = checks.database == Health::Ok
+        && checks.storage == Health::Ok
+        && !state.service.is_draining();
+    let (code, status) = if !serves {
         (StatusCode::SERVICE_UNAVAILABLE, Health::Unavailable)
+    } else if checks.clock.is_some() {
+        (StatusCode::OK, Health::Degraded)
+    } else {
+        (StatusCode::OK, Health::Ok)
     };
     let body = HealthBody {
         status,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        checks: HealthChecks { database, storage },
+        checks,
     };
     let mut response = (code, Json(body)).into_response();
     response.extensions_mut().insert(OwnBody);
@@ -91,7 +108,12 @@ async fn checks(state: &ApiState) -> HealthChecks {
         check(state.service.store().ping()),
         check(state.settings.storage.probe()),
     );
-    let checks = HealthChecks { database, storage };
+    let skewed = state.service.has_skewed_clock();
+    let checks = HealthChecks {
+        database,
+        storage,
+        clock: skewed.then_some(ClockHealth::Skewed),
+    };
     *last = Some((Instant::now(), checks));
     checks
 }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     config::Config,
-    domain::clock::SystemClock,
+    domain::clock::SharedClock,
     jobs::{Auditor, Runner, webhooks::Dispatcher},
     local_postgres::{LocalPostgres, Role},
     store::Store,
@@ -65,7 +65,8 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
     let stop = Stop::on_signals()?;
     let mut database = Database::open(config, Role::Server).await?;
     let local = database.local.take().map(Arc::new);
-    let result = run(config, listener, &stop, &database.store, local.as_ref()).await;
+    let (store, clock) = (&database.store, &database.clock);
+    let result = run(config, listener, &stop, store, clock, local.as_ref()).await;
     database.store.close(CLOSE_DATABASE).await;
     if let Some(local) = local.and_then(Arc::into_inner) {
         local.close().await?;
@@ -79,10 +80,11 @@ async fn run(
     listener: TcpListener,
     stop: &Stop,
     store: &Store,
+    clock: &SharedClock,
     local: Option<&Arc<LocalPostgres>>,
 ) -> Result<(), AppError> {
     let url = config.public_url_at(listener.local_addr()?);
-    let app = App::build(config, store.clone(), Arc::new(SystemClock), &url).await?;
+    let app = App::build(config, store.clone(), Arc::clone(clock), &url).await?;
     // What a killed server left is ended before the first request is taken.
     if local.is_some_and(|local| local.is_sole_server()) {
         app.runner.declare_alone().await?;

@@ -35,7 +35,7 @@ const STORE_TRIES_AT_END: u32 = 5;
 /// Between two tries to store a task's id: it must not be lost.
 const STORE_AGAIN: Duration = Duration::from_millis(200);
 /// Intervals to wait after a look or a download that failed.
-const AFTER_TROUBLE: f64 = 2.0;
+pub(super) const AFTER_TROUBLE: f64 = 2.0;
 
 impl Runner {
     /// The next step of a video.

@@ -1,5 +1,6 @@
 //! The application under test, and a caller.
 
+mod clocks;
 pub mod upstream;
 pub mod vendors;
 mod work;
@@ -35,6 +36,7 @@ use sqlx::{
 use tower::ServiceExt as _;
 use uuid::Uuid;
 
+pub use clocks::MovableClock;
 pub use upstream::{Recorded, Reply, Upstream};
 pub use work::link;
 
