@@ -8,7 +8,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 gensvc := $(CARGO_TARGET_DIR)/debug/gensvc
 
 .PHONY: help run test chaos fuzz schemathesis scale audit check fmt sqlx check-sqlx openapi \
-	tools postgres
+	tools postgres faketime
 .NOTPARALLEL:
 
 help:
@@ -51,7 +51,7 @@ test: tools postgres
 # Its database, servers and upstreams are its own, on loopback addresses, and end with it.
 rounds ?= 20
 seconds ?= 5
-chaos: tools postgres
+chaos: tools postgres faketime
 	@cargo test --quiet --test chaos -- --rounds $(rounds) --seconds $(seconds) $(if $(seed),--seed $(seed))
 
 cases ?= 20000
@@ -130,6 +130,14 @@ postgres:
 		|| command -v initdb >/dev/null || { \
 		echo 'The server programs of Postgres are missing. No system-wide database is set up.'; \
 		$(call install,postgresql,postgresql-server,postgresql,postgresql,postgresql@17); }
+
+# Gives the servers of `make chaos` clocks that are wrong.
+faketime:
+	@ls /usr/lib/*/faketime/libfaketimeMT.so.1 /usr/lib*/faketime/libfaketimeMT.so.1 \
+		/usr/local/lib/faketime/libfaketimeMT.so.1 /usr/lib/libfaketimeMT.so.1 2>/dev/null \
+		| grep -q . || [ "$$(uname)" != Linux ] || { \
+		echo 'libfaketime is missing, which tells a program another time.'; \
+		$(call install,libfaketime,libfaketime,libfaketime,libfaketime,libfaketime); }
 
 # $(call install,packages of apt-get,of dnf,of apk,of pacman,of brew)
 install = as=; [ "$$(id -u)" = 0 ] || as=sudo; tell=; \

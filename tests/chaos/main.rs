@@ -4,8 +4,8 @@
 //! minutes.
 //!
 //! Here: the run. In the files: what is asked ([`args`]), who takes part ([`stage`],
-//! [`server`], [`postgres`], [`proxy`], [`upstream`],
-//! [`receiver`]), what they do ([`clients`],
+//! [`server`], [`clocks`],
+//! [`postgres`], [`proxy`], [`upstream`], [`receiver`]), what they do ([`clients`],
 //! [`faults`]), what is checked ([`audit`], [`seen`]), and what is printed ([`report`],
 //! [`tally`]). Only loopback addresses are used, and everything that is started ends with this.
 #![expect(
@@ -18,6 +18,7 @@
 mod args;
 mod audit;
 mod clients;
+mod clocks;
 mod faults;
 mod postgres;
 mod process;

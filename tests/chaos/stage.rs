@@ -12,8 +12,8 @@ use reqwest::Client;
 use serde_json::{Value, json};
 
 use crate::{
-    args::Args, postgres::Postgres, process, receiver::Receiver, seen::Seen, server::Server,
-    tally::Tally, upstream::Upstream,
+    args::Args, clocks::Clock, postgres::Postgres, process, receiver::Receiver, seen::Seen,
+    server::Server, tally::Tally, upstream::Upstream,
 };
 
 /// Every account's password.
@@ -95,10 +95,8 @@ impl Stage {
             accounts.push(Account::make(&postgres, n, credits).await);
         }
         let url = upstream.url();
-        let servers = [
-            Server::new(0, &folder.path, &postgres, &url).await,
-            Server::new(1, &folder.path, &postgres, &url).await,
-        ];
+        let server = |n| Server::new(n, &folder.path, &postgres, &url, Clock::of(args, n));
+        let servers = [server(0).await, server(1).await];
         tokio::join!(servers[0].start(), servers[1].start());
         let hooks = equip(&servers[0].url(), &mut accounts, &receiver).await;
         let create = ["admin", "token", "create", "--name", "chaos"];
