@@ -8,7 +8,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 gensvc := $(CARGO_TARGET_DIR)/debug/gensvc
 
 .PHONY: help run test chaos failover fuzz schemathesis scale audit check fmt sqlx check-sqlx \
-	openapi tools postgres nft
+	openapi tools postgres nft faketime
 .NOTPARALLEL:
 
 help:
@@ -53,12 +53,12 @@ test: tools postgres
 # Its database, servers and upstreams are its own, on loopback addresses, and end with it.
 rounds ?= 20
 seconds ?= 5
-chaos: tools postgres
+chaos: tools postgres faketime
 	@cargo test --quiet --test chaos -- --rounds $(rounds) --seconds $(seconds) $(if $(seed),--seed $(seed))
 
 # Two databases, servers and upstreams of its own, as above. Each round loses the primary twice.
 failover: rounds = 2
-failover: tools postgres nft
+failover: tools postgres nft faketime
 	@cargo test --quiet --test failover -- --rounds $(rounds) --seconds $(seconds) $(if $(seed),--seed $(seed))
 
 cases ?= 20000
@@ -145,6 +145,14 @@ nft:
 		echo 'What drops packets is missing.'; \
 		$(call install,nftables iproute2,nftables iproute,nftables iproute2,nftables iproute2,) \
 		) || true
+
+# Gives the servers of `make chaos` clocks that are wrong.
+faketime:
+	@ls /usr/lib/*/faketime/libfaketimeMT.so.1 /usr/lib*/faketime/libfaketimeMT.so.1 \
+		/usr/local/lib/faketime/libfaketimeMT.so.1 /usr/lib/libfaketimeMT.so.1 2>/dev/null \
+		| grep -q . || [ "$$(uname)" != Linux ] || { \
+		echo 'libfaketime is missing, which tells a program another time.'; \
+		$(call install,libfaketime,libfaketime,libfaketime,libfaketime,libfaketime); }
 
 # $(call install,packages of apt-get,of dnf,of apk,of pacman,of brew)
 install = as=; [ "$$(id -u)" = 0 ] || as=sudo; tell=; \

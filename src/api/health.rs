@@ -28,10 +28,18 @@ const CHECK_TIME: Duration = Duration::from_secs(2);
 pub enum Health {
     /// Well.
     Ok,
-    /// Without file storage: text goes on.
+    /// Able to serve, without file storage or with a clock to be set right.
     Degraded,
     /// Not able to serve, or draining.
     Unavailable,
+}
+
+/// What is wrong with the machine's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ClockHealth {
+    /// More than 30 seconds away from the database's, which is used.
+    Skewed,
 }
 
 /// The single checks.
@@ -41,6 +49,9 @@ pub struct HealthChecks {
     pub database: Health,
     /// Whether files can be stored.
     pub storage: Health,
+    /// What is wrong with the machine's clock, where something is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ClockHealth>,
 }
 
 /// How the server is, and why.
@@ -63,10 +74,10 @@ pub struct HealthBody {
     ),
 )]
 pub async fn health(State(state): State<ApiState>, _query: NoQuery) -> Response {
-    let HealthChecks { database, storage } = checks(&state).await;
-    let (code, status) = if database != Health::Ok || state.service.is_leaving() {
+    let checks = checks(&state).await;
+    let (code, status) = if checks.database != Health::Ok || state.service.is_leaving() {
         (StatusCode::SERVICE_UNAVAILABLE, Health::Unavailable)
-    } else if storage != Health::Ok {
+    } else if checks.storage != Health::Ok || checks.clock.is_some() {
         (StatusCode::OK, Health::Degraded)
     } else {
         (StatusCode::OK, Health::Ok)
@@ -74,7 +85,7 @@ pub async fn health(State(state): State<ApiState>, _query: NoQuery) -> Response 
     let body = HealthBody {
         status,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        checks: HealthChecks { database, storage },
+        checks,
     };
     let mut response = (code, Json(body)).into_response();
     response.extensions_mut().insert(OwnBody);
@@ -94,7 +105,12 @@ async fn checks(state: &ApiState) -> HealthChecks {
         check(state.service.store().ping()),
         check(state.settings.storage.probe()),
     );
-    let checks = HealthChecks { database, storage };
+    let skewed = state.service.has_skewed_clock();
+    let checks = HealthChecks {
+        database,
+        storage,
+        clock: skewed.then_some(ClockHealth::Skewed),
+    };
     *last = Some((Instant::now(), checks));
     checks
 }

@@ -1,6 +1,6 @@
 //! Which Postgres: the one that `DATABASE_URL` names, or a private one.
 
-use std::{str::FromStr as _, time::Duration};
+use std::{str::FromStr as _, sync::Arc, time::Duration};
 
 use secrecy::ExposeSecret as _;
 use sqlx::postgres::PgConnectOptions;
@@ -8,8 +8,9 @@ use sqlx::postgres::PgConnectOptions;
 use super::AppError;
 use crate::{
     config::Config,
+    domain::clock::{ClockReading, DatabaseClock, SharedClock, machine_time},
     local_postgres::{LocalPostgres, Role},
-    store::Store,
+    store::{Store, StoreError},
 };
 
 /// How long busy connections are waited for at the end of a command.
@@ -19,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub struct Database {
     /// The store over it.
     pub store: Store,
+    /// Its clock.
+    pub clock: SharedClock,
     /// The private cluster, if it is one.
     pub local: Option<LocalPostgres>,
 }
@@ -41,11 +44,14 @@ impl Database {
         let settings = &config.database;
         let store =
             Store::connect_lazy(options, settings.max_connections, settings.acquire_timeout);
-        let database = Self { store, local };
-        match database.store.migrate().await {
-            Ok(()) => Ok(database),
+        match ready(&store).await {
+            Ok(reading) => Ok(Self {
+                store,
+                clock: Arc::new(DatabaseClock::new(machine_time, &reading)),
+                local,
+            }),
             Err(error) => {
-                database.close().await?;
+                close(&store, local).await?;
                 Err(error.into())
             }
         }
@@ -53,10 +59,20 @@ impl Database {
 
     /// Closes the connections, and stops the private cluster unless others use it.
     pub async fn close(self) -> Result<(), AppError> {
-        self.store.close(PATIENCE).await;
-        if let Some(local) = self.local {
-            local.close().await?;
-        }
-        Ok(())
+        close(&self.store, self.local).await
     }
+}
+
+/// Brings the schema up to date and reads the clock.
+async fn ready(store: &Store) -> Result<ClockReading, StoreError> {
+    store.migrate().await?;
+    ClockReading::of(store.time()).await
+}
+
+async fn close(store: &Store, local: Option<LocalPostgres>) -> Result<(), AppError> {
+    store.close(PATIENCE).await;
+    if let Some(local) = local {
+        local.close().await?;
+    }
+    Ok(())
 }

@@ -6,6 +6,7 @@ pub mod database;
 mod demo;
 pub mod listener;
 mod media;
+mod periodic;
 mod providers;
 pub mod serve;
 mod stop;
@@ -15,10 +16,11 @@ use std::sync::Arc;
 use axum::Router;
 use chrono::TimeDelta;
 
+use self::database::Database;
 use crate::{
     api::{self, ApiSettings, MetricsEndpoint, Network},
     config::Config,
-    domain::clock::{SharedClock, SystemClock},
+    domain::clock::SharedClock,
     jobs::{
         self, Auditor, Media, Runner, RunnerSettings, SubmitSettings,
         audit::AuditSettings,
@@ -248,7 +250,8 @@ impl App {
     }
 
     /// The parts for a command that serves nothing.
-    pub async fn for_command(config: &Config, store: Store) -> Result<Self, AppError> {
-        Self::build(config, store, Arc::new(SystemClock), &config.public_url()).await
+    pub async fn for_command(config: &Config, database: &Database) -> Result<Self, AppError> {
+        let (store, clock) = (database.store.clone(), Arc::clone(&database.clock));
+        Self::build(config, store, clock, &config.public_url()).await
     }
 }

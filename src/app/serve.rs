@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use chrono::TimeDelta;
 use tokio::{net::TcpListener, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -10,14 +11,15 @@ use super::{
     database::Database,
     demo,
     listener::{self, Limits},
+    periodic::repeat,
     stop::{Periods, Stop},
 };
 use crate::{
     config::Config,
-    domain::clock::{Clock as _, SystemClock},
+    domain::clock::SharedClock,
     jobs::{Auditor, Runner, webhooks::Dispatcher},
     local_postgres::{LocalPostgres, Role},
-    store::{Durability, Store, StoreError},
+    store::{Durability, Store},
 };
 
 /// Between two looks at the private Postgres: what revives it within seconds.
@@ -70,7 +72,8 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
     stop.enter("the start");
     let mut database = Database::open(config, Role::Server).await?;
     let local = database.local.take().map(Arc::new);
-    let result = run(config, listener, &stop, &database.store, local.as_ref()).await;
+    let (store, clock) = (&database.store, &database.clock);
+    let result = run(config, listener, &stop, store, clock, local.as_ref()).await;
     let close = database.store.close(CLOSE_DATABASE);
     stop.step("connections to the database", DATABASE_ENDS, close)
         .await;
@@ -90,11 +93,12 @@ async fn run(
     listener: TcpListener,
     stop: &Stop,
     store: &Store,
+    clock: &SharedClock,
     local: Option<&Arc<LocalPostgres>>,
 ) -> Result<(), AppError> {
     warn_of_risks(store.durability().await?);
     let url = config.public_url_at(listener.local_addr()?);
-    let app = App::build(config, store.clone(), Arc::new(SystemClock), &url).await?;
+    let app = App::build(config, store.clone(), Arc::clone(clock), &url).await?;
     // What a killed server left is ended before the first request is taken.
     if local.is_some_and(|local| local.is_sole_server()) {
         app.runner.declare_alone().await?;
@@ -108,13 +112,12 @@ async fn run(
     background.spawn(sweeps(app.runner.clone(), config.jobs.lease));
     background.spawn(work(app.runner.clone()));
     background.spawn(deliveries(app.dispatcher.clone()));
-    background.spawn(purges(store.clone(), config.webhooks.log_days));
+    background.spawn(purges(app.runner.clone(), config.webhooks.log_days));
     background.spawn(file_sweeps(app.runner.clone()));
-    background.spawn(removals(
-        app.runner.clone(),
-        store.clone(),
-        config.retention.days,
-    ));
+    background.spawn(removals(app.runner.clone()));
+    if config.retention.days > 0 {
+        background.spawn(retention(app.runner.clone(), config.retention.days));
+    }
     if !config.metrics.audit_every.is_zero() {
         background.spawn(audits(app.auditor.clone(), config.metrics.audit_every));
     }
@@ -201,12 +204,11 @@ async fn signs_of_life(runner: Runner, lease: Duration) {
 
 async fn sweeps(runner: Runner, lease: Duration) {
     let every = (lease / 3).min(SWEEP_AT_MOST);
-    loop {
-        tokio::time::sleep(every).await;
-        if let Err(error) = runner.sweep_step().await {
-            tracing::warn!(error = &error as &dyn std::error::Error, "a sweep failed");
-        }
-    }
+    let step = || {
+        let runner = runner.clone();
+        async move { runner.sweep_step().await.map(|_| false) }
+    };
+    repeat("the sweep", every, step).await;
 }
 
 /// Takes jobs, one round after the other.
@@ -222,31 +224,23 @@ async fn work(runner: Runner) {
     }
 }
 
-/// Removes the files of deleted and failed generations, and what is older than its retention
-/// (0 days: for ever).
-async fn removals(runner: Runner, store: Store, days: u32) {
-    loop {
-        if days > 0 {
-            let now = SystemClock.now();
-            let before = now - chrono::TimeDelta::days(days.into());
-            let deleted = store
-                .delete_old_generations(before, now, REMOVAL_BATCH)
-                .await;
-            if let Err(error) = deleted {
-                let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, "old generations could not be deleted");
-            }
-        }
-        match runner.empty_trash(REMOVAL_BATCH).await {
-            Ok(true) => continue,
-            Ok(false) => {}
-            Err(error) => {
-                let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, "files could not be removed");
-            }
-        }
-        tokio::time::sleep(REMOVE_EVERY).await;
-    }
+/// Removes the files of deleted and failed generations.
+async fn removals(runner: Runner) {
+    let step = || {
+        let runner = runner.clone();
+        async move { runner.empty_trash(REMOVAL_BATCH).await }
+    };
+    repeat("the removal of files", REMOVE_EVERY, step).await;
+}
+
+/// Deletes what is older than its retention.
+async fn retention(runner: Runner, days: u32) {
+    let age = TimeDelta::days(days.into());
+    let step = || {
+        let runner = runner.clone();
+        async move { runner.delete_old(age, REMOVAL_BATCH).await }
+    };
+    repeat("the removal of old generations", REMOVE_EVERY, step).await;
 }
 
 /// Tells webhooks what happened.
@@ -255,50 +249,29 @@ async fn deliveries(dispatcher: Dispatcher) {
 }
 
 async fn file_sweeps(runner: Runner) {
-    loop {
-        // The start has swept.
-        tokio::time::sleep(SWEEP_FILES_EVERY).await;
-        if let Err(error) = runner.sweep_files().await {
-            let error = &error as &dyn std::error::Error;
-            tracing::warn!(error, "files on their way in could not be swept");
-        }
-    }
+    let step = || {
+        let runner = runner.clone();
+        async move { runner.sweep_files().await.map(|()| false) }
+    };
+    repeat("the sweep of files", SWEEP_FILES_EVERY, step).await;
 }
 
-async fn purges(store: Store, log_days: u32) {
-    loop {
-        tokio::time::sleep(PURGE_EVERY).await;
-        loop {
-            match purge(&store, log_days).await {
-                Ok(true) => tokio::task::yield_now().await,
-                Ok(false) => break,
-                Err(error) => {
-                    let error = &error as &dyn std::error::Error;
-                    tracing::warn!(error, "a purge failed");
-                    break;
-                }
-            }
-        }
-    }
-}
-
-/// One round; `true`: there may be more.
-async fn purge(store: &Store, log_days: u32) -> Result<bool, StoreError> {
-    let now = SystemClock.now();
-    let before = now - chrono::TimeDelta::days(log_days.into());
-    let expired = store.purge_expired(now, PURGE_BATCH).await?;
-    let told = store.purge_deliveries(before, now, PURGE_BATCH).await?;
-    Ok(expired || told)
+/// Removes what has expired.
+async fn purges(runner: Runner, log_days: u32) {
+    let log_age = TimeDelta::days(log_days.into());
+    let step = || {
+        let runner = runner.clone();
+        async move { runner.purge(log_age, PURGE_BATCH).await }
+    };
+    repeat("the purge", PURGE_EVERY, step).await;
 }
 
 async fn audits(auditor: Auditor, every: Duration) {
-    loop {
-        if let Err(error) = auditor.step().await {
-            let error = &error as &dyn std::error::Error;
-            tracing::warn!(error, "a self-audit could not be done");
-        }
-        tokio::time::sleep(every).await;
-    }
+    let step = || {
+        let auditor = auditor.clone();
+        async move { auditor.step().await.map(|()| false) }
+    };
+    repeat("the self-audit", every, step).await;
 }
 
 async fn supervision(local: Arc<LocalPostgres>, store: Store) {

@@ -26,7 +26,7 @@ async fn with_app<T>(
     work: impl AsyncFnOnce(App) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let database = Database::open(config, Role::Command).await?;
-    let result = match App::for_command(config, database.store.clone()).await {
+    let result = match App::for_command(config, &database).await {
         Ok(app) => work(app).await,
         Err(error) => Err(error.into()),
     };

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, TimeDelta};
 
 use crate::{
     domain::{clock::SharedClock, ids::GenerationId},
@@ -26,7 +26,7 @@ const WINDOW: i64 = 5_000;
 /// How long after its deadline work may take to be ended: a last look, a large file.
 const GRACE: TimeDelta = TimeDelta::seconds(120);
 /// How long work may be without an owner: from a death to the sweep that ends what was left.
-const OWNERLESS: TimeDelta = TimeDelta::seconds(60);
+const OWNERLESS: Duration = Duration::from_secs(60);
 /// How much longer than its lease a process may be silent.
 const SILENCE: Duration = Duration::from_mins(1);
 /// Ids that the log names of each check.
@@ -57,7 +57,7 @@ pub struct AuditSettings {
 struct Memory {
     after: i64,
     suspects: Vec<i64>,
-    ownerless_since: BTreeMap<GenerationId, DateTime<Utc>>,
+    ownerless_since: BTreeMap<GenerationId, Duration>,
     told: BTreeMap<&'static str, Vec<String>>,
 }
 
@@ -104,7 +104,7 @@ impl Auditor {
                 return Err(error);
             }
         };
-        let checks = self.memory().take_in(&found, now);
+        let checks = self.memory().take_in(&found, inner.clock.monotonic());
         let differences = checks
             .iter()
             .map(|(check, ids)| (*check, ids.len()))
@@ -150,11 +150,7 @@ impl Auditor {
 
 impl Memory {
     /// Remembers a look and answers what each check found.
-    fn take_in(
-        &mut self,
-        found: &LiveAudit,
-        now: DateTime<Utc>,
-    ) -> [(&'static str, Vec<String>); 5] {
+    fn take_in(&mut self, found: &LiveAudit, now: Duration) -> [(&'static str, Vec<String>); 5] {
         self.after = found.next_after;
         self.suspects.clone_from(&found.balance);
         let before = std::mem::take(&mut self.ownerless_since);
@@ -165,7 +161,7 @@ impl Memory {
             .collect();
         let left = self.ownerless_since.iter();
         let ownerless = left
-            .filter(|(_, since)| now - **since >= OWNERLESS)
+            .filter(|(_, since)| now.saturating_sub(**since) >= OWNERLESS)
             .map(|(id, _)| id.to_string())
             .collect();
         let accounts = |ids: &[i64]| ids.iter().map(ToString::to_string).collect();

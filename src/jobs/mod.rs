@@ -9,6 +9,8 @@ pub mod audit;
 mod files;
 mod image;
 mod observed;
+mod peers;
+mod retention;
 mod running;
 mod shares;
 mod speech;
@@ -29,7 +31,7 @@ use std::{
     time::Duration,
 };
 
-use chrono::{DateTime, Utc};
+use chrono::TimeDelta;
 use tokio::sync::{Notify, Semaphore, oneshot, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
@@ -57,6 +59,7 @@ use crate::{
         generations::{Finish, NewGeneration, Opened, Outcome},
     },
 };
+use peers::Peers;
 use running::Running;
 use shares::Shares;
 
@@ -124,8 +127,10 @@ struct Inner {
     wake: Notify,
     tasks: TaskTracker,
     running: Running,
-    /// Since when every sign of life of this process has been taken; `None` after one failed.
-    steady_since: Mutex<Option<DateTime<Utc>>>,
+    /// When the other processes were last heard.
+    peers: Mutex<Peers>,
+    /// How far the machine's clock was said to be ahead.
+    logged_skew: Mutex<TimeDelta>,
     /// Set: a stop is near.
     leaving: AtomicBool,
     /// Cancelled: no new work, and no more waiting for what others run.
@@ -163,7 +168,8 @@ impl Runner {
             wake: Notify::new(),
             tasks: TaskTracker::new(),
             running: Running::default(),
-            steady_since: Mutex::new(None),
+            peers: Mutex::default(),
+            logged_skew: Mutex::default(),
             leaving: AtomicBool::new(false),
             stopping: CancellationToken::new(),
             interrupt: CancellationToken::new(),

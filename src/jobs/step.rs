@@ -2,6 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 
+use chrono::TimeDelta;
 use futures_util::FutureExt as _;
 
 use super::{
@@ -140,17 +141,23 @@ impl Runner {
     async fn put_back(&self, job: &Job, progress: Option<u8>, intervals: f64) {
         // A quarter more or less, so that many jobs do not ask together.
         let jitter: [u8; 1] = crate::domain::token::random().unwrap_or([128]);
-        let wait = self
-            .0
-            .poll_interval
-            .mul_f64(intervals * (0.75 + f64::from(jitter[0]) / 512.0));
-        let next = self.0.clock.now() + chrono::TimeDelta::from_std(wait).unwrap_or_default();
+        let wait = self.intervals(intervals * (0.75 + f64::from(jitter[0]) / 512.0));
+        let next = self.0.clock.now() + wait;
         let progress = progress.map(|p| i16::from(p.min(100)));
         let (store, instance) = (&self.0.store, self.0.instance);
         if let Err(error) = store.release_job(job.id, instance, progress, next).await {
             // The row stays with this process; the sweep finds it without a worker.
             tracing::warn!(generation = %job.id, %error, "a job could not be put back");
         }
+    }
+
+    /// The longest that a job is ever put back for.
+    pub(super) fn longest_wait(&self) -> TimeDelta {
+        self.intervals(AFTER_TROUBLE * 1.25)
+    }
+
+    fn intervals(&self, n: f64) -> TimeDelta {
+        TimeDelta::from_std(self.0.poll_interval.mul_f64(n)).unwrap_or_default()
     }
 
     async fn expire(&self, job: &Job) -> Step {

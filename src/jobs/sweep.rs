@@ -1,12 +1,13 @@
 //! The sweep: ends what nobody works on any more. First run and recovery are the same path.
 
-use std::sync::PoisonError;
+use std::sync::{MutexGuard, PoisonError};
 
-use chrono::{DateTime, Utc};
+use chrono::TimeDelta;
 
-use super::{About, Runner};
+use super::{About, Runner, peers::Peers};
 use crate::{
     domain::{
+        clock::ClockReading,
         generation::{Failure, FailureCode},
         ids::GenerationId,
     },
@@ -19,18 +20,46 @@ use crate::{
 
 /// Generations that one step ends at most for each query.
 const BATCH: i64 = 500;
+/// By how much the machine's clock must go wrong to be logged.
+const LOGGED_SKEW: TimeDelta = TimeDelta::seconds(5);
 
 impl Runner {
     /// Declares every other process dead: right only when this one is known to be alone on the
     /// database.
     pub async fn declare_alone(&self) -> Result<(), StoreError> {
-        self.0.store.heartbeat(self.0.instance).await?;
+        self.sign_of_life().await?;
         self.0.store.retire_others(self.0.instance).await
     }
 
-    /// Says that this process lives, also while a sweep takes long.
+    /// Says that this process lives, also while a sweep takes long, and compares clocks.
     pub async fn sign_of_life(&self) -> Result<(), StoreError> {
-        self.0.store.heartbeat(self.0.instance).await
+        let reading = ClockReading::of(self.0.store.heartbeat(self.0.instance)).await?;
+        self.0.clock.follow(&reading);
+        self.log_skew();
+        Ok(())
+    }
+
+    /// Logs how far the machine's clock is off, where that has changed.
+    fn log_skew(&self) {
+        let ahead = self.0.clock.machine_ahead();
+        let mut logged = self
+            .0
+            .logged_skew
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if (ahead - *logged).abs() < LOGGED_SKEW {
+            return;
+        }
+        *logged = ahead;
+        let seconds_ahead = ahead.num_seconds();
+        if ahead.abs() < LOGGED_SKEW {
+            tracing::info!("the machine's clock agrees with the database's again");
+        } else {
+            tracing::warn!(
+                seconds_ahead,
+                "the machine's clock is wrong, or the database's; the latter is used"
+            );
+        }
     }
 
     /// One step: says that this process lives, takes silent ones off the list, ends what they
@@ -38,23 +67,29 @@ impl Runner {
     pub async fn sweep_step(&self) -> Result<u64, StoreError> {
         let step = self.sweep().await;
         if step.is_err() {
-            self.steady(None);
+            // After an outage of the database everybody looks silent.
+            self.peers().forget();
         }
         step
     }
 
+    fn peers(&self) -> MutexGuard<'_, Peers> {
+        self.0.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn sweep(&self) -> Result<u64, StoreError> {
         let store = &self.0.store;
-        store.heartbeat(self.0.instance).await?;
-        // After an outage of the database everybody looks silent. Only who has been heard for
-        // a whole lease may judge: by then the living have been heard too.
+        self.sign_of_life().await?;
+        let others = store.other_instances(self.0.instance).await?;
+        let silent = self
+            .peers()
+            .silent(others, self.0.clock.monotonic(), self.0.lease);
+        for (instance, seen_at) in silent {
+            store.retire_silent(instance, seen_at).await?;
+        }
         let now = self.0.clock.now();
-        let steady_for = now - self.steady(Some(now));
-        if steady_for
-            .to_std()
-            .is_ok_and(|steady| steady >= self.0.lease)
-        {
-            store.retire_silent(self.0.lease).await?;
+        if store.hasten_jobs(now + self.longest_wait(), now).await? > 0 {
+            self.0.wake.notify_one();
         }
         let mut ended = 0;
         for left in store.abandoned(BATCH).await? {
@@ -81,19 +116,6 @@ impl Runner {
             );
         }
         Ok(ended)
-    }
-
-    /// Notes whether the last sign of life was taken; answers since when all have been.
-    fn steady(&self, now: Option<DateTime<Utc>>) -> DateTime<Utc> {
-        let mut since = self
-            .0
-            .steady_since
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        match now {
-            Some(now) => *since.get_or_insert(now),
-            None => since.take().unwrap_or_default(),
-        }
     }
 
     /// What another worker can go on with is given back; the rest is ended.

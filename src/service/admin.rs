@@ -6,7 +6,7 @@ use super::{Service, ServiceError, TokenRefusal, auth::Authenticated};
 use crate::{
     domain::{
         ids::AdminTokenId,
-        rate::{RateState, nanos},
+        rate::RateState,
         token::{self, BearerToken},
         validate::{FieldCode, FieldError, too_long},
     },
@@ -33,8 +33,7 @@ impl Service {
             return Ok(Presented::Customer(self.authenticate(token).await?));
         };
         let now = self.0.clock.now();
-        let moment = (!self.0.clock.is_real()).then(|| nanos(now));
-        match self.0.store.present_admin(digest, now, moment).await? {
+        match self.0.store.present_admin(digest, now).await? {
             None => refused(TokenRefusal::Invalid),
             Some(admin) => match admin.rate {
                 None => refused(TokenRefusal::Revoked),

@@ -8,7 +8,7 @@ use crate::{
         ability::{Abilities, Ability},
         generation::Modality,
         ids::{AccountId, UserId},
-        rate::{RateState, nanos},
+        rate::RateState,
         request::Target,
         token::BearerToken,
     },
@@ -97,12 +97,11 @@ impl Service {
     pub async fn authenticate(&self, token: &str) -> Result<Authenticated, ServiceError> {
         let refused = |why| Err(ServiceError::Token(why));
         let now = self.0.clock.now();
-        let moment = (!self.0.clock.is_real()).then(|| nanos(now));
         match BearerToken::parse(token) {
             // An admin token is good for /v1/admin only.
             None | Some(BearerToken::Admin(_)) => refused(TokenRefusal::Invalid),
             Some(BearerToken::ApiKey(digest)) => {
-                let Some(key) = self.0.store.present_key(digest, now, moment).await? else {
+                let Some(key) = self.0.store.present_key(digest, now).await? else {
                     return refused(TokenRefusal::Invalid);
                 };
                 let Some(rate) = key.rate else {
@@ -125,7 +124,7 @@ impl Service {
                 Ok(Authenticated { caller, rate })
             }
             Some(BearerToken::Session(digest)) => {
-                let Some(session) = self.0.store.present_session(digest, now, moment).await? else {
+                let Some(session) = self.0.store.present_session(digest, now).await? else {
                     return refused(TokenRefusal::Invalid);
                 };
                 let caller = Caller {

@@ -29,7 +29,7 @@ use crate::{
     domain::{
         ability::Ability,
         catalogue::Catalogue,
-        clock::SharedClock,
+        clock::{MAX_SKEW, SharedClock},
         credits::Credits,
         ids::GenerationIds,
         rate::RateState,
@@ -122,6 +122,11 @@ impl Service {
     /// What this server offers.
     pub fn catalogue(&self) -> &Catalogue {
         &self.0.catalogue
+    }
+
+    /// Whether the machine's clock is too far off.
+    pub fn has_skewed_clock(&self) -> bool {
+        self.0.clock.machine_ahead().abs() > MAX_SKEW
     }
 
     /// Whether new work is refused.

@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::{Store, StoreError};
 use crate::domain::{
     ids::AdminTokenId,
-    rate::{DEFAULT_PER_MINUTE, Gcra, RateState},
+    rate::{DEFAULT_PER_MINUTE, Gcra, RateState, nanos},
     token::TokenDigest,
 };
 
@@ -96,19 +96,18 @@ impl Store {
         Ok(row.map(AdminTokenRecord::from))
     }
 
-    /// Reads an admin token and counts the request against the default limit, by the
-    /// database's clock or `moment`, as [`Store::present_key`] does.
+    /// Reads an admin token and counts the request against the default limit, as
+    /// [`Store::present_key`] does.
     pub async fn present_admin(
         &self,
         digest: TokenDigest,
         now: DateTime<Utc>,
-        moment: Option<i64>,
     ) -> Result<Option<PresentedAdmin>, StoreError> {
         let gcra = Gcra::per_minute(DEFAULT_PER_MINUTE);
         let reading = sqlx::query!(
             r#"
             with moment as materialized (
-                select coalesce($3::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint * 1000) as now
+                select $3::bigint as now
             ), token as materialized (
                 select t.id, t.revoked_at, m.now from admin_tokens t, moment m where t.digest = $1
             ), live as materialized (
@@ -136,7 +135,7 @@ impl Store {
             "#,
             &digest.0[..],
             now,
-            moment,
+            nanos(now),
             gcra.emission_nanos(),
             gcra.burst_nanos(),
             now - LAST_USED_LAG,

@@ -1,13 +1,12 @@
 //! Server processes and the work that they left behind.
 //!
-//! A process keeps one row fresh instead of one lease for each generation. The database's own
-//! clock decides, so that replicas whose clocks differ agree.
+//! A process keeps one row fresh instead of one lease for each generation. Others see by their
+//! own monotonic clocks for how long it has not changed: no clock is compared with another.
 
-use std::time::Duration;
-
+use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-use super::{Store, StoreError, exactly_one};
+use super::{Store, StoreError};
 use crate::domain::{
     credits::Credits,
     generation::Modality,
@@ -15,15 +14,37 @@ use crate::domain::{
 };
 
 impl Store {
-    /// Says that this process lives.
-    pub async fn heartbeat(&self, instance: InstanceId) -> Result<(), StoreError> {
-        let beat = sqlx::query!(
+    /// The database's time.
+    pub async fn time(&self) -> Result<DateTime<Utc>, StoreError> {
+        let reading = sqlx::query_scalar!(r#"select clock_timestamp() as "now!""#)
+            .fetch_one(self.reserved.named("read the time"));
+        Ok(reading.await?)
+    }
+
+    /// Says that this process lives. Answers the database's time.
+    pub async fn heartbeat(&self, instance: InstanceId) -> Result<DateTime<Utc>, StoreError> {
+        let beat = sqlx::query_scalar!(
             "insert into instances (id, seen_at) values ($1, clock_timestamp())
-             on conflict (id) do update set seen_at = excluded.seen_at",
+             on conflict (id) do update set seen_at = excluded.seen_at
+             returning seen_at",
             instance.0
         )
-        .execute(self.reserved.named("heartbeat"));
-        exactly_one("a heartbeat", beat.await?.rows_affected())
+        .fetch_one(self.reserved.named("heartbeat"));
+        Ok(beat.await?)
+    }
+
+    /// When the other processes were last heard, by the database's clock.
+    pub async fn other_instances(
+        &self,
+        instance: InstanceId,
+    ) -> Result<Vec<(InstanceId, DateTime<Utc>)>, StoreError> {
+        let reading = sqlx::query!(
+            "select id, seen_at from instances where id <> $1",
+            instance.0
+        )
+        .fetch_all(self.reserved.named("look for other instances"));
+        let rows = reading.await?.into_iter();
+        Ok(rows.map(|row| (InstanceId(row.id), row.seen_at)).collect())
     }
 
     /// Takes this process off the list.
@@ -42,15 +63,20 @@ impl Store {
         Ok(())
     }
 
-    /// Takes processes off the list that have not been seen for `lease`.
-    pub async fn retire_silent(&self, lease: Duration) -> Result<u64, StoreError> {
+    /// Takes a process off the list, unless it has been heard after `seen_at`.
+    pub async fn retire_silent(
+        &self,
+        instance: InstanceId,
+        seen_at: DateTime<Utc>,
+    ) -> Result<(), StoreError> {
         let retiring = sqlx::query!(
-            "delete from instances
-             where seen_at < clock_timestamp() - make_interval(secs => $1)",
-            lease.as_secs_f64()
+            "delete from instances where id = $1 and seen_at = $2",
+            instance.0,
+            seen_at
         )
-        .execute(self.reserved.named("deregister the silent"));
-        Ok(retiring.await?.rows_affected())
+        .execute(self.reserved.named("deregister a silent instance"));
+        retiring.await?;
+        Ok(())
     }
 
     /// Unfinished generations whose process is gone.

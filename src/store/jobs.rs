@@ -233,6 +233,27 @@ impl Store {
         Ok(storing.await?.rows_affected() == 1)
     }
 
+    /// Makes jobs due whose next step is set later than `latest`, which no worker sets: the clock
+    /// was ahead then. Answers how many.
+    pub async fn hasten_jobs(
+        &self,
+        latest: DateTime<Utc>,
+        now: DateTime<Utc>,
+    ) -> Result<u64, StoreError> {
+        let hastening = sqlx::query!(
+            "update generations set next_step_at = $2
+             where id = any(array(
+                 select id from generations
+                 where status in ('pending', 'processing') and lease_token is null
+                   and next_step_at > $1
+                 for update skip locked))",
+            latest,
+            now,
+        )
+        .execute(self.reserved.named("hasten jobs"));
+        Ok(hastening.await?.rows_affected())
+    }
+
     /// Gives a job back, to be looked at again at `next`. `false`: it was no longer the
     /// instance's.
     pub async fn release_job(

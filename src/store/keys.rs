@@ -8,7 +8,7 @@ use crate::domain::{
     credits::Credits,
     ids::{AccountId, ApiKeyId},
     page::{Cursor, Page, PageRequest},
-    rate::{Gcra, RateState},
+    rate::{Gcra, RateState, nanos},
     spend::SpendPeriod,
     token::TokenDigest,
 };
@@ -246,20 +246,18 @@ impl Store {
     }
 
     /// Reads a key and counts the request against its limit, in one statement: no cache that
-    /// could be stale, on any replica. The database's clock counts, so that replicas agree;
-    /// `moment` (nanoseconds since the epoch) stands in for it.
+    /// could be stale, on any replica.
     pub async fn present_key(
         &self,
         digest: TokenDigest,
         now: DateTime<Utc>,
-        moment: Option<i64>,
     ) -> Result<Option<PresentedKey>, StoreError> {
         // The emission is rounded up exactly as in `Gcra::emission_nanos`. In the conflict
         // clause `excluded.tat - now` is the emission; the burst comes from the key again.
         let reading = sqlx::query!(
             r#"
             with moment as materialized (
-                select coalesce($3::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint * 1000) as now
+                select $3::bigint as now
             ), key as materialized (
                 select k.id, k.account_id, k.abilities, k.rate_limit_per_minute, k.expires_at,
                        k.revoked_at, k.last_used_at, k.spend_limit, a.suspended_at, a.defaults, m.now,
@@ -300,7 +298,7 @@ impl Store {
             "#,
             &digest.0[..],
             now,
-            moment,
+            nanos(now),
             now - LAST_USED_LAG,
         )
         .fetch_optional(self.requests.named("authenticate a key"));

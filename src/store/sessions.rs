@@ -59,19 +59,18 @@ impl Store {
         exactly_one("creating a session", done.rows_affected())
     }
 
-    /// Reads a live session and counts the request against the default limit, by the
-    /// database's clock or `moment`, as [`Store::present_key`] does.
+    /// Reads a live session and counts the request against the default limit, as
+    /// [`Store::present_key`] does.
     pub async fn present_session(
         &self,
         digest: TokenDigest,
         now: DateTime<Utc>,
-        moment: Option<i64>,
     ) -> Result<Option<PresentedSession>, StoreError> {
         let gcra = Gcra::per_minute(DEFAULT_PER_MINUTE);
         let reading = sqlx::query!(
             r#"
             with moment as materialized (
-                select coalesce($3::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint * 1000) as now
+                select $3::bigint as now
             ), live as materialized (
                 select s.id, s.user_id, s.account_id, s.expires_at, a.suspended_at, a.defaults, m.now
                 from sessions s join accounts a on a.id = s.account_id, moment m
@@ -97,7 +96,7 @@ impl Store {
             "#,
             &digest.0[..],
             now,
-            moment,
+            nanos(now),
             gcra.emission_nanos(),
             gcra.burst_nanos(),
         )

@@ -20,6 +20,9 @@ pub struct Args {
     /// Keep the folder of the run, with the servers' logs.
     #[arg(long)]
     pub keep: bool,
+    /// Let the servers' clocks be right, also where libfaketime is installed.
+    #[arg(long)]
+    pub true_clocks: bool,
     /// How many clients send requests.
     #[arg(long, default_value_t = 20)]
     pub clients: u32,

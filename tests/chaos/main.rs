@@ -4,7 +4,7 @@
 //! minutes.
 //!
 //! Here: the run. In the files: what is asked ([`args`]), who takes part ([`stage`],
-//! [`account`], [`server`], [`postgres`], [`proxy`], [`upstream`],
+//! [`account`], [`server`], [`clocks`], [`postgres`], [`proxy`], [`upstream`],
 //! [`receiver`]), what they do ([`clients`],
 //! [`faults`]), what is checked ([`audit`], [`seen`]), and what is printed ([`report`],
 //! [`tally`]). Only loopback addresses are used, and everything that is started ends with this.
@@ -19,6 +19,7 @@ mod account;
 mod args;
 mod audit;
 mod clients;
+mod clocks;
 mod faults;
 mod folder;
 mod postgres;

@@ -8,6 +8,8 @@ use std::{
 
 use tokio::process::Command;
 
+use crate::clocks;
+
 /// The longest that one command of the program may take.
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -34,6 +36,7 @@ impl Drop for Guard {
         // -9 also ends a process that is stopped. It may be gone: then there is nothing to do.
         let _ = self.0.kill();
         let _ = self.0.wait();
+        clocks::clean_up(self.pid());
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 };
 
 use chrono::{DateTime, Utc};
-use gensvc::domain::clock::{Clock as _, SystemClock};
+use gensvc::domain::clock::machine_time;
 use http::HeaderMap;
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -109,7 +109,7 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
             path: request.path,
             headers: request.headers,
             body: request.body,
-            at: SystemClock.now(),
+            at: machine_time(),
             taken: fault.is_none(),
         });
         if !wire::write(&mut stream, reply).await {

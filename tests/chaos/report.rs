@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{args::Args, audit::Round, stage::Stage, tally::Tally};
+use crate::{args::Args, audit::Round, clocks, stage::Stage, tally::Tally};
 
 /// Violations of one kind that are spelled out.
 const SPELLED_OUT: usize = 5;
@@ -13,11 +13,22 @@ pub fn opening(args: &Args) {
         "chaos: {} rounds of {} s, {} clients, two servers, one Postgres; seed {}",
         args.rounds, args.seconds, args.clients, args.seed
     );
+    println!("{}", clocks(args));
     println!(
         "Load and faults are drawn from the seed. What meets what, and when, is up to the machine:\n\
          the same seed repeats the plan, not each race.\n"
     );
     println!("round  requests  completed  failed  faults  kills  recovery  violations");
+}
+
+fn clocks(args: &Args) -> &'static str {
+    if args.true_clocks {
+        "The servers' clocks are right."
+    } else if clocks::library().is_some() {
+        "The servers' clocks are up to 40 minutes wrong, and differ after each start."
+    } else {
+        "libfaketime is not installed: the servers' clocks are right."
+    }
 }
 
 /// After each round, with the totals so far.

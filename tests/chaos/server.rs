@@ -12,6 +12,7 @@ use std::{
 use tokio::sync::Mutex;
 
 use crate::{
+    clocks::Clock,
     postgres::{Postgres, ROLES},
     process::{self, Guard},
     proxy::{Proxy, Target},
@@ -32,12 +33,24 @@ pub struct Server {
     front: Proxy,
     /// What the server takes for its database.
     back: Proxy,
-    process: Mutex<Option<Guard>>,
+    machine: Mutex<Machine>,
+}
+
+/// What it runs on.
+struct Machine {
+    process: Option<Guard>,
+    clock: Clock,
 }
 
 impl Server {
     /// The first or the second server, not started yet.
-    pub async fn new(index: usize, folder: &Path, postgres: &Postgres, upstream: &str) -> Self {
+    pub async fn new(
+        index: usize,
+        folder: &Path,
+        postgres: &Postgres,
+        upstream: &str,
+        clock: Clock,
+    ) -> Self {
         let back = Proxy::start(Target::Unix(postgres.socket())).await;
         let database = format!(
             "postgres://{}@{}/gensvc?sslmode=disable",
@@ -84,7 +97,10 @@ impl Server {
             env: env.to_vec(),
             front: Proxy::start(Target::Nowhere).await,
             back,
-            process: Mutex::new(None),
+            machine: Mutex::new(Machine {
+                process: None,
+                clock,
+            }),
         }
     }
 
@@ -116,13 +132,16 @@ impl Server {
 
     /// Starts it, again and again while the database is away.
     pub async fn start(&self) {
-        let mut process = self.process.lock().await;
-        self.start_in(&mut process).await;
+        self.start_on(&mut *self.machine.lock().await).await;
     }
 
-    async fn start_in(&self, process: &mut Option<Guard>) {
+    async fn start_on(&self, machine: &mut Machine) {
         let begun = Instant::now();
-        if process.as_mut().is_some_and(|process| !process.has_ended()) {
+        if machine
+            .process
+            .as_mut()
+            .is_some_and(|process| !process.has_ended())
+        {
             return;
         }
         loop {
@@ -136,6 +155,7 @@ impl Server {
                 .arg("serve")
                 .env_clear()
                 .envs(self.env.iter().cloned())
+                .envs(machine.clock.env())
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .stderr(log)
@@ -148,7 +168,7 @@ impl Server {
                 if let Some((address, _)) = said.and_then(|(_, rest)| rest.split_once([' ', '\n']))
                 {
                     self.front.lead_to(Target::Tcp(address.parse().unwrap()));
-                    *process = Some(child);
+                    machine.process = Some(child);
                     return;
                 }
                 tokio::time::sleep(TICK).await;
@@ -164,39 +184,39 @@ impl Server {
 
     /// Whether it has ended without being asked to.
     pub async fn has_died(&self) -> bool {
-        let mut process = self.process.lock().await;
-        process.as_mut().is_none_or(Guard::has_ended)
+        let mut machine = self.machine.lock().await;
+        machine.process.as_mut().is_none_or(Guard::has_ended)
     }
 
     /// Kills it with -9, leaves it dead for a while, and starts it again.
     pub async fn kill(&self, down: Duration) {
-        let mut process = self.process.lock().await;
-        drop(process.take());
+        let mut machine = self.machine.lock().await;
+        drop(machine.process.take());
         tokio::time::sleep(down).await;
-        self.start_in(&mut process).await;
+        self.start_on(&mut machine).await;
     }
 
     /// Asks it to stop, as an update would, and starts it again. `false`: it did not end.
     pub async fn restart(&self) -> bool {
-        let mut process = self.process.lock().await;
+        let mut machine = self.machine.lock().await;
         let begun = Instant::now();
         let mut ended = true;
-        if let Some(process) = process.as_mut() {
+        if let Some(process) = machine.process.as_mut() {
             process::signal(process.pid(), "TERM");
             while !process.has_ended() && ended {
                 tokio::time::sleep(TICK).await;
                 ended = begun.elapsed() < PATIENCE;
             }
         }
-        drop(process.take());
-        self.start_in(&mut process).await;
+        drop(machine.process.take());
+        self.start_on(&mut machine).await;
         ended
     }
 
     /// Stops it for a while, as a frozen machine would be.
     pub async fn pause(&self, length: Duration) {
-        let mut process = self.process.lock().await;
-        if let Some(process) = process.as_mut() {
+        let mut machine = self.machine.lock().await;
+        if let Some(process) = machine.process.as_mut() {
             process::signal(process.pid(), "STOP");
             tokio::time::sleep(length).await;
             process::signal(process.pid(), "CONT");

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     account::{Account, command},
     args::Args,
+    clocks::Clock,
     folder::Folder,
     postgres::Postgres,
     process,
@@ -67,10 +68,8 @@ impl Stage {
             accounts.push(Account::make(&postgres, n, credits).await);
         }
         let url = upstream.url();
-        let servers = [
-            Server::new(0, folder.path(), &postgres, &url).await,
-            Server::new(1, folder.path(), &postgres, &url).await,
-        ];
+        let server = |n| Server::new(n, folder.path(), &postgres, &url, Clock::of(args, n));
+        let servers = [server(0).await, server(1).await];
         tokio::join!(servers[0].start(), servers[1].start());
         let hooks = equip(&servers[0].url(), &mut accounts, &receiver).await;
         let create = ["admin", "token", "create", "--name", "chaos"];

@@ -22,6 +22,8 @@ mod account;
 mod args;
 mod audit;
 mod clients;
+#[path = "../chaos/clocks.rs"]
+mod clocks;
 #[path = "../chaos/folder.rs"]
 mod folder;
 mod load;

@@ -8,6 +8,7 @@ use std::sync::{
 use crate::{
     account::Account,
     args::Args,
+    clocks::Clock,
     folder::Folder,
     pair::Pair,
     process,
@@ -50,10 +51,8 @@ impl Stage {
             accounts.push(Account::make(primary, n, "1000000").await);
         }
         let url = upstream.url();
-        let servers = [
-            Server::new(0, folder.path(), primary, &url).await,
-            Server::new(1, folder.path(), primary, &url).await,
-        ];
+        let server = |n| Server::new(n, folder.path(), primary, &url, Clock::of(args, n));
+        let servers = [server(0).await, server(1).await];
         tokio::join!(servers[0].start(), servers[1].start());
         Arc::new(Self {
             servers,

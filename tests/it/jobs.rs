@@ -13,6 +13,7 @@ use crate::{
     v1::generate::video::{body, playing},
 };
 
+mod clocks;
 mod ends;
 
 #[sqlx::test]
@@ -36,7 +37,7 @@ async fn another_server_takes_over_a_task_of_a_dead_one(
         0,
         "a living server's job was taken"
     );
-    assert_eq!(other.bury(&app).await, 0);
+    assert_eq!(other.bury().await, 0);
     upstream.release(usize::MAX >> 4);
     let record = other.until_finished(&account, &uuid).await;
     assert_eq!(record["status"], "completed", "{record}");
@@ -73,7 +74,7 @@ async fn a_server_is_heard_while_its_sweep_takes_long(_: PgPoolOptions, options:
         .execute(&mut *lock)
         .await
         .unwrap();
-    let (ended, ()) = tokio::join!(other.bury(&app), async {
+    let (ended, ()) = tokio::join!(other.bury(), async {
         let waiting = "select exists (select from pg_stat_activity
              where datname = current_database() and wait_event_type = 'Lock')";
         let waits = async {
@@ -108,7 +109,7 @@ async fn an_intent_without_a_task_is_interrupted(_: PgPoolOptions, options: PgCo
     assert_eq!(app.app.runner.work_step().await.unwrap(), 2);
     upstream.arrived(2).await;
     let other = app.replica().await;
-    assert_eq!(other.bury(&app).await, 2);
+    assert_eq!(other.bury().await, 2);
     for uuid in [&uuid, &spoken] {
         let record = other.record(&account, uuid).await;
         assert_eq!(record["error"]["code"], "interrupted", "{record}");

@@ -233,14 +233,14 @@ mod tests {
     use standardwebhooks::Webhook;
 
     use super::*;
-    use crate::domain::clock::{Clock as _, SystemClock};
+    use crate::domain::clock::machine_time;
 
     #[test]
     fn receivers_that_follow_the_standard_accept_the_signature() {
         let secret = [7; 32];
         let message = Message {
             id: "msg_0197c0de-0000-7000-8000-000000000000",
-            timestamp: SystemClock.now().timestamp(),
+            timestamp: machine_time().timestamp(),
             body: br#"{"type":"generation.completed"}"#.to_vec(),
         };
         let headers = |signature: &str| {

@@ -4,7 +4,7 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
-use gensvc::domain::clock::{Clock as _, SystemClock};
+use gensvc::domain::clock::machine_time;
 use reqwest::Method;
 
 use super::{
@@ -36,7 +36,7 @@ pub async fn run(stage: Arc<Stage>, http: Http, round: u32) {
         }
         n += 1;
         stage.tally.fault("operator: suspends an account at work");
-        let from = SystemClock.now();
+        let from = machine_time();
         for server in 0..2 {
             let call = Call::draw(&mut rng, &format!("{round}-s{n}-{server}"));
             let key = &stage.accounts[account].key;
@@ -61,7 +61,7 @@ pub async fn run(stage: Arc<Stage>, http: Http, round: u32) {
 
 /// It was suspended from then until now.
 fn note(stage: &Stage, account: usize, from: DateTime<Utc>) {
-    let to = SystemClock.now();
+    let to = machine_time();
     let suspension = Suspension { account, from, to };
     stage.seen.state().suspensions.push(suspension);
 }

@@ -2,8 +2,9 @@
 
 use std::{io::Cursor, sync::Arc, time::Duration};
 
+use chrono::DateTime;
 use gensvc::{
-    domain::clock::SystemClock,
+    domain::clock::ManualClock,
     providers::{
         SpeechCall, SpeechFormat, SpeechProvider as _, VideoCall, VideoOutput, VideoProvider as _,
         VideoStatus,
@@ -52,7 +53,10 @@ async fn speech(format: SpeechFormat) -> Vec<u8> {
 }
 
 async fn mp4(seconds: u32) -> Vec<u8> {
-    let sandbox = SandboxVideo::new(Arc::new(SystemClock), Duration::ZERO);
+    let sandbox = SandboxVideo::new(
+        Arc::new(ManualClock::new(DateTime::UNIX_EPOCH)),
+        Duration::ZERO,
+    );
     let call = VideoCall {
         model: "sandbox-video-1".to_owned(),
         prompt: "chaos".to_owned(),

@@ -1,6 +1,7 @@
 //! The application under test, and a caller.
 
 pub mod bucket;
+mod clocks;
 pub mod upstream;
 pub mod vendors;
 mod work;
@@ -36,6 +37,7 @@ use sqlx::{
 use tower::ServiceExt as _;
 use uuid::Uuid;
 
+pub use clocks::MovableClock;
 pub use upstream::{Recorded, Reply, Upstream};
 pub use work::link;
 

@@ -9,6 +9,13 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::Site;
 use crate::common::{PASSWORD, TestApp};
 
+/// Where a test's database is.
+pub fn database_url(options: &PgConnectOptions) -> String {
+    let mut url: url::Url = std::env::var("DATABASE_URL").unwrap().parse().unwrap();
+    url.set_path(options.get_database().unwrap());
+    url.into()
+}
+
 /// Runs commands against a test's database.
 struct Shell {
     site: Site,
@@ -17,11 +24,9 @@ struct Shell {
 
 impl Shell {
     fn new(options: &PgConnectOptions) -> Self {
-        let mut url: url::Url = std::env::var("DATABASE_URL").unwrap().parse().unwrap();
-        url.set_path(options.get_database().unwrap());
         Self {
             site: Site::new(&[]),
-            url: url.into(),
+            url: database_url(options),
         }
     }
 

@@ -1,0 +1,60 @@
+//! What is done again and again beside requests.
+
+use std::{error::Error, time::Duration};
+
+use tokio::time::Instant;
+
+/// The shortest pause between two steps.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// Takes a step `every` so often. While a step says that there is more to do, the next one
+/// follows after as long a pause as it took: at least half of the time is the callers'.
+pub(super) async fn repeat<E: Error + 'static, F: Future<Output = Result<bool, E>>>(
+    name: &'static str,
+    every: Duration,
+    mut step: impl FnMut() -> F,
+) {
+    loop {
+        let begun = Instant::now();
+        let pause = match step().await {
+            Ok(true) => begun.elapsed().max(SHORTEST_PAUSE),
+            Ok(false) => every,
+            Err(error) => {
+                let error = &error as &dyn Error;
+                tracing::warn!(error, "{name} failed");
+                every
+            }
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn while_there_is_more_it_goes_on_with_pauses() {
+        let (begins, mut begun) = mpsc::unbounded_channel();
+        let mut left = 4;
+        let step = move || {
+            begins.send(Instant::now()).unwrap();
+            left -= 1;
+            std::future::ready(Ok::<_, Infallible>(left > 0))
+        };
+        let steps = tokio::spawn(repeat("a step", Duration::from_hours(1), step));
+        let mut last = begun.recv().await.unwrap();
+        for _ in 0..3 {
+            let next = begun.recv().await.unwrap();
+            assert!(next - last >= SHORTEST_PAUSE);
+            last = next;
+        }
+        // Nothing more is left: it rests for an hour.
+        assert!(begun.try_recv().is_err());
+        steps.abort();
+    }
+}

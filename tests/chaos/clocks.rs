@@ -1,0 +1,66 @@
+//! Machines whose clocks are wrong: libfaketime tells a server another time than it is. The
+//! database and we have the true one.
+
+use std::path::{Path, PathBuf};
+
+use crate::args::Args;
+
+/// Seconds that a clock is off at most.
+const MOST: i64 = 40 * 60;
+
+/// Where packages put libfaketime.
+const FOLDERS: [&str; 6] = [
+    "/usr/lib/x86_64-linux-gnu/faketime",
+    "/usr/lib/aarch64-linux-gnu/faketime",
+    "/usr/lib64/faketime",
+    "/usr/lib/faketime",
+    "/usr/local/lib/faketime",
+    "/usr/lib",
+];
+
+/// libfaketime, if it is installed.
+pub fn library() -> Option<PathBuf> {
+    let files = FOLDERS.map(|folder| Path::new(folder).join("libfaketimeMT.so.1"));
+    files.into_iter().find(|file| file.exists())
+}
+
+/// The clock of a machine.
+pub enum Clock {
+    /// Right.
+    True,
+    /// Off by another amount after each start.
+    Wrong(PathBuf, fastrand::Rng),
+}
+
+impl Clock {
+    /// The clock of one of the servers.
+    pub fn of(args: &Args, server: usize) -> Self {
+        match library() {
+            Some(file) if !args.true_clocks => {
+                Self::Wrong(file, args.rng(&format!("clock {server}")))
+            }
+            _ => Self::True,
+        }
+    }
+
+    /// What a process that starts now needs in its environment.
+    pub fn env(&mut self) -> Vec<(&'static str, String)> {
+        let Self::Wrong(library, rng) = self else {
+            return Vec::new();
+        };
+        vec![
+            ("LD_PRELOAD", library.display().to_string()),
+            ("FAKETIME", format!("{:+}", rng.i64(-MOST..=MOST))),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+            ("NO_FAKE_STAT", "1".to_owned()),
+        ]
+    }
+}
+
+/// Removes what libfaketime leaves of a process that was killed. A later one with the same id
+/// could not start.
+pub fn clean_up(pid: u32) {
+    for name in ["faketime_shm", "sem.faketime_sem"] {
+        let _ = std::fs::remove_file(format!("/dev/shm/{name}_{pid}"));
+    }
+}
