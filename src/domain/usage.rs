@@ -44,7 +44,9 @@ impl TextUsage {
     pub fn from_counts(counts: TokenCounts, input_bytes: usize, output_bytes: usize) -> Self {
         let estimate = |bytes: usize| (bytes as u64).div_ceil(4);
         let believed = |count: Option<u64>| count.filter(|&c| c <= MAX_COUNT);
-        let (input, output) = (believed(counts.input), believed(counts.output));
+        let input = believed(counts.input);
+        // A text of no tokens was not counted.
+        let output = believed(counts.output).filter(|&c| c > 0 || output_bytes == 0);
         let input_tokens = input.unwrap_or_else(|| estimate(input_bytes));
         let output_tokens = output.unwrap_or_else(|| estimate(output_bytes));
         Self {
@@ -74,6 +76,19 @@ mod tests {
             (7, 3, 10)
         );
         assert!(usage.estimated);
+    }
+
+    #[test]
+    fn no_output_tokens_are_a_count_only_without_a_text() {
+        let counts = TokenCounts {
+            input: Some(7),
+            output: Some(0),
+            ..TokenCounts::default()
+        };
+        let usage = TextUsage::from_counts(counts, 100, 5);
+        assert_eq!((usage.output_tokens, usage.estimated), (2, true));
+        let usage = TextUsage::from_counts(counts, 100, 0);
+        assert_eq!((usage.output_tokens, usage.estimated), (0, false));
     }
 
     #[test]
