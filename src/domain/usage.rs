@@ -13,6 +13,8 @@ pub struct TokenCounts {
     pub input: Option<u64>,
     /// All output tokens.
     pub output: Option<u64>,
+    /// Bytes of the text that came after `output` was counted: of a stream that was cancelled.
+    pub uncounted_bytes: usize,
     /// Cached part of the input.
     pub cached_input: Option<u64>,
     /// Reasoning part of the output.
@@ -48,14 +50,18 @@ impl TextUsage {
         // A text of no tokens was not counted.
         let output = believed(counts.output).filter(|&c| c > 0 || output_bytes == 0);
         let input_tokens = input.unwrap_or_else(|| estimate(input_bytes));
-        let output_tokens = output.unwrap_or_else(|| estimate(output_bytes));
+        // Never less than the provider itself has counted, and never nothing for the rest.
+        let output_tokens = output.map_or_else(
+            || estimate(output_bytes),
+            |counted| counted + estimate(counts.uncounted_bytes),
+        );
         Self {
             input_tokens,
             output_tokens,
             total_tokens: input_tokens.saturating_add(output_tokens),
             cached_input_tokens: believed(counts.cached_input).filter(|&c| c <= input_tokens),
             reasoning_tokens: believed(counts.reasoning).filter(|&c| c <= output_tokens),
-            estimated: input.is_none() || output.is_none(),
+            estimated: input.is_none() || output.is_none() || counts.uncounted_bytes > 0,
         }
     }
 }
@@ -92,12 +98,27 @@ mod tests {
     }
 
     #[test]
+    fn what_came_after_a_count_is_estimated() {
+        let counts = |output| TokenCounts {
+            input: Some(7),
+            output,
+            uncounted_bytes: 5,
+            ..TokenCounts::default()
+        };
+        let usage = TextUsage::from_counts(counts(Some(40)), 100, 20);
+        assert_eq!((usage.output_tokens, usage.estimated), (42, true));
+        let usage = TextUsage::from_counts(counts(None), 100, 20);
+        assert_eq!((usage.output_tokens, usage.estimated), (5, true));
+    }
+
+    #[test]
     fn an_absurd_count_is_not_believed() {
         let counts = TokenCounts {
             input: Some(u64::MAX),
             output: Some(5),
             cached_input: Some(1000),
             reasoning: Some(6),
+            ..TokenCounts::default()
         };
         let usage = TextUsage::from_counts(counts, 4, 4);
         assert_eq!((usage.input_tokens, usage.estimated), (1, true));
