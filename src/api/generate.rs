@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     domain::generation::{Generation, Status},
+    providers::DeltaSink,
     service::{
         ServiceError,
         auth::Caller,
@@ -68,7 +69,7 @@ pub async fn text(
     let keyed = idempotency_key(&headers, TEXT, body.members())?;
     let request = body.read(|members| state.service.read_text(&caller, members))?;
     let (sink, deltas) = if request.stream {
-        let (sink, deltas) = tokio::sync::mpsc::unbounded_channel();
+        let (sink, deltas) = DeltaSink::channel();
         (Some(sink), Some(deltas))
     } else {
         (None, None)

@@ -106,8 +106,10 @@ pub async fn history(
 
 /// Cancel a generation
 ///
-/// Ends unfinished work as failed with code `cancelled`; the hold is released. Needs the
-/// ability of the generation's type.
+/// Ends unfinished work as failed with code `cancelled`; the hold is released. A text of which
+/// pieces have been delivered ends completed, with the text so far and
+/// `metadata.finish_reason` `cancelled`: it is charged for its input and what was delivered.
+/// Needs the ability of the generation's type.
 #[utoipa::path(
     post, path = "/v1/generate/{uuid}/cancel", tag = "generations",
     params(("uuid" = String, Path, description = "The generation's uuid")),

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::media::MediaLinks;
 use crate::domain::{
     credits::Credits,
-    generation::{FailureCode, Generation, Modality, Output, Status},
+    generation::{FailureCode, FinishReason, Generation, Modality, Output, Status},
     ids::{ApiKeyId, GenerationId, TemplateId},
     page::Page,
 };
@@ -55,6 +55,9 @@ pub struct RecordMetadata {
     /// The provider's own id of the request, for its support.
     #[schema(required, nullable)]
     pub provider_request_id: Option<String>,
+    /// Why it was completed early; null where the provider ended it.
+    #[schema(required, nullable)]
+    pub finish_reason: Option<FinishReason>,
     /// From start to end, in milliseconds; null until finished.
     #[schema(required, nullable)]
     pub duration_ms: Option<i64>,
@@ -223,6 +226,7 @@ impl GenerationRecord {
                 }),
                 attempts: g.attempts,
                 provider_request_id: g.provider_request_id.clone(),
+                finish_reason: g.finish_reason,
                 duration_ms: duration.map(|d| d.num_milliseconds()),
                 pricing: g.pricing.clone(),
             },

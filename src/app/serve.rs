@@ -34,6 +34,8 @@ const PURGE_EVERY: Duration = Duration::from_mins(1);
 const REMOVE_EVERY: Duration = Duration::from_secs(10);
 /// Between two looks for files that were left on their way in.
 const SWEEP_FILES_EVERY: Duration = Duration::from_hours(1);
+/// Between two looks for cancels of texts that are streamed here.
+const LOOK_FOR_CANCELS_EVERY: Duration = Duration::from_millis(500);
 /// Generations that one removal takes.
 const REMOVAL_BATCH: i64 = 500;
 /// Rows that one purge removes of each kind.
@@ -110,6 +112,7 @@ async fn run(
     while app.runner.sweep_step().await? > 0 && begun.elapsed() < SWEEP_AT_START {}
 
     background.spawn(sweeps(app.runner.clone(), config.jobs.lease));
+    background.spawn(requested_cancels(app.runner.clone()));
     background.spawn(work(app.runner.clone()));
     background.spawn(deliveries(app.dispatcher.clone()));
     background.spawn(purges(app.runner.clone(), config.webhooks.log_days));
@@ -209,6 +212,20 @@ async fn sweeps(runner: Runner, lease: Duration) {
         async move { runner.sweep_step().await.map(|_| false) }
     };
     repeat("the sweep", every, step).await;
+}
+
+/// Ends streams that were cancelled at another server.
+async fn requested_cancels(runner: Runner) {
+    loop {
+        tokio::time::sleep(LOOK_FOR_CANCELS_EVERY).await;
+        if !runner.streams() {
+            continue;
+        }
+        // The sweep meets the same trouble and tells of it.
+        if let Err(error) = runner.cancel_requested().await {
+            tracing::debug!(%error, "cancels could not be looked for");
+        }
+    }
 }
 
 /// Takes jobs, one round after the other.

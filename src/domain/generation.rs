@@ -69,6 +69,14 @@ named_enum!(
     }
 );
 
+named_enum!(
+    /// Why a text ends where it ends, where it was not the provider that ended it.
+    FinishReason {
+        /// Its caller cancelled it, and keeps what was delivered by then.
+        Cancelled = "cancelled",
+    }
+);
+
 impl FailureCode {
     /// Whether the same request may succeed later without any change.
     pub const fn retryable(self) -> bool {
@@ -167,6 +175,8 @@ pub struct Generation {
     pub charged: Option<Credits>,
     /// Why it failed.
     pub failure: Option<Failure>,
+    /// Why it was completed early.
+    pub finish_reason: Option<FinishReason>,
     /// The key that made it; `None` for sessions.
     pub api_key_id: Option<ApiKeyId>,
     /// The template that the prompt was rendered from.
@@ -193,5 +203,11 @@ impl Generation {
         } else {
             self.estimated
         }
+    }
+
+    /// Whether a cancel ended it.
+    pub fn is_cancelled(&self) -> bool {
+        self.finish_reason == Some(FinishReason::Cancelled)
+            || matches!(&self.failure, Some(failure) if failure.code == FailureCode::Cancelled)
     }
 }

@@ -13,6 +13,8 @@ pub struct TokenCounts {
     pub input: Option<u64>,
     /// All output tokens.
     pub output: Option<u64>,
+    /// Bytes of the text that came after `output` was counted: of a stream that was cancelled.
+    pub uncounted_bytes: usize,
     /// Cached part of the input.
     pub cached_input: Option<u64>,
     /// Reasoning part of the output.
@@ -44,16 +46,22 @@ impl TextUsage {
     pub fn from_counts(counts: TokenCounts, input_bytes: usize, output_bytes: usize) -> Self {
         let estimate = |bytes: usize| (bytes as u64).div_ceil(4);
         let believed = |count: Option<u64>| count.filter(|&c| c <= MAX_COUNT);
-        let (input, output) = (believed(counts.input), believed(counts.output));
+        let input = believed(counts.input);
+        // A text of no tokens was not counted.
+        let output = believed(counts.output).filter(|&c| c > 0 || output_bytes == 0);
         let input_tokens = input.unwrap_or_else(|| estimate(input_bytes));
-        let output_tokens = output.unwrap_or_else(|| estimate(output_bytes));
+        // Never less than the provider itself has counted, and never nothing for the rest.
+        let output_tokens = output.map_or_else(
+            || estimate(output_bytes),
+            |counted| counted + estimate(counts.uncounted_bytes),
+        );
         Self {
             input_tokens,
             output_tokens,
             total_tokens: input_tokens.saturating_add(output_tokens),
             cached_input_tokens: believed(counts.cached_input).filter(|&c| c <= input_tokens),
             reasoning_tokens: believed(counts.reasoning).filter(|&c| c <= output_tokens),
-            estimated: input.is_none() || output.is_none(),
+            estimated: input.is_none() || output.is_none() || counts.uncounted_bytes > 0,
         }
     }
 }
@@ -77,12 +85,40 @@ mod tests {
     }
 
     #[test]
+    fn no_output_tokens_are_a_count_only_without_a_text() {
+        let counts = TokenCounts {
+            input: Some(7),
+            output: Some(0),
+            ..TokenCounts::default()
+        };
+        let usage = TextUsage::from_counts(counts, 100, 5);
+        assert_eq!((usage.output_tokens, usage.estimated), (2, true));
+        let usage = TextUsage::from_counts(counts, 100, 0);
+        assert_eq!((usage.output_tokens, usage.estimated), (0, false));
+    }
+
+    #[test]
+    fn what_came_after_a_count_is_estimated() {
+        let counts = |output| TokenCounts {
+            input: Some(7),
+            output,
+            uncounted_bytes: 5,
+            ..TokenCounts::default()
+        };
+        let usage = TextUsage::from_counts(counts(Some(40)), 100, 20);
+        assert_eq!((usage.output_tokens, usage.estimated), (42, true));
+        let usage = TextUsage::from_counts(counts(None), 100, 20);
+        assert_eq!((usage.output_tokens, usage.estimated), (5, true));
+    }
+
+    #[test]
     fn an_absurd_count_is_not_believed() {
         let counts = TokenCounts {
             input: Some(u64::MAX),
             output: Some(5),
             cached_input: Some(1000),
             reasoning: Some(6),
+            ..TokenCounts::default()
         };
         let usage = TextUsage::from_counts(counts, 4, 4);
         assert_eq!((usage.input_tokens, usage.estimated), (1, true));

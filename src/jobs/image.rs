@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::{
     Runner, Slot,
+    cancel::cancelled,
     files::unusable,
     submit::Submissions,
     task::{Started, Work, failure, log_failure},
@@ -54,21 +55,21 @@ impl Work for ImageJob {
         &self.new
     }
 
-    async fn run(&self, runner: &Runner, slot: &Slot) -> Option<Finish> {
+    async fn run(&self, runner: &Runner, slot: &Slot) -> Finish {
         let mut submissions = Submissions::begin(runner.0.submit);
         let (outcome, request_id) = tokio::select! {
             biased;
             ended = self.make(runner, slot, &mut submissions) => ended,
             () = slot.cancel.cancelled() => {
                 runner.discard_files(self.new.id).await;
-                return None;
+                (Outcome::Failed(cancelled()), None)
             }
             () = runner.0.interrupt.cancelled() => {
                 let message = "the server stopped during the call";
                 (Outcome::Failed(Failure::new(FailureCode::Interrupted, message)), None)
             }
         };
-        Some(runner.finish(self.new.id, outcome, Some(submissions.made), request_id))
+        runner.finish(self.new.id, outcome, Some(submissions.made), request_id)
     }
 }
 
@@ -123,6 +124,7 @@ impl ImageJob {
                 outputs,
                 usage: json!({ "images": images }),
                 charged,
+                finish_reason: None,
             },
             _ => Outcome::Failed(failed.unwrap_or_else(|| {
                 Failure::new(FailureCode::ProviderError, "the provider made no image")

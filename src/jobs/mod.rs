@@ -6,6 +6,7 @@
 //! a provider.
 
 pub mod audit;
+mod cancel;
 mod files;
 mod image;
 mod observed;
@@ -32,11 +33,12 @@ use std::{
 };
 
 use chrono::TimeDelta;
-use tokio::sync::{Notify, Semaphore, oneshot, watch};
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
 
 pub use audit::Auditor;
+pub use cancel::Cancel;
 pub use image::ImageJob;
 pub use observed::observed;
 pub use running::{Handle, Slot};
@@ -252,41 +254,6 @@ impl Runner {
         }
     }
 
-    /// Ends a generation whoever works on it. `false`: it had ended already. Runs to its end
-    /// also when the caller hangs up, so that the provider's call is stopped too.
-    pub async fn cancel(&self, generation: &Generation) -> Result<bool, StoreError> {
-        let (runner, (done, verdict)) = (self.clone(), oneshot::channel());
-        let (id, about) = (generation.id, generation.into());
-        self.spawn(async move {
-            let ended = runner.end_cancelled(id, about).await;
-            let told = matches!(ended, Ok(true));
-            // The provider may take its time; the caller need not wait for that.
-            let _ = done.send(ended);
-            if told {
-                runner.cancel_upstream(id).await;
-            }
-        });
-        let gone = |_| StoreError::Corrupt("a cancel ended without a verdict".to_owned());
-        verdict.await.map_err(gone)?
-    }
-
-    async fn end_cancelled(&self, id: GenerationId, about: About) -> Result<bool, StoreError> {
-        let failure = Failure::new(FailureCode::Cancelled, "the generation was cancelled");
-        let finish = Finish {
-            id,
-            instance: None,
-            outcome: Outcome::Failed(failure),
-            attempts: self.handle(id).and_then(|handle| handle.attempts()),
-            provider_request_id: None,
-            now: self.0.clock.now(),
-        };
-        let ended = self.end(&about, &finish).await?;
-        if ended {
-            self.0.running.cancel(id);
-        }
-        Ok(ended)
-    }
-
     async fn open(&self, new: &NewGeneration) -> Result<Opened, StoreError> {
         self.0.store.open(new).await
     }
@@ -363,10 +330,6 @@ impl Runner {
         }
         Ok(ended)
     }
-
-    fn reserve(&self, id: GenerationId) -> (Slot, watch::Sender<Option<Arc<Generation>>>) {
-        self.0.running.reserve(id)
-    }
 }
 
 fn log_refused(finish: &Finish, error: &StoreError) {
@@ -403,8 +366,10 @@ impl Generation {
                 outputs,
                 usage,
                 charged,
+                finish_reason,
             } => {
                 self.status = Status::Completed;
+                self.finish_reason = *finish_reason;
                 self.result.clone_from(result);
                 self.outputs.clone_from(outputs);
                 self.usage = Some(usage.clone());

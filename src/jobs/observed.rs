@@ -3,10 +3,9 @@
 //! Here: a wrapper around each trait, so that neither adapters nor jobs think of it. Spans
 //! follow the `GenAI` conventions of OpenTelemetry; none holds a prompt or a result.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use async_trait::async_trait;
-use tokio::sync::mpsc;
 use tracing::{Instrument as _, Span, field::Empty};
 
 use crate::{
@@ -119,13 +118,14 @@ impl TextProvider for Observed<dyn TextProvider> {
             gen_ai.usage.output_tokens = Empty,
         );
         let watch = self.watch(Modality::Text, "generate");
-        let work = async {
-            match deltas {
-                None => self.inner.generate(call, None).await,
-                Some(sink) => self.stream(call, sink, &watch).await,
-            }
-        };
+        let first_token = deltas.map(|sink| FirstToken {
+            observed: self,
+            sink,
+            since: Instant::now(),
+        });
+        let work = self.inner.generate(call, deltas);
         let result = work.instrument(span.clone()).await;
+        drop(first_token);
         if let Ok(answer) = &result {
             for (field, count) in [
                 ("gen_ai.usage.input_tokens", answer.usage.input_tokens),
@@ -141,31 +141,22 @@ impl TextProvider for Observed<dyn TextProvider> {
     }
 }
 
-impl Observed<dyn TextProvider> {
-    /// Passes the pieces on and notes when the first one came.
-    async fn stream(
-        &self,
-        call: &TextCall,
-        sink: &DeltaSink,
-        watch: &ProviderWatch,
-    ) -> Result<TextAnswer, ProviderError> {
-        let (pieces, mut arriving) = mpsc::unbounded_channel();
-        let generate = async move {
-            // The channel ends with the call.
-            self.inner.generate(call, Some(&pieces)).await
-        };
-        let pass_on = async {
-            let mut first = true;
-            while let Some(piece) = arriving.recv().await {
-                if std::mem::take(&mut first) {
-                    self.metrics.first_token(&self.provider, watch.elapsed());
-                }
-                // Whoever listened may be gone; the answer is paid for all the same.
-                let _ = sink.send(piece);
-            }
-        };
-        let (answer, ()) = tokio::join!(generate, pass_on);
-        answer
+/// Notes when the first piece of a stream came, also of one that is cancelled.
+struct FirstToken<'a> {
+    observed: &'a Observed<dyn TextProvider>,
+    sink: &'a DeltaSink,
+    since: Instant,
+}
+
+impl Drop for FirstToken<'_> {
+    fn drop(&mut self) {
+        if let Some(at) = self.sink.first_at() {
+            let after = at.saturating_duration_since(self.since);
+            let Observed {
+                metrics, provider, ..
+            } = self.observed;
+            metrics.first_token(provider, after);
+        }
     }
 }
 

@@ -35,6 +35,8 @@ struct State {
     attempts: AtomicU32,
     /// Whether the row has been made.
     opened: AtomicBool,
+    /// Whether it passes a text on to its caller as it comes: then its task ends it.
+    streams: bool,
     /// Whether a sweep has found the row to be no longer this process's.
     lost: AtomicBool,
 }
@@ -78,13 +80,17 @@ impl Running {
     pub(super) fn reserve(
         &self,
         id: GenerationId,
+        streams: bool,
     ) -> (Slot, watch::Sender<Option<Arc<Generation>>>) {
         let (sender, done) = watch::channel(None);
         let cancel = CancellationToken::new();
         let handle = Handle {
             cancel: cancel.clone(),
             done,
-            state: Arc::default(),
+            state: Arc::new(State {
+                streams,
+                ..State::default()
+            }),
         };
         lock(&self.0).insert(id, handle.clone());
         let entries = Arc::clone(&self.0);
@@ -107,6 +113,11 @@ impl Running {
 
     pub(super) fn len(&self) -> usize {
         lock(&self.0).len()
+    }
+
+    /// Whether any of them streams.
+    pub(super) fn any_streams(&self) -> bool {
+        lock(&self.0).values().any(Handle::streams)
     }
 
     /// Stops the work on rows that are no longer this process's: ended by a cancel on another
@@ -135,6 +146,11 @@ impl Handle {
     /// Submissions made so far.
     pub(super) fn attempts(&self) -> Option<i32> {
         i32::try_from(self.state.attempts.load(Ordering::Acquire)).ok()
+    }
+
+    /// Whether its own task ends it when it is cancelled.
+    pub(super) fn streams(&self) -> bool {
+        self.state.streams
     }
 
     /// Waits for the settled record; `None` when the task ended without one (a panic, or a

@@ -95,6 +95,7 @@ impl Runner {
                     usage: json!({ "characters": job.prompt.chars().count() }),
                     // The price is known before; it is what was held.
                     charged: Credits::from_micros(job.estimated),
+                    finish_reason: None,
                 }),
                 request_id: answer.request_id,
             },

@@ -27,8 +27,9 @@ pub(super) trait Work: Send + Sync + 'static {
     /// The generation to open first.
     fn new_generation(&self) -> &NewGeneration;
 
-    /// The work itself. `None`: the generation was ended by a cancel meanwhile.
-    async fn run(&self, runner: &Runner, slot: &Slot) -> Option<Finish>;
+    /// The work itself. After a cancel its end may have been settled already; then what this
+    /// answers has no effect.
+    async fn run(&self, runner: &Runner, slot: &Slot) -> Finish;
 }
 
 /// What an opening came to: the record with a handle to wait with, or why not.
@@ -41,9 +42,10 @@ impl Runner {
         let (verdict, opened) = oneshot::channel();
         let runner = self.clone();
         // Reserved before the row exists: see `Running`.
-        let (slot, done) = self.reserve(work.new_generation().id);
+        let new = work.new_generation();
+        let (slot, done) = self.0.running.reserve(new.id, new.streamed);
         let handle = slot.handle();
-        let span = tracing::info_span!("generation", id = %work.new_generation().id);
+        let span = tracing::info_span!("generation", id = %new.id);
         self.spawn(
             async move {
                 let record = match runner.open(work.new_generation()).await {
@@ -62,19 +64,14 @@ impl Runner {
                 // Whoever asked may be gone; the work goes on.
                 let _ = verdict.send(Ok(Ok(record.clone())));
                 let done_work = AssertUnwindSafe(work.run(&runner, &slot)).catch_unwind();
-                let settled = match done_work.await {
-                    Ok(Some(finish)) => runner.settle(record, finish).await,
-                    Ok(None) => runner.ended_elsewhere(&record).await,
-                    Err(_panic) => {
-                        let message = "the server failed during the call";
-                        let failure = Failure::new(FailureCode::Interrupted, message);
-                        let attempts = slot.handle().attempts();
-                        let attempts = attempts.and_then(|n| u32::try_from(n).ok());
-                        let outcome = Outcome::Failed(failure);
-                        let finish = runner.finish(record.id, outcome, attempts, None);
-                        runner.settle(record, finish).await
-                    }
-                };
+                let finish = done_work.await.unwrap_or_else(|_panic| {
+                    let message = "the server failed during the call";
+                    let failure = Failure::new(FailureCode::Interrupted, message);
+                    let attempts = slot.handle().attempts();
+                    let attempts = attempts.and_then(|n| u32::try_from(n).ok());
+                    runner.finish(record.id, Outcome::Failed(failure), attempts, None)
+                });
+                let settled = runner.settle(record, finish).await;
                 done.send_replace(settled.map(Arc::new));
                 drop(slot);
             }
@@ -104,11 +101,6 @@ impl Runner {
             provider_request_id: provider_request_id.map(|id| storable(&id)),
             now: self.0.clock.now(),
         }
-    }
-
-    async fn ended_elsewhere(&self, record: &Generation) -> Option<Generation> {
-        let found = self.0.store.generation(record.account_id, record.id).await;
-        found.ok().flatten()
     }
 }
 

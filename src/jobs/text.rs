@@ -6,16 +6,21 @@ use async_trait::async_trait;
 
 use super::{
     Runner, Slot,
+    cancel::cancelled,
     submit::Submissions,
     task::{Started, Work, failure, log_failure, storable},
 };
 use crate::{
     domain::{
-        generation::{Failure, FailureCode},
+        credits::Credits,
+        generation::{Failure, FailureCode, FinishReason},
         pricing::TextPrices,
         usage::{TextUsage, TokenCounts},
     },
-    providers::{DeltaSink, ProviderError, Seat, TextAnswer, TextCall, TextProvider},
+    providers::{
+        Delivered, DeltaSink, ProviderError, ReportedUsage, Seat, TextAnswer, TextCall,
+        TextProvider,
+    },
     store::{
         StoreError,
         generations::{Finish, NewGeneration, Outcome},
@@ -52,31 +57,38 @@ impl Work for TextJob {
         &self.new
     }
 
-    async fn run(&self, runner: &Runner, slot: &Slot) -> Option<Finish> {
+    async fn run(&self, runner: &Runner, slot: &Slot) -> Finish {
         let mut submissions = Submissions::begin(runner.0.submit);
         let result = tokio::select! {
             // An answer that is there is not given up for anything that comes with it.
             biased;
             result = submit(self, &mut submissions, slot) => result,
-            () = slot.cancel.cancelled() => return None,
+            () = slot.cancel.cancelled() => {
+                let (outcome, request_id) = self.cancelled(runner);
+                return runner.finish(self.new.id, outcome, Some(submissions.made), request_id);
+            }
             () = runner.0.interrupt.cancelled() => {
                 let message = "the server stopped during the call";
                 let failure = Failure::new(FailureCode::Interrupted, message);
                 let attempts = Some(submissions.made);
-                return Some(runner.finish(self.new.id, Outcome::Failed(failure), attempts, None));
+                return runner.finish(self.new.id, Outcome::Failed(failure), attempts, None);
             }
         };
         let (outcome, request_id) = match result {
             Ok(answer) => {
                 let request_id = answer.request_id.clone();
-                (completed(self, runner, &answer), request_id)
+                let usage = counts(&answer.usage);
+                (
+                    self.completed(runner, &answer.text, usage, None),
+                    request_id,
+                )
             }
             Err(error) => {
                 log_failure(&self.new.provider, &self.new.model, &error);
                 (Outcome::Failed(failure(&error)), error.request_id)
             }
         };
-        Some(runner.finish(self.new.id, outcome, Some(submissions.made), request_id))
+        runner.finish(self.new.id, outcome, Some(submissions.made), request_id)
     }
 }
 
@@ -103,28 +115,66 @@ async fn submit(
     }
 }
 
-fn completed(job: &TextJob, runner: &Runner, answer: &TextAnswer) -> Outcome {
-    let counts = TokenCounts {
-        input: answer.usage.input_tokens,
-        output: answer.usage.output_tokens,
-        cached_input: answer.usage.cached_input_tokens,
-        reasoning: answer.usage.reasoning_tokens,
-    };
-    let input_bytes = job.call.prompt.len() + job.call.system_prompt.as_deref().map_or(0, str::len);
-    let usage = TextUsage::from_counts(counts, input_bytes, answer.text.len());
-    let (charged, excess) = job.prices.charge(&usage, job.new.hold);
-    if excess > crate::domain::credits::Credits::ZERO {
-        tracing::warn!(
-            provider = %job.new.provider, model = %job.new.model, %excess, ?usage,
-            "the provider counted more than the ceiling; the operator bears the rest"
-        );
-        let metrics = &runner.0.metrics;
-        metrics.overrun(&job.new.provider, &job.new.model, excess);
+impl TextJob {
+    /// The end by a cancel: what was delivered is kept and charged, even where the provider
+    /// has told no counts of it. Nothing delivered costs nothing.
+    fn cancelled(&self, runner: &Runner) -> (Outcome, Option<String>) {
+        let Some(delivered) = self.deltas.as_ref().and_then(DeltaSink::delivered) else {
+            return (Outcome::Failed(cancelled()), None);
+        };
+        let Delivered {
+            text,
+            usage,
+            uncounted_bytes,
+            request_id,
+        } = delivered;
+        let counts = TokenCounts {
+            uncounted_bytes,
+            ..counts(&usage)
+        };
+        let reason = Some(FinishReason::Cancelled);
+        (self.completed(runner, &text, counts, reason), request_id)
     }
-    Outcome::Completed {
-        result: Some(storable(&answer.text)),
-        outputs: Vec::new(),
-        usage: serde_json::json!(usage),
-        charged,
+
+    fn completed(
+        &self,
+        runner: &Runner,
+        text: &str,
+        counts: TokenCounts,
+        finish_reason: Option<FinishReason>,
+    ) -> Outcome {
+        let TextCall {
+            prompt,
+            system_prompt,
+            ..
+        } = &self.call;
+        let input_bytes = prompt.len() + system_prompt.as_deref().map_or(0, str::len);
+        let usage = TextUsage::from_counts(counts, input_bytes, text.len());
+        let (charged, excess) = self.prices.charge(&usage, self.new.hold);
+        if excess > Credits::ZERO {
+            tracing::warn!(
+                provider = %self.new.provider, model = %self.new.model, %excess, ?usage,
+                "the provider counted more than the ceiling; the operator bears the rest"
+            );
+            let metrics = &runner.0.metrics;
+            metrics.overrun(&self.new.provider, &self.new.model, excess);
+        }
+        Outcome::Completed {
+            result: Some(storable(text)),
+            outputs: Vec::new(),
+            usage: serde_json::json!(usage),
+            charged,
+            finish_reason,
+        }
+    }
+}
+
+fn counts(usage: &ReportedUsage) -> TokenCounts {
+    TokenCounts {
+        input: usage.input_tokens,
+        output: usage.output_tokens,
+        uncounted_bytes: 0,
+        cached_input: usage.cached_input_tokens,
+        reasoning: usage.reasoning_tokens,
     }
 }

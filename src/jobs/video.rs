@@ -242,6 +242,7 @@ fn completed(job: &Job, task: &str, call: &VideoCall, output: Output) -> Step {
             usage: json!({ "seconds": call.duration }),
             // The price is known before; it is what was held.
             charged: Credits::from_micros(job.estimated),
+            finish_reason: None,
         }),
         request_id: Some(task.to_owned()),
     }

@@ -138,7 +138,7 @@ impl Runner {
             // An earlier step of it has not ended here; the sweep passes it on afterwards.
             return;
         }
-        let (slot, done) = self.reserve(job.id);
+        let (slot, done) = self.0.running.reserve(job.id, false);
         slot.opened();
         let (runner, share) = (self.clone(), self.0.shares.take(job.account_id));
         self.0.busy.fetch_add(1, Ordering::AcqRel);

@@ -1,6 +1,6 @@
 //! What is timed from its beginning to its end, whichever way it ends.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::{Metrics, labels};
 use crate::domain::generation::Modality;
@@ -87,11 +87,6 @@ impl ProviderWatch {
     /// It ended, well (`ok`) or with a kind of error.
     pub fn ended(mut self, outcome: &'static str) {
         self.outcome = outcome;
-    }
-
-    /// How long it has run.
-    pub fn elapsed(&self) -> Duration {
-        self.since.elapsed()
     }
 }
 

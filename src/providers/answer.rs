@@ -11,7 +11,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::{
-    DeltaSink, ProviderError,
+    DeltaSink, ProviderError, ReportedUsage,
     http::{classify::clean_id, failed},
 };
 
@@ -52,10 +52,16 @@ impl<'a> Pieces<'a> {
         }
         self.text.push_str(piece);
         if let Some(sink) = self.sink {
-            // A reader that went away does not stop a generation that is paid.
-            let _closed = sink.send(piece.to_owned());
+            sink.push(piece);
         }
         Ok(())
+    }
+
+    /// Passes on what the provider has told of the call so far ([`DeltaSink::note`]).
+    pub fn note(&self, usage: Option<ReportedUsage>, request_id: Option<&String>) {
+        if let Some(sink) = self.sink {
+            sink.note(usage, request_id);
+        }
     }
 
     /// Whether no text came.

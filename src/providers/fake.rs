@@ -12,11 +12,10 @@ use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    sync::mpsc::unbounded_channel,
     task::{JoinHandle, JoinSet},
 };
 
-use super::{ProviderError, TextAnswer, TextCall, TextProvider, http::HttpClient};
+use super::{DeltaSink, ProviderError, TextAnswer, TextCall, TextProvider, http::HttpClient};
 
 /// Bounds every call of a test; nothing comes near it.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
@@ -218,7 +217,7 @@ pub async fn streamed(
     provider: &dyn TextProvider,
     call: &TextCall,
 ) -> (Result<TextAnswer, ProviderError>, Vec<String>) {
-    let (sink, mut source) = unbounded_channel();
+    let (sink, mut source) = DeltaSink::channel();
     let result = provider.generate(call, Some(&sink)).await;
     drop(sink);
     let mut deltas = Vec::new();

@@ -5,6 +5,7 @@
 
 pub mod answer;
 pub mod anthropic;
+pub mod delta;
 pub mod elevenlabs;
 pub mod error;
 #[cfg(test)]
@@ -24,8 +25,8 @@ pub mod video;
 use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
-use tokio::sync::mpsc::UnboundedSender;
 
+pub use delta::{Delivered, DeltaSink};
 pub use error::{ProviderError, ProviderErrorKind};
 pub use image::{ImageAnswer, ImageCall, ImageProvider, ImageQuality, ImageStyle};
 pub use seats::{Seat, Seats};
@@ -72,16 +73,12 @@ pub struct TextAnswer {
     pub request_id: Option<String>,
 }
 
-/// Where the pieces of a streamed text go. Unbounded on purpose: a slow reader must not
-/// stall paid work, and the answer itself is capped ([`TextProvider::generate`]).
-pub type DeltaSink = UnboundedSender<String>;
-
 /// Makes text.
 #[async_trait]
 pub trait TextProvider: Send + Sync {
     /// One submission, never repeated inside. With `deltas` the provider's streaming form is
-    /// used and every piece of visible text is sent as it arrives (a closed sink is ignored);
-    /// the answer then holds the concatenation. The text is capped at 1 MiB.
+    /// used and every piece of visible text is pushed as it arrives; the answer then holds the
+    /// concatenation. The text is capped at 1 MiB.
     async fn generate(
         &self,
         call: &TextCall,

@@ -12,7 +12,7 @@ use crate::{
         ids::GenerationId,
         page::{Page, PageRequest},
     },
-    jobs::Handle,
+    jobs::{Cancel, Handle},
     store::history::HistoryFilter,
 };
 
@@ -150,7 +150,7 @@ impl Service {
             .await?)
     }
 
-    /// Ends an unfinished generation and releases its hold.
+    /// Ends an unfinished generation: free, unless some of its text was delivered.
     pub async fn cancel(
         &self,
         caller: &Caller,
@@ -158,10 +158,14 @@ impl Service {
     ) -> Result<Generation, ServiceError> {
         let found = self.generation(caller, id).await?;
         caller.require(ability_of(found.modality))?;
-        if !self.0.runner.cancel(&found).await? {
+        if found.status.is_finished() {
             return Err(ServiceError::AlreadyFinished);
         }
-        self.generation(caller, id).await
+        match self.0.runner.cancel(&found).await? {
+            Cancel::Done => self.generation(caller, id).await,
+            Cancel::AlreadyFinished => Err(ServiceError::AlreadyFinished),
+            Cancel::Requested => Err(ServiceError::CancelRequested),
+        }
     }
 
     /// Removes a finished generation's prompt and result for good.

@@ -235,6 +235,9 @@ pub enum ServiceError {
     /// 409: it cannot be cancelled any more.
     #[error("the generation is finished")]
     AlreadyFinished,
+    /// 503: who streams the text has not ended it in time.
+    #[error("the cancel was requested and is not carried out yet")]
+    CancelRequested,
     /// 409: it cannot be deleted yet.
     #[error("the generation is not finished")]
     NotFinished,

@@ -4,6 +4,7 @@
 //!
 //! Here: what goes in and comes out. The statements are in a file each.
 
+mod cancels;
 mod finish;
 mod open;
 mod rows;
@@ -16,7 +17,7 @@ pub(super) use rows::GenerationRow;
 use super::{Store, StoreError, credits::Balance};
 use crate::domain::{
     credits::Credits,
-    generation::{Failure, Modality, Output, Status, TemplateUse},
+    generation::{Failure, FinishReason, Modality, Output, Status, TemplateUse},
     ids::{AccountId, ApiKeyId, GenerationId, InstanceId, SessionId},
 };
 
@@ -69,6 +70,8 @@ pub struct NewGeneration {
     pub pricing: Value,
     /// The ceiling to hold.
     pub hold: Credits,
+    /// Whether it is a text that is passed on as it comes.
+    pub streamed: bool,
     /// The instance that works on it from the start; `None`: a job, for any worker to take.
     pub instance: Option<InstanceId>,
     /// When it is given up; jobs only.
@@ -124,6 +127,8 @@ pub enum Outcome {
         usage: Value,
         /// At most what is held.
         charged: Credits,
+        /// Why it ends early.
+        finish_reason: Option<FinishReason>,
     },
     /// Without one; the hold is released.
     Failed(Failure),

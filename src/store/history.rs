@@ -80,7 +80,7 @@ impl Store {
              'null'::jsonb as parameters, 'null'::jsonb as pricing, api_key_id, estimated, charged, \
              usage, case type when 'text' then left(result, 200) else result end as result, \
              error_code, error_message, attempts, provider_request_id, created_at, started_at, \
-             completed_at, outputs, progress, template_id, template_version \
+             completed_at, outputs, progress, finish_reason, template_id, template_version \
              from found join generations using (id) order by id desc",
         );
         // Planned anew each time: a plan for any value would be wrong for rare ones.
@@ -190,6 +190,7 @@ impl FromRow<'_, PgRow> for GenerationRow {
             completed_at: row.try_get("completed_at")?,
             outputs: row.try_get("outputs")?,
             progress: row.try_get("progress")?,
+            finish_reason: row.try_get("finish_reason")?,
             template_id: row.try_get("template_id")?,
             template_version: row.try_get("template_version")?,
         })

@@ -62,6 +62,7 @@ impl Job {
             estimated: Credits::from_micros(self.estimated),
             charged: None,
             failure: None,
+            finish_reason: None,
             api_key_id: None,
             template: None,
             pricing: Value::Null,

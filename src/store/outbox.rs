@@ -209,7 +209,7 @@ impl Store {
             "select id, account_id, type, status, provider, model, prompt, parameters, pricing,
                     api_key_id, estimated, charged, usage, result, error_code, error_message,
                     attempts, provider_request_id, created_at, started_at, completed_at,
-                    outputs, progress, template_id, template_version
+                    outputs, progress, finish_reason, template_id, template_version
              from generations where id = $1",
             id.0,
         )

@@ -281,6 +281,7 @@ async fn the_database_itself_refuses_what_must_not_be(_: PgPoolOptions, options:
         outputs: Vec::new(),
         usage: json!({}),
         charged: micros(61),
+        finish_reason: None,
     };
     let finish = Finish {
         id: held,

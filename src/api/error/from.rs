@@ -92,6 +92,13 @@ impl From<ServiceError> for ApiError {
             ServiceError::AlreadyFinished => {
                 conflict("already_finished", "the generation is finished")
             }
+            ServiceError::CancelRequested => Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                Unavailable,
+                "overloaded",
+                "the cancel was requested, but the server that streams the text is not answering",
+            )
+            .retry_after(BUSY_RETRY_SECONDS),
             ServiceError::NotFinished => conflict(
                 "not_finished",
                 "the generation is not finished; cancel it first",

@@ -63,6 +63,7 @@ impl<'a> Reading<'a> {
                 self.merge_usage(message.get("usage"));
                 // About 1 at the start: only the last delta's figure is a count.
                 self.usage.remove("output_tokens");
+                self.tell();
             }
             Some("content_block_start") => {
                 self.block(root.get("content_block").unwrap_or(&Value::Null))?;
@@ -76,6 +77,7 @@ impl<'a> Reading<'a> {
             Some("message_delta") => {
                 self.merge_usage(root.get("usage"));
                 self.stop(root.get("delta").unwrap_or(&Value::Null))?;
+                self.tell();
             }
             Some("message_stop") => return Ok(true),
             Some(_) => {}
@@ -99,6 +101,12 @@ impl<'a> Reading<'a> {
     fn note(&mut self, message: &Value) {
         self.id = message.get("id").and_then(Value::as_str).and_then(clean_id);
         note_model(self.provider, self.asked, message.get("model"));
+    }
+
+    /// Passes on what a stream has told so far.
+    fn tell(&self) {
+        let id = self.head.request_id.as_ref().or(self.id.as_ref());
+        self.pieces.note(Some(reported(&self.usage)), id);
     }
 
     /// A refusal may come after text; then the text is no answer either.
@@ -153,7 +161,7 @@ impl<'a> Reading<'a> {
         }
         Ok(TextAnswer {
             text: self.pieces.into_text(),
-            usage: usage(&self.usage),
+            usage: reported(&self.usage),
             request_id: self.head.request_id.clone().or(self.id),
         })
     }
@@ -161,7 +169,7 @@ impl<'a> Reading<'a> {
 
 /// Token counts. `input_tokens` leaves out what the cache wrote and read; `output_tokens`
 /// includes thinking.
-fn usage(usage: &Map<String, Value>) -> ReportedUsage {
+fn reported(usage: &Map<String, Value>) -> ReportedUsage {
     let input = count(usage.get("input_tokens"));
     let written = count_or_zero(usage.get("cache_creation_input_tokens"));
     let read = count_or_zero(usage.get("cache_read_input_tokens"));

@@ -66,7 +66,8 @@ impl<'a> Reading<'a> {
             note_model(self.provider, self.asked, root.get("modelVersion"));
         }
         // On every chunk and cumulative.
-        if let Some(usage) = root.get("usageMetadata").filter(|usage| usage.is_object()) {
+        let usage = root.get("usageMetadata").filter(|usage| usage.is_object());
+        if let Some(usage) = usage {
             self.usage = Some(usage.clone());
         }
         let blocked = root
@@ -76,12 +77,18 @@ impl<'a> Reading<'a> {
             return Err(self.head.refused(Some(reason)));
         }
         match root.get("candidates") {
-            None | Some(Value::Null) => Ok(()),
-            Some(Value::Array(candidates)) => candidates
-                .first()
-                .map_or(Ok(()), |candidate| self.candidate(candidate)),
-            Some(_) => Err(self.head.failed("candidates are no array")),
+            None | Some(Value::Null) => {}
+            Some(Value::Array(candidates)) => {
+                if let Some(candidate) = candidates.first() {
+                    self.candidate(candidate)?;
+                }
+            }
+            Some(_) => return Err(self.head.failed("candidates are no array")),
         }
+        let usage = usage.map(|usage| reported(usage, self.pieces.is_empty()));
+        let id = self.head.request_id.as_ref().or(self.id.as_ref());
+        self.pieces.note(usage, id);
+        Ok(())
     }
 
     fn candidate(&mut self, candidate: &Value) -> Result<(), ProviderError> {
@@ -142,7 +149,7 @@ impl<'a> Reading<'a> {
             usage: self
                 .usage
                 .as_ref()
-                .map(|u| usage(u, self.pieces.is_empty()))
+                .map(|u| reported(u, self.pieces.is_empty()))
                 .unwrap_or_default(),
             text: self.pieces.into_text(),
             request_id: self.head.request_id.clone().or(self.id),
@@ -171,7 +178,7 @@ pub fn is_policy(reason: &str) -> bool {
 /// Token counts. Thoughts are billed as output and are not inside the candidates' count;
 /// both are left out when zero, so absence is zero beside a prompt count, except where text
 /// came: then a missing count is missing.
-fn usage(usage: &Value, no_text: bool) -> ReportedUsage {
+fn reported(usage: &Value, no_text: bool) -> ReportedUsage {
     let field = |name: &str| usage.get(name).filter(|value| !value.is_null());
     let sum = |a: Option<u64>, b: Option<u64>| a.zip(b).and_then(|(a, b)| a.checked_add(b));
     let prompt = count(field("promptTokenCount"));

@@ -33,7 +33,7 @@ pub struct Reading<'a> {
     head: &'a Head,
     pieces: Pieces<'a>,
     finish: Option<String>,
-    usage: Option<Value>,
+    usage: Option<ReportedUsage>,
     id: Option<String>,
     model_noted: bool,
 }
@@ -76,9 +76,8 @@ impl<'a> Reading<'a> {
         // Groq repeats its usage under a name of its own; the last one seen counts.
         let usage = fields.get("usage").filter(|usage| usage.is_object());
         let usage = usage.or_else(|| root.pointer("/x_groq/usage").filter(|u| u.is_object()));
-        if let Some(usage) = usage {
-            self.usage = Some(usage.clone());
-        }
+        let usage = usage.map(reported);
+        self.usage = usage.or(self.usage);
         let choice = match fields.get("choices") {
             None | Some(Value::Null) => None,
             Some(Value::Array(choices)) => choices.first(),
@@ -86,10 +85,13 @@ impl<'a> Reading<'a> {
         };
         match choice {
             // The usage chunk has no choices.
-            None if place == Place::Delta => Ok(()),
-            None => Err(self.head.failed("no choices")),
-            Some(choice) => self.choice(choice, place),
+            None if place == Place::Delta => {}
+            None => return Err(self.head.failed("no choices")),
+            Some(choice) => self.choice(choice, place)?,
         }
+        let id = self.head.request_id.as_ref().or(self.id.as_ref());
+        self.pieces.note(usage, id);
+        Ok(())
     }
 
     fn choice(&mut self, choice: &Value, place: Place) -> Result<(), ProviderError> {
@@ -157,7 +159,7 @@ impl<'a> Reading<'a> {
         }
         Ok(TextAnswer {
             text: self.pieces.into_text(),
-            usage: self.usage.as_ref().map(usage).unwrap_or_default(),
+            usage: self.usage.unwrap_or_default(),
             request_id: self.head.request_id.clone().or(self.id),
         })
     }
@@ -165,7 +167,7 @@ impl<'a> Reading<'a> {
 
 /// Token counts. xAI leaves reasoning out of `completion_tokens` and only the total tells;
 /// everyone else includes it, so the larger figure is right for all.
-fn usage(usage: &Value) -> ReportedUsage {
+fn reported(usage: &Value) -> ReportedUsage {
     let field = |name: &str| count(usage.get(name));
     let input = field("prompt_tokens");
     let rest = field("total_tokens")

@@ -147,6 +147,7 @@ impl Service {
             template: plan.template,
             pricing: serde_json::json!(plan.model.prices()),
             hold,
+            streamed: false,
             instance: (!queued).then(|| self.0.runner.instance()),
             deadline: queued.then(|| now + self.0.settings.job_deadline),
             status: if waits {

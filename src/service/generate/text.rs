@@ -48,7 +48,8 @@ impl Service {
             return Err(ServiceError::ShuttingDown);
         }
         let (plan, call, prices) = self.plan_text(caller, &request).await?;
-        let new = self.prepare(caller, &plan, keyed, false).await?;
+        let mut new = self.prepare(caller, &plan, keyed, false).await?;
+        new.streamed = deltas.is_some();
         let seat = match self.seat(caller, &plan, keyed).await? {
             Ok(seat) => seat,
             Err(id) => return Ok(Begun::Replay(id)),

@@ -3,7 +3,10 @@
 use serde_json::json;
 
 use super::{Finish, Outcome, Store, StoreError};
-use crate::domain::{credits::Credits, generation::Status};
+use crate::domain::{
+    credits::Credits,
+    generation::{FinishReason, Status},
+};
 
 impl Store {
     /// Ends a generation and settles it: the row, the account and the ledger entry in one
@@ -12,29 +15,33 @@ impl Store {
     #[expect(clippy::too_many_lines, reason = "one statement")]
     pub async fn finish(&self, finish: &Finish) -> Result<bool, StoreError> {
         let none = Vec::new();
-        let (status, result, outputs, usage, charged, failure) = match &finish.outcome {
-            Outcome::Completed {
-                result,
-                outputs,
-                usage,
-                charged,
-            } => (
-                Status::Completed,
-                result.as_ref(),
-                outputs,
-                Some(usage),
-                *charged,
-                None,
-            ),
-            Outcome::Failed(failure) => (
-                Status::Failed,
-                None,
-                &none,
-                None,
-                Credits::ZERO,
-                Some(failure),
-            ),
-        };
+        let (status, result, outputs, usage, charged, finish_reason, failure) =
+            match &finish.outcome {
+                Outcome::Completed {
+                    result,
+                    outputs,
+                    usage,
+                    charged,
+                    finish_reason,
+                } => (
+                    Status::Completed,
+                    result.as_ref(),
+                    outputs,
+                    Some(usage),
+                    *charged,
+                    *finish_reason,
+                    None,
+                ),
+                Outcome::Failed(failure) => (
+                    Status::Failed,
+                    None,
+                    &none,
+                    None,
+                    Credits::ZERO,
+                    None,
+                    Some(failure),
+                ),
+            };
         // Lock order everywhere: the generation, then its account. The account's row exists by
         // foreign key; its constraint refuses a charge above the hold, and with it everything.
         let settling = sqlx::query!(
@@ -45,7 +52,7 @@ impl Store {
                     error_message = $8, attempts = greatest(attempts, coalesce($9, 0)),
                     provider_request_id = coalesce($10, provider_request_id),
                     completed_at = greatest($11, created_at), lease_token = null,
-                    outputs = $12, progress = null,
+                    outputs = $12, progress = null, finish_reason = $13,
                     started_at = coalesce(started_at, created_at)
                 where id = $1 and status in ('pending', 'processing')
                   and ($2::uuid is null or lease_token = $2)
@@ -123,6 +130,7 @@ impl Store {
             finish.provider_request_id,
             finish.now,
             json!(outputs),
+            finish_reason.map(FinishReason::as_str),
         )
         .fetch_optional(self.reserved.named("settle"));
         Ok(settling.await?.is_some())

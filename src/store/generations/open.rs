@@ -77,10 +77,10 @@ async fn try_open(
                 (id, account_id, type, status, provider, model, prompt, system_prompt,
                  parameters, pricing, api_key_id, session_id, estimated, lease_token,
                  created_at, started_at, negative_prompt, deadline_at, next_step_at,
-                 template_id, template_version)
+                 template_id, template_version, streamed)
             select $6, id, $7, $19, $8, $9, $10, $11, $12, $13, $2, $3, $4, $15::uuid, $14,
                    case when $15::uuid is not null then $14 end, $20, $21,
-                   case when $15::uuid is null then $14 end, $22::bigint, $23::integer
+                   case when $15::uuid is null then $14 end, $22::bigint, $23::integer, $24
             from account
         ), entry as (
             insert into ledger_entries
@@ -115,6 +115,7 @@ async fn try_open(
         new.deadline,
         new.template.map(|t| t.id.0),
         new.template.map(|t| t.version),
+        new.streamed,
     )
     .fetch_optional(executor);
     match opening.await.map_err(StoreError::from) {
@@ -202,6 +203,7 @@ impl NewGeneration {
             estimated: self.hold,
             charged: None,
             failure: None,
+            finish_reason: None,
             api_key_id: match self.credential {
                 Credential::ApiKey(id) => Some(id),
                 Credential::Session(_) => None,

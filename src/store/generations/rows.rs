@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::{Bound, Store, StoreError};
 use crate::domain::{
     credits::Credits,
-    generation::{Failure, FailureCode, Generation, Modality, Status, TemplateUse},
+    generation::{Failure, FailureCode, FinishReason, Generation, Modality, Status, TemplateUse},
     ids::{AccountId, ApiKeyId, GenerationId, TemplateId},
 };
 
@@ -35,6 +35,7 @@ pub(in crate::store) struct GenerationRow {
     pub completed_at: Option<DateTime<Utc>>,
     pub outputs: Value,
     pub progress: Option<i16>,
+    pub finish_reason: Option<String>,
     pub template_id: Option<i64>,
     pub template_version: Option<i32>,
 }
@@ -51,7 +52,7 @@ impl Store {
             "select id, account_id, type, status, provider, model, prompt, parameters, pricing,
                     api_key_id, estimated, charged, usage, result, error_code, error_message,
                     attempts, provider_request_id, created_at, started_at, completed_at,
-                    outputs, progress, template_id, template_version
+                    outputs, progress, finish_reason, template_id, template_version
              from generations where id = $1 and account_id = $2 and deleted_at is null",
             id.0,
             account.0,
@@ -157,6 +158,11 @@ impl TryFrom<GenerationRow> for Generation {
             estimated: Credits::from_micros(row.estimated),
             charged: row.charged.map(Credits::from_micros),
             failure,
+            finish_reason: row
+                .finish_reason
+                .as_deref()
+                .map(|name| FinishReason::parse(name).ok_or_else(|| corrupt("finish_reason")))
+                .transpose()?,
             api_key_id: row.api_key_id.map(ApiKeyId),
             template: row
                 .template_id

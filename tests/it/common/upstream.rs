@@ -17,6 +17,7 @@ use http::{HeaderMap, Method, StatusCode, Uri};
 use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 
+pub mod steps;
 pub mod text;
 
 /// The longest wait for a request.
@@ -43,6 +44,10 @@ type Player = Arc<dyn Fn(&Recorded) -> Reply + Send + Sync>;
 pub enum Reply {
     /// A good answer in the format of the path, with this text and these token counts.
     Text(String, i64, i64),
+    /// The same, event by event: each is sent when it is let ([`Upstream::send_events`]).
+    Stepwise(String, i64, i64),
+    /// These events, in the same way.
+    Steps(Vec<String>),
     /// A status with a JSON body.
     Status(u16, Value),
     /// A status with a body as it is, and a content type.
@@ -75,6 +80,7 @@ struct Shared {
     /// Only requests whose path has this in it are held back.
     held: Mutex<String>,
     gate: Semaphore,
+    steps: steps::Steps,
 }
 
 impl Upstream {
@@ -86,6 +92,7 @@ impl Upstream {
             player: Mutex::new(Arc::new(|_| Reply::Text("Hello there.".to_owned(), 10, 3))),
             held: Mutex::default(),
             gate: Semaphore::new(Semaphore::MAX_PERMITS),
+            steps: steps::Steps::default(),
         });
         let router = Router::new()
             .fallback(answer)
@@ -182,6 +189,12 @@ async fn answer(
     let reply = player(&recorded);
     match reply {
         Reply::Text(text, input, output) => text::good(&path, streamed, &text, input, output),
+        Reply::Stepwise(text, input, output) => {
+            let body = text::body(&path, true, &text, input, output);
+            let events = body.split_inclusive("\n\n").map(str::to_owned);
+            steps::answer(&shared, events.collect())
+        }
+        Reply::Steps(events) => steps::answer(&shared, events),
         Reply::Status(status, body) => {
             let json = [
                 ("content-type", "application/json"),

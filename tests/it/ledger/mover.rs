@@ -61,6 +61,7 @@ impl Mover {
             parameters: json!({}),
             pricing: json!({}),
             hold: micros(hold),
+            streamed: false,
             instance: Some(self.instance),
             deadline: None,
             status: Status::Processing,
@@ -91,6 +92,7 @@ impl Mover {
                 outputs: Vec::new(),
                 usage: json!({}),
                 charged: micros(amount),
+                finish_reason: None,
             },
             None => Outcome::Failed(Failure::new(FailureCode::Cancelled, "x")),
         };

@@ -158,6 +158,7 @@ impl World {
             parameters: json!({}),
             pricing: json!({}),
             hold: micros(amount),
+            streamed: false,
             instance: Some(self.instances[server]),
             deadline: None,
             status: Status::Processing,
@@ -204,6 +205,7 @@ impl World {
                 outputs: Vec::new(),
                 usage: json!({"input_tokens": 1}),
                 charged: micros(part_of(opening.hold, part)),
+                finish_reason: None,
             },
             None => Outcome::Failed(Failure::new(FailureCode::Cancelled, "x")),
         };

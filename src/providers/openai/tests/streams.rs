@@ -95,7 +95,7 @@ async fn streams() {
 async fn a_reader_that_left_does_not_stop_the_answer() {
     let items = [chunk(&json!({"content": "Hi"}), Some("stop"))];
     let upstream = Upstream::start(Reply::events(&items)).await;
-    let (sink, source) = tokio::sync::mpsc::unbounded_channel();
+    let (sink, source) = DeltaSink::channel();
     drop(source);
     let adapter = adapter(&upstream.base, None, OpenAiModel::default());
     assert_eq!(

@@ -2,8 +2,6 @@
 
 use std::time::Instant;
 
-use tokio::sync::mpsc::unbounded_channel;
-
 use super::*;
 use crate::providers::ProviderErrorKind;
 
@@ -22,7 +20,7 @@ async fn plain(call: &TextCall) -> Result<TextAnswer, ProviderError> {
 }
 
 async fn streamed(call: &TextCall) -> (Result<TextAnswer, ProviderError>, Vec<String>) {
-    let (sink, mut source) = unbounded_channel();
+    let (sink, mut source) = DeltaSink::channel();
     let result = SandboxText::default().generate(call, Some(&sink)).await;
     drop(sink);
     let mut deltas = Vec::new();

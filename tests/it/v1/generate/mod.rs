@@ -1,6 +1,7 @@
 //! /v1/generate
 
 mod audio;
+mod cancel;
 mod history;
 mod image;
 mod lookup;

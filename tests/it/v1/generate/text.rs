@@ -333,7 +333,7 @@ async fn a_provider_that_lies_about_usage_never_charges_above_the_hold(
         (1_000_000_000, 5, false),
         (10, i64::MAX / 4, true),
         (-5, -5, true),
-        (0, 0, false),
+        (0, 3, false),
     ] {
         upstream.reply(Reply::Text("ok".to_owned(), input, output));
         let body = json!({"prompt": "x", "provider": "openai", "parameters": {"max_tokens": 1}});
@@ -351,6 +351,35 @@ async fn a_provider_that_lies_about_usage_never_charges_above_the_hold(
             estimated,
             "{record}"
         );
+    }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn no_output_tokens_beside_a_text_are_a_missing_count(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    upstream.reply(Reply::Text("Hello there.".to_owned(), 10, 0));
+    for provider in ["openai", "anthropic", "gemini"] {
+        for stream in [false, true] {
+            let body = json!({"prompt": "x", "provider": provider, "stream": stream});
+            let answer = app.text(&account.key, body).await;
+            let record = if stream {
+                answer.events().pop().unwrap().1
+            } else {
+                answer.expect(200)
+            };
+            // 12 bytes.
+            assert_eq!(
+                record["usage"],
+                json!({"input_tokens": 10, "output_tokens": 3, "total_tokens": 13, "estimated": true}),
+                "{provider} {stream}"
+            );
+        }
     }
     app.assert_settled().await;
 }

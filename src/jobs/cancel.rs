@@ -1,0 +1,147 @@
+//! Cancels: a text that is being streamed is ended by the task that streams it, which alone
+//! knows what was delivered; everything else by one statement, whoever works on it.
+
+use std::time::Duration;
+
+use tokio::{sync::oneshot, time::Instant};
+
+use super::{About, Runner};
+use crate::{
+    domain::{
+        generation::{Failure, FailureCode, Generation, Modality},
+        ids::GenerationId,
+    },
+    store::{
+        StoreError,
+        generations::{Finish, Outcome},
+    },
+};
+
+/// The longest wait for the task that streams a text. It ends the text within a moment; where
+/// it does not, its server hangs or has no database.
+const STREAM_WAIT: Duration = Duration::from_secs(10);
+/// Between two looks at a text that another server streams.
+const STREAM_POLL: Duration = Duration::from_millis(100);
+
+/// What became of a cancel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cancel {
+    /// The generation was ended by it, or by another cancel at the same time.
+    Done,
+    /// The generation ended otherwise.
+    AlreadyFinished,
+    /// The server that streams the text was asked, and has not ended it yet. Nobody else does:
+    /// what it has delivered would be free. Should it be dead, the sweep ends the text.
+    Requested,
+}
+
+/// The end of what was cancelled before anything was delivered.
+pub(super) fn cancelled() -> Failure {
+    Failure::new(FailureCode::Cancelled, "the generation was cancelled")
+}
+
+impl Runner {
+    /// Ends an unfinished generation.
+    pub async fn cancel(&self, generation: &Generation) -> Result<Cancel, StoreError> {
+        if generation.modality == Modality::Text && self.ask_stream(generation.id).await? {
+            return self.stream_cancelled(generation).await;
+        }
+        // Runs to its end also when the caller hangs up, so that the provider's call is
+        // stopped too.
+        let (runner, (done, verdict)) = (self.clone(), oneshot::channel());
+        let (id, about) = (generation.id, generation.into());
+        self.spawn(async move {
+            let ended = runner.end_cancelled(id, about).await;
+            let told = matches!(ended, Ok(true));
+            // The provider may take its time; the caller need not wait for that.
+            let _ = done.send(ended);
+            if told {
+                runner.cancel_upstream(id).await;
+            }
+        });
+        let gone = |_| StoreError::Corrupt("a cancel ended without a verdict".to_owned());
+        let ended = verdict.await.map_err(gone)??;
+        Ok(if ended {
+            Cancel::Done
+        } else {
+            Cancel::AlreadyFinished
+        })
+    }
+
+    async fn end_cancelled(&self, id: GenerationId, about: About) -> Result<bool, StoreError> {
+        let finish = Finish {
+            id,
+            instance: None,
+            outcome: Outcome::Failed(cancelled()),
+            attempts: self.handle(id).and_then(|handle| handle.attempts()),
+            provider_request_id: None,
+            now: self.0.clock.now(),
+        };
+        let ended = self.end(&about, &finish).await?;
+        if ended {
+            self.0.running.cancel(id);
+        }
+        Ok(ended)
+    }
+
+    /// Asks the task that streams a text to end it. `false`: none does.
+    async fn ask_stream(&self, id: GenerationId) -> Result<bool, StoreError> {
+        match self.handle(id) {
+            Some(handle) if handle.streams() => {
+                handle.cancel.cancel();
+                Ok(true)
+            }
+            Some(_) => Ok(false),
+            None => self.0.store.request_cancel(id).await,
+        }
+    }
+
+    /// Waits until the task that was asked has ended its text.
+    async fn stream_cancelled(&self, asked: &Generation) -> Result<Cancel, StoreError> {
+        let until = Instant::now() + STREAM_WAIT.min(self.0.lease);
+        loop {
+            let (handle, rest) = (
+                self.handle(asked.id),
+                until.saturating_duration_since(Instant::now()),
+            );
+            let ended = match handle {
+                Some(handle) => tokio::time::timeout(rest, handle.finished()).await.ok(),
+                None => {
+                    tokio::time::sleep(STREAM_POLL.min(rest)).await;
+                    None
+                }
+            };
+            let record = match ended.flatten() {
+                Some(record) => Some(record.as_ref().clone()),
+                None => {
+                    let reading = self.0.store.generation(asked.account_id, asked.id);
+                    reading.await?
+                }
+            };
+            match record {
+                Some(record) if record.is_cancelled() => return Ok(Cancel::Done),
+                Some(record) if !record.status.is_finished() => {
+                    if Instant::now() >= until {
+                        return Ok(Cancel::Requested);
+                    }
+                }
+                // Ended otherwise, or deleted since.
+                _ => return Ok(Cancel::AlreadyFinished),
+            }
+        }
+    }
+
+    /// Whether texts are streamed here, which a cancel at another server may be meant for.
+    pub fn streams(&self) -> bool {
+        self.0.running.any_streams()
+    }
+
+    /// Ends the texts that are streamed here and were cancelled at another server.
+    pub async fn cancel_requested(&self) -> Result<(), StoreError> {
+        let ids = self.0.store.requested_cancels(self.0.instance).await?;
+        for id in ids {
+            self.0.running.cancel(id);
+        }
+        Ok(())
+    }
+}

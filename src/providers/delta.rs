@@ -1,0 +1,150 @@
+//! The way of a streamed text to its caller.
+//!
+//! Here: what of it was delivered, which is what a cancel is charged for. Not here: how a
+//! vendor streams; that is its adapter's knowledge.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::ReportedUsage;
+
+/// Where the pieces of a streamed text go. Unbounded on purpose: a slow reader must not
+/// stall paid work, and the answer itself is capped ([`super::TextProvider::generate`]).
+#[derive(Debug)]
+pub struct DeltaSink {
+    channel: UnboundedSender<String>,
+    state: Mutex<State>,
+}
+
+/// What a caller has got of a text, and what the provider had counted by then.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Delivered {
+    /// The pieces up to now, or until the caller went away.
+    pub text: String,
+    /// The last counts.
+    pub usage: ReportedUsage,
+    /// Bytes of `text` that came after the last count of the output.
+    pub uncounted_bytes: usize,
+    /// The provider's id of the request.
+    pub request_id: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    delivered: Delivered,
+    first_at: Option<Instant>,
+    caller_gone: bool,
+}
+
+impl DeltaSink {
+    /// A sink and what comes out of it.
+    pub fn channel() -> (Self, UnboundedReceiver<String>) {
+        let (channel, receiver) = unbounded_channel();
+        let state = Mutex::default();
+        (Self { channel, state }, receiver)
+    }
+
+    /// Passes a piece of visible text on. A caller that went away does not stop a generation
+    /// that is paid.
+    pub fn push(&self, piece: &str) {
+        let mut state = self.state();
+        state.first_at.get_or_insert_with(Instant::now);
+        if self.channel.send(piece.to_owned()).is_ok() {
+            state.delivered.text.push_str(piece);
+            state.delivered.uncounted_bytes += piece.len();
+        } else {
+            state.caller_gone = true;
+        }
+    }
+
+    /// Notes what the provider has told of the call, its counts including every piece up to
+    /// now. Counts of pieces that the caller did not get are passed over.
+    pub fn note(&self, usage: Option<ReportedUsage>, request_id: Option<&String>) {
+        let mut state = self.state();
+        if state.caller_gone {
+            return;
+        }
+        let delivered = &mut state.delivered;
+        if delivered.request_id.is_none() {
+            delivered.request_id = request_id.cloned();
+        }
+        let Some(usage) = usage else { return };
+        let before = delivered.usage.output_tokens;
+        // Before the first piece some count nothing yet: that is no count of a text.
+        let output = usage.output_tokens.filter(|&tokens| tokens > 0);
+        if output.is_some() {
+            delivered.uncounted_bytes = 0;
+        }
+        delivered.usage = ReportedUsage {
+            output_tokens: output.or(before),
+            ..usage
+        };
+    }
+
+    /// What was delivered; `None` when nothing was.
+    pub fn delivered(&self) -> Option<Delivered> {
+        let state = self.state();
+        (!state.delivered.text.is_empty()).then(|| state.delivered.clone())
+    }
+
+    /// When the first piece came.
+    pub fn first_at(&self) -> Option<Instant> {
+        self.state().first_at
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(input: u64, output: Option<u64>) -> Option<ReportedUsage> {
+        Some(ReportedUsage {
+            input_tokens: Some(input),
+            output_tokens: output,
+            ..ReportedUsage::default()
+        })
+    }
+
+    #[test]
+    fn counts_hold_for_the_pieces_before_them() {
+        let (sink, _receiver) = DeltaSink::channel();
+        assert_eq!(sink.delivered(), None);
+        sink.note(counts(7, Some(0)), None);
+        sink.push("Hello");
+        assert_eq!(sink.delivered().unwrap().usage, counts(7, None).unwrap());
+        sink.note(counts(7, Some(3)), Some(&"id".to_owned()));
+        sink.push(" you");
+        // A later count that leaves the output out takes nothing back.
+        sink.note(counts(8, None), None);
+        let delivered = sink.delivered().unwrap();
+        assert_eq!(delivered.usage, counts(8, Some(3)).unwrap());
+        assert_eq!(
+            (delivered.text.as_str(), delivered.uncounted_bytes),
+            ("Hello you", 4)
+        );
+        assert_eq!(delivered.request_id.as_deref(), Some("id"));
+    }
+
+    #[test]
+    fn what_nobody_gets_is_neither_kept_nor_counted() {
+        let (sink, receiver) = DeltaSink::channel();
+        sink.push("Hello");
+        drop(receiver);
+        // Still of what was delivered.
+        sink.note(counts(7, Some(2)), None);
+        sink.push(" there");
+        sink.note(counts(7, Some(90)), None);
+        let delivered = sink.delivered().unwrap();
+        assert_eq!(delivered.text, "Hello");
+        assert_eq!(delivered.usage, counts(7, Some(2)).unwrap());
+        assert_eq!(delivered.uncounted_bytes, 0);
+    }
+}

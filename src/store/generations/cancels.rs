@@ -1,0 +1,35 @@
+//! Cancels of texts that another server streams.
+
+use super::{Store, StoreError};
+use crate::domain::ids::{GenerationId, InstanceId};
+
+impl Store {
+    /// Asks the server that streams a text to end it. `false`: none does; nothing was touched.
+    pub async fn request_cancel(&self, id: GenerationId) -> Result<bool, StoreError> {
+        let asking = sqlx::query!(
+            "update generations
+             set cancel_requested_at = coalesce(cancel_requested_at, clock_timestamp())
+             where id = $1 and streamed and status = 'processing'
+               and exists (select from instances i where i.id = lease_token)",
+            id.0,
+        )
+        .execute(self.requests.named("request a cancel"));
+        Ok(asking.await?.rows_affected() == 1)
+    }
+
+    /// What this server streams and is asked to end.
+    pub async fn requested_cancels(
+        &self,
+        instance: InstanceId,
+    ) -> Result<Vec<GenerationId>, StoreError> {
+        let reading = sqlx::query_scalar!(
+            "select id from generations
+             where status in ('pending', 'processing') and lease_token = $1
+               and cancel_requested_at is not null",
+            instance.0,
+        )
+        .fetch_all(self.reserved.named("look for requested cancels"));
+        let ids = reading.await?;
+        Ok(ids.into_iter().map(GenerationId).collect())
+    }
+}
