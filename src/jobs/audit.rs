@@ -26,7 +26,7 @@ const WINDOW: i64 = 5_000;
 /// How long after its deadline work may take to be ended: a last look, a large file.
 const GRACE: TimeDelta = TimeDelta::seconds(120);
 /// How long work may be without an owner: from a death to the sweep that ends what was left.
-const OWNERLESS: Duration = Duration::from_secs(60);
+const OWNERLESS: Duration = Duration::from_mins(1);
 /// How much longer than its lease a process may be silent.
 const SILENCE: Duration = Duration::from_mins(1);
 /// Ids that the log names of each check.

@@ -16,6 +16,7 @@ pub struct Row {
     pub estimated: i64,
     pub charged: Option<i64>,
     pub attempts: i32,
+    pub finish_reason: Option<String>,
     pub outputs: Value,
     pub deleted: bool,
 }
@@ -152,7 +153,7 @@ pub async fn check(stage: &Stage, round: u32) -> Vec<Row> {
     // are gone, so these come along in every round.
     sqlx::query_as(
         "select id::text as uuid, account_id, status, prompt, estimated, charged, attempts,
-                outputs, deleted_at is not null as deleted
+                finish_reason, outputs, deleted_at is not null as deleted
          from generations where prompt like $1 or deleted_at is not null",
     )
     .bind(format!("%mk-{round}-%"))

@@ -51,7 +51,9 @@ pub fn check(stage: &Stage, rows: &[Row], round: u32, refused: bool) {
             let detail = format!("{mark}: {} told, {submissions:?}", row.attempts);
             tally.violation("submissions are miscounted", detail);
         }
-        let price = submissions.due.map(|due| due.min(row.estimated));
+        // A stream that was cancelled costs what was delivered of it.
+        let whole = submissions.due.filter(|_| row.finish_reason.is_none());
+        let price = whole.map(|due| due.min(row.estimated));
         if price.is_some() && price != row.charged {
             let detail = format!("{mark}: charged {:?}, {submissions:?}", row.charged);
             tally.violation("charged is not the price", detail);
