@@ -69,8 +69,9 @@ impl Lock {
         loop {
             let waiting: i64 = self
                 .ask(
-                    "select count(*) from pg_stat_activity
-                     where datname = current_database() and wait_event_type = 'Lock'",
+                    // Unlike pg_stat_activity, it is read anew within a transaction.
+                    "select count(*) from pg_locks
+                     where relation = 'api_keys'::regclass and not granted",
                 )
                 .await;
             if usize::try_from(waiting).unwrap() >= statements {

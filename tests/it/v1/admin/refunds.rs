@@ -300,7 +300,7 @@ async fn refunds_of_older_versions_become_refunds(pool: PgPool) {
     );
     let store = Store::connect_lazy(
         (*pool.connect_options()).clone(),
-        2,
+        4,
         Duration::from_secs(30),
     );
     let make = async |what, reference| {

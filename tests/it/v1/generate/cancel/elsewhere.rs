@@ -148,7 +148,8 @@ async fn a_cancel_and_the_end_race_and_one_of_them_settles(
                 answer.error(409, "already_finished");
             }
         }
-        assert!(ends || cancelled == servers.len());
+        // The second of two may come when the first has ended it.
+        assert!(ends || cancelled > 0);
         let (text, (name, record)) = stream.end().await;
         upstream.take_events_back();
         assert_eq!(name, "completed");
