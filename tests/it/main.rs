@@ -8,6 +8,7 @@
 
 mod architecture;
 mod common;
+mod database;
 mod envelope;
 mod fuzz;
 mod health;

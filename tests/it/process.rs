@@ -1,6 +1,7 @@
 //! The program itself: started, killed with -9, stopped. Its own private Postgres, over HTTP.
 
 mod operator;
+mod risks;
 mod secrets;
 mod traces;
 

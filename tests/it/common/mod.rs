@@ -4,7 +4,7 @@ pub mod upstream;
 pub mod vendors;
 mod work;
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use axum::{
     body::{Body, Bytes},
@@ -38,8 +38,6 @@ use uuid::Uuid;
 pub use upstream::{Recorded, Reply, Upstream};
 pub use work::link;
 
-/// Connections that one application may use.
-const CONNECTIONS: u32 = 20;
 /// What every account's password is.
 pub const PASSWORD: &str = "correct horse battery";
 
@@ -106,6 +104,11 @@ impl TestApp {
                 "1".to_owned(),
             ),
             ("GENSVC__JOBS__POLL_INTERVAL_MS".to_owned(), "10".to_owned()),
+            // Whatever else the machine does.
+            (
+                "GENSVC__DATABASE__ACQUIRE_TIMEOUT_MS".to_owned(),
+                "30000".to_owned(),
+            ),
             // Receivers are on this machine, and no name server is asked.
             (
                 "GENSVC__WEBHOOKS__ALLOW_PRIVATE".to_owned(),
@@ -123,8 +126,12 @@ impl TestApp {
         clock: Arc<ManualClock>,
     ) -> Self {
         let config = Config::load(None, &env).unwrap();
-        let wait = Duration::from_secs(30);
-        let store = Store::connect_lazy(options.clone(), CONNECTIONS, wait);
+        let database = &config.database;
+        let store = Store::connect_lazy(
+            options.clone(),
+            database.max_connections,
+            database.acquire_timeout,
+        );
         let app = App::build(&config, store.clone(), clock.clone(), "http://test")
             .await
             .unwrap();

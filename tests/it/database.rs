@@ -1,0 +1,325 @@
+//! A database that vanishes, is slow, or has defaults of its own.
+
+mod proxy;
+
+use std::{
+    io::{self, Write},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use sqlx::{
+    AssertSqlSafe, Connection as _, PgConnection,
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
+use tokio::task::JoinHandle;
+
+use crate::common::{Account, Answer, TestApp};
+use proxy::Proxy;
+
+/// What any single wait may take on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Few, so that all are soon taken.
+const CONNECTIONS: (&str, usize) = ("8", 8);
+/// Of these, the ones for requests.
+const FOR_REQUESTS: usize = 6;
+
+fn text() -> Value {
+    json!({"prompt": "x", "parameters": {"max_tokens": 8}})
+}
+
+/// With few connections, for which requests wait as long as by default.
+async fn small(options: PgConnectOptions) -> Arc<TestApp> {
+    let env = [
+        ("GENSVC__DATABASE__MAX_CONNECTIONS", CONNECTIONS.0),
+        ("GENSVC__DATABASE__ACQUIRE_TIMEOUT_MS", "5000"),
+    ];
+    Arc::new(TestApp::with(options, &env).await)
+}
+
+/// Keeps every statement of requests waiting.
+struct Lock {
+    _holder: PgConnection,
+    /// Another one, because in a transaction the activity looks as it did at first.
+    watcher: PgConnection,
+}
+
+impl Lock {
+    async fn new(options: &PgConnectOptions) -> Self {
+        let connect = || PgConnection::connect_with(options);
+        let mut holder = connect().await.unwrap();
+        sqlx::raw_sql("begin; lock table api_keys in access exclusive mode")
+            .execute(&mut holder)
+            .await
+            .unwrap();
+        Self {
+            _holder: holder,
+            watcher: connect().await.unwrap(),
+        }
+    }
+
+    async fn ask<T>(&mut self, question: &'static str) -> T
+    where
+        T: for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres> + Send + Unpin,
+    {
+        let answer = sqlx::query_scalar(question)
+            .fetch_one(&mut self.watcher)
+            .await;
+        answer.unwrap()
+    }
+
+    /// Until so many statements wait.
+    async fn waiting(&mut self, statements: usize) {
+        let since = Instant::now();
+        loop {
+            let waiting: i64 = self
+                .ask(
+                    "select count(*) from pg_stat_activity
+                     where datname = current_database() and wait_event_type = 'Lock'",
+                )
+                .await;
+            if usize::try_from(waiting).unwrap() >= statements {
+                break;
+            }
+            assert!(since.elapsed() < PATIENCE, "{waiting} wait");
+        }
+    }
+}
+
+/// Sets what sessions of the test's database begin with.
+pub async fn set_default(options: &PgConnectOptions, setting: &str) {
+    let name = options.get_database().unwrap();
+    let statement = format!("alter database \"{name}\" set {setting}");
+    sqlx::raw_sql(AssertSqlSafe(statement))
+        .execute(&mut PgConnection::connect_with(options).await.unwrap())
+        .await
+        .unwrap();
+}
+
+/// Starts requests at the same time. While told to, each is repeated that got 503: what waits for
+/// a lock gives up after a while, and a slow machine may need longer.
+fn ask(
+    app: &Arc<TestApp>,
+    account: &Account,
+    requests: usize,
+    repeat: &Arc<AtomicBool>,
+) -> Vec<JoinHandle<Answer>> {
+    let one = |_| {
+        let (app, key, repeat) = (Arc::clone(app), account.key.clone(), Arc::clone(repeat));
+        tokio::spawn(async move {
+            loop {
+                let answer = app.get(&key, "/v1/credits/balance").await;
+                if answer.status != 503 || !repeat.load(Ordering::Relaxed) {
+                    return answer;
+                }
+            }
+        })
+    };
+    (0..requests).map(one).collect()
+}
+
+async fn answers(requests: Vec<JoinHandle<Answer>>) -> Vec<Answer> {
+    let all = tokio::time::timeout(PATIENCE, join_all(requests)).await;
+    all.unwrap().into_iter().map(Result::unwrap).collect()
+}
+
+async fn health(app: &TestApp, status: u16) {
+    let since = Instant::now();
+    loop {
+        // It may be some hundred milliseconds old.
+        let answer = app.get("", "/health").await;
+        if answer.status == status {
+            break;
+        }
+        assert!(since.elapsed() < PATIENCE, "{}", answer.text);
+        tokio::task::yield_now().await;
+    }
+}
+
+/// All places of the pool are taken by statements, and all are served.
+async fn every_place_serves(app: &Arc<TestApp>, account: &Account, options: &PgConnectOptions) {
+    let mut lock = Lock::new(options).await;
+    let requests = ask(app, account, FOR_REQUESTS, &Arc::new(true.into()));
+    lock.waiting(FOR_REQUESTS).await;
+    drop(lock);
+    for answer in answers(requests).await {
+        answer.expect(200);
+    }
+}
+
+#[sqlx::test]
+async fn after_a_silence_in_statements_all_connections_serve_again(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let proxy = Proxy::start(&options);
+    let app = small(proxy.over(options.clone())).await;
+    let account = app.account("10").await;
+    health(&app, 200).await;
+
+    // Every connection for requests is lost in the middle of a statement.
+    let mut lock = Lock::new(&options).await;
+    let repeat = Arc::new(AtomicBool::new(true));
+    let lost = ask(&app, &account, FOR_REQUESTS, &repeat);
+    lock.waiting(FOR_REQUESTS).await;
+    proxy.silence();
+    repeat.store(false, Ordering::Relaxed);
+    drop(lock);
+    health(&app, 503).await;
+    // More than there are connections, which cannot be made either.
+    let more = ask(&app, &account, 2 * CONNECTIONS.1, &repeat);
+    for answer in answers(lost).await.into_iter().chain(answers(more).await) {
+        answer.error(503, "database_unavailable");
+    }
+
+    proxy.switch();
+    app.get(&account.key, "/v1/credits/balance")
+        .await
+        .expect(200);
+    every_place_serves(&app, &account, &options).await;
+    health(&app, 200).await;
+    app.text(&account.key, text()).await.expect(200);
+    app.assert_verified().await;
+}
+
+#[sqlx::test]
+async fn many_connections_that_died_idle_cost_one_probe(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let proxy = Proxy::start(&options);
+    let app = small(proxy.over(options.clone())).await;
+    let account = app.account("10").await;
+    every_place_serves(&app, &account, &options).await;
+    proxy.switch();
+    // One may meet a connection that answered a moment ago, which is not probed. From then on
+    // none is trusted, and the first that does not answer a probe speaks for all.
+    let mut failures = 0;
+    while app.get(&account.key, "/v1/credits/balance").await.status != 200 {
+        failures += 1;
+        assert!(failures <= 1, "not served");
+    }
+    every_place_serves(&app, &account, &options).await;
+    health(&app, 200).await;
+}
+
+#[sqlx::test]
+async fn callers_who_hang_up_take_no_connection_with_them(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = small(options.clone()).await;
+    let account = app.account("10").await;
+    for _ in 0..3 {
+        let mut lock = Lock::new(&options).await;
+        let requests = ask(&app, &account, 2 * FOR_REQUESTS, &Arc::new(true.into()));
+        lock.waiting(FOR_REQUESTS).await;
+        for request in requests {
+            request.abort();
+            assert!(request.await.unwrap_err().is_cancelled());
+        }
+        let open: i64 = lock
+            .ask(
+                "select count(*) from pg_stat_activity
+                 where datname = current_database() and application_name = 'gensvc'",
+            )
+            .await;
+        assert!(usize::try_from(open).unwrap() <= CONNECTIONS.1, "{open}");
+    }
+    every_place_serves(&app, &account, &options).await;
+}
+
+#[sqlx::test]
+async fn no_more_connections_than_configured_are_open(
+    pool: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let env = [("GENSVC__DATABASE__MAX_CONNECTIONS", "4")];
+    let app = Arc::new(TestApp::with(options.clone(), &env).await);
+    let account = app.account("10").await;
+    // Settlements, and whatever else has connections of its own.
+    let texts = (0..20).map(|_| app.text(&account.key, text()));
+    for answer in join_all(texts).await {
+        answer.expect(200);
+    }
+    let open: i64 = sqlx::query_scalar(
+        "select count(*) from pg_stat_activity
+         where datname = current_database() and application_name = 'gensvc'",
+    )
+    .fetch_one(&pool.connect_with(options).await.unwrap())
+    .await
+    .unwrap();
+    assert!((3..=4).contains(&open), "{open} are open");
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn the_servers_default_isolation_does_not_matter(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    set_default(
+        &options,
+        "default_transaction_isolation = 'repeatable read'",
+    )
+    .await;
+    let app = TestApp::new(options).await;
+    let account = app.account("10").await;
+    let texts = (0..40).map(|_| app.text(&account.key, text()));
+    for answer in join_all(texts).await {
+        answer.expect(200);
+    }
+    app.assert_settled().await;
+}
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(line)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[sqlx::test]
+async fn a_slow_statement_is_logged_by_its_name(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = small(options.clone()).await;
+    let account = app.account("10").await;
+    let log = Log::default();
+    let writer = log.clone();
+    // Of this thread, on which all of this test runs.
+    let _logging = tracing::subscriber::set_default(
+        tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::WARN)
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish(),
+    );
+    let mut lock = Lock::new(&options).await;
+    let requests = ask(&app, &account, 1, &Arc::new(true.into()));
+    lock.waiting(1).await;
+    let slow = "select exists (
+                    select from pg_stat_activity
+                    where datname = current_database() and wait_event_type = 'Lock'
+                      and clock_timestamp() - query_start > '1.1 s')";
+    while !lock.ask::<bool>(slow).await {}
+    drop(lock);
+    for answer in answers(requests).await {
+        answer.expect(200);
+    }
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let named = "a slow statement statement=\"authenticate a key\"";
+    assert!(log.lines().any(|line| line.contains(named)), "{log}");
+    for sql in ["select", "SELECT", "api_keys"] {
+        assert!(!log.contains(sql), "{log}");
+    }
+}

@@ -1,0 +1,24 @@
+//! A database that is set to lose what it has answered.
+
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+use super::{Site, line_with};
+use crate::database::set_default;
+
+#[sqlx::test]
+async fn a_start_warns_that_answered_charges_can_be_lost(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    set_default(&options, "synchronous_commit = off").await;
+    let mut url: url::Url = std::env::var("DATABASE_URL").unwrap().parse().unwrap();
+    url.set_path(options.get_database().unwrap());
+    let site = Site::new(&[]);
+    let mut command = site.command();
+    let mut server = command.env("DATABASE_URL", url.as_str()).spawn().unwrap();
+    let mut log = BufReader::new(server.stderr.take().unwrap()).lines();
+    let line = line_with(&mut log, "synchronous_commit is off").await;
+    assert!(line.contains("WARN") && line.contains("charges"), "{line}");
+    line_with(&mut log, "listening on ").await;
+}
