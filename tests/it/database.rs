@@ -23,7 +23,7 @@ use crate::common::{Account, Answer, TestApp};
 use proxy::Proxy;
 
 /// What any single wait may take on a slow machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Few, so that all are soon taken.
 const CONNECTIONS: (&str, usize) = ("8", 8);
 /// Of these, the ones for requests.
