@@ -76,7 +76,7 @@ async fn accept(listener: UnixListener, options: PgConnectOptions, epoch: watch:
         let (mut epoch, options) = (epoch.subscribe(), options.clone());
         connections.spawn(async move {
             let mut through = pin!(async {
-                if begun % 2 == 0 {
+                if begun.is_multiple_of(2) {
                     pass(near, &options).await;
                 } else {
                     // Held open.
