@@ -3,6 +3,8 @@ alter table ledger_entries drop constraint ledger_entries_kind_known;
 alter table ledger_entries add constraint ledger_entries_kind_known
     check (kind in ('grant', 'hold', 'charge', 'release', 'adjustment', 'refund'));
 alter table ledger_entries drop constraint ledger_entries_generation_where_due;
+-- It would take a refund for a second resolution.
+drop index ledger_entries_one_hold_one_resolution;
 
 -- Refunds were adjustments that named it in their reference. No amount changes: only what the
 -- reference says is said by the columns too, so that none of them is given back again.
@@ -27,4 +29,3 @@ create unique index ledger_entries_once_for_each_generation
     on ledger_entries (generation_id, (case kind when 'hold' then 'hold' when 'refund' then 'refund'
                                                  else 'resolution' end))
     where generation_id is not null;
-drop index ledger_entries_one_hold_one_resolution;

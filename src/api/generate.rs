@@ -207,7 +207,12 @@ async fn answer_sync(
         Begun::New(record, _) if at_once => Ok(preferred(accepted(state, &record))),
         Begun::New(record, handle) => {
             place.leave();
-            match handle.finished().await {
+            let ended = tokio::select! {
+                biased;
+                ended = handle.finished() => ended,
+                () = state.service.given_up() => return Err(ServiceError::ShuttingDown.into()),
+            };
+            match ended {
                 Some(record) => Ok(finished(state, &record)),
                 // Its task ended without a record: the process is stopping, or the database
                 // refused the settlement.
@@ -265,6 +270,8 @@ async fn answer_queued(
                 waited = found.waited;
                 record = Some(found.generation);
             }
+            // What was just made cannot be deleted: the database was set back to before it.
+            Err(ServiceError::NotFound) if !again => return Err(ApiError::database_unavailable()),
             // It was made: a caller who is told so will not make it again.
             Err(error) if record.is_none() => return Err(error.into()),
             Err(error) => tracing::warn!(%error, "a wait was cut short"),

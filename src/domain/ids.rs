@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 use utoipa::ToSchema;
 use uuid::{ContextV7, Timestamp, Uuid};
@@ -67,18 +67,32 @@ numeric_id!(
 #[serde(transparent)]
 pub struct GenerationId(pub Uuid);
 
-/// Makes ids that ascend, also within a millisecond and when the clock steps back.
+/// How far a clock may step back before ids follow it: further, and what is made from their time
+/// would stay ahead of everybody else's.
+const LARGEST_STEP_BACK: TimeDelta = TimeDelta::seconds(1);
+
+/// Makes ids that ascend, also within a millisecond and when the clock steps back a little.
 #[derive(Debug, Default)]
-pub struct GenerationIds(Mutex<ContextV7>);
+pub struct GenerationIds(Mutex<LastId>);
+
+#[derive(Debug, Default)]
+struct LastId {
+    context: ContextV7,
+    now: DateTime<Utc>,
+}
 
 impl GenerationIds {
-    /// A new id whose time part is `now` (milliseconds since the epoch), or later where the
-    /// clock has stepped back.
+    /// A new id whose time part is `now` (milliseconds since the epoch), or a little later where
+    /// the clock has stepped back.
     pub fn next(&self, now: DateTime<Utc>) -> GenerationId {
         let seconds = u64::try_from(now.timestamp()).unwrap_or(0);
-        let context = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if now + LARGEST_STEP_BACK < last.now {
+            *last = LastId::default();
+        }
+        last.now = last.now.max(now);
         GenerationId(Uuid::new_v7(Timestamp::from_unix(
-            &*context,
+            &last.context,
             seconds,
             now.timestamp_subsec_nanos(),
         )))
@@ -86,8 +100,7 @@ impl GenerationIds {
 }
 
 impl GenerationId {
-    /// When it was made, as the id tells it, in milliseconds. Where the clock steps back, ids
-    /// go on ascending, and this goes with them.
+    /// When it was made, as the id tells it, in milliseconds.
     pub fn created_at(self) -> DateTime<Utc> {
         let (seconds, nanos) = self.0.get_timestamp().map_or((0, 0), |t| t.to_unix());
         DateTime::from_timestamp(i64::try_from(seconds).unwrap_or(0), nanos).unwrap_or_default()

@@ -246,6 +246,12 @@ impl Runner {
         }
     }
 
+    /// Returns once a stop no longer waits for what runs to be settled.
+    pub async fn given_up(&self) {
+        self.0.interrupt.cancelled().await;
+        tokio::time::sleep(INTERRUPTED_SETTLE).await;
+    }
+
     /// Takes this process off the list, once nothing sweeps any more: what it could not
     /// settle is then anybody's to end.
     pub async fn retire(&self) {

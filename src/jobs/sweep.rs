@@ -145,6 +145,8 @@ impl Runner {
         };
         match self.end(&left.into(), &finish).await {
             Ok(ended) => Ok(u64::from(ended)),
+            // Its account is locked: the next sweep tries again, and others do not wait for it.
+            Err(error) if error.is_locked() => Ok(0),
             Err(error @ StoreError::Unavailable(_)) => Err(error),
             // One row that cannot be ended must not keep the others from it.
             Err(error) => {

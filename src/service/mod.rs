@@ -129,6 +129,11 @@ impl Service {
         self.0.clock.machine_ahead().abs() > MAX_SKEW
     }
 
+    /// Returns once a stop no longer waits for what runs to be settled.
+    pub async fn given_up(&self) {
+        self.0.runner.given_up().await;
+    }
+
     /// Whether new work is refused.
     pub fn is_draining(&self) -> bool {
         self.0.runner.is_draining()

@@ -127,8 +127,13 @@ impl Store {
     }
 
     /// The connections of each pool.
-    pub fn pools(&self) -> [PoolState; 2] {
-        [("requests", &self.requests), ("reserved", &self.reserved)].map(|(name, pool)| {
+    pub fn pools(&self) -> [PoolState; 3] {
+        let pools = [
+            ("requests", &self.requests),
+            ("reserved", &self.reserved),
+            ("heartbeat", &self.heartbeat),
+        ];
+        pools.map(|(name, pool)| {
             let (busy, idle) = pool.usage();
             (name, busy, idle)
         })

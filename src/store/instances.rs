@@ -17,7 +17,7 @@ impl Store {
     /// The database's time.
     pub async fn time(&self) -> Result<DateTime<Utc>, StoreError> {
         let reading = sqlx::query_scalar!(r#"select clock_timestamp() as "now!""#)
-            .fetch_one(self.reserved.named("read the time"));
+            .fetch_one(self.heartbeat.named("read the time"));
         Ok(reading.await?)
     }
 
@@ -29,7 +29,7 @@ impl Store {
              returning seen_at",
             instance.0
         )
-        .fetch_one(self.reserved.named("heartbeat"));
+        .fetch_one(self.heartbeat.named("heartbeat"));
         Ok(beat.await?)
     }
 
@@ -42,7 +42,7 @@ impl Store {
             "select id, seen_at from instances where id <> $1",
             instance.0
         )
-        .fetch_all(self.reserved.named("look for other instances"));
+        .fetch_all(self.heartbeat.named("look for other instances"));
         let rows = reading.await?.into_iter();
         Ok(rows.map(|row| (InstanceId(row.id), row.seen_at)).collect())
     }
@@ -50,7 +50,7 @@ impl Store {
     /// Takes this process off the list.
     pub async fn retire(&self, instance: InstanceId) -> Result<(), StoreError> {
         sqlx::query!("delete from instances where id = $1", instance.0)
-            .execute(self.reserved.named("deregister"))
+            .execute(self.heartbeat.named("deregister"))
             .await?;
         Ok(())
     }
@@ -58,7 +58,7 @@ impl Store {
     /// Takes every other process off the list: right only where this one is known to be alone.
     pub async fn retire_others(&self, instance: InstanceId) -> Result<(), StoreError> {
         sqlx::query!("delete from instances where id <> $1", instance.0)
-            .execute(self.reserved.named("deregister all others"))
+            .execute(self.heartbeat.named("deregister all others"))
             .await?;
         Ok(())
     }
@@ -74,7 +74,7 @@ impl Store {
             instance.0,
             seen_at
         )
-        .execute(self.reserved.named("deregister a silent instance"));
+        .execute(self.heartbeat.named("deregister a silent instance"));
         retiring.await?;
         Ok(())
     }

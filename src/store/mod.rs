@@ -30,14 +30,15 @@ mod pool;
 use std::{sync::Arc, time::Duration};
 
 use sqlx::{ConnectOptions as _, Connection as _, postgres::PgConnectOptions};
+use tokio::time::Instant;
 
 use pool::{Outages, Pool};
 
 /// The schema, embedded.
 pub static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!();
 
-/// Connections kept apart from requests, for settlements, heartbeats and jobs: a fourth of all,
-/// within these bounds.
+/// Connections kept apart from requests, for settlements and jobs: a fourth of all, within these
+/// bounds.
 const RESERVED_CONNECTIONS: (u32, u32) = (2, 4);
 
 /// The database, as the rest of the house sees it.
@@ -46,6 +47,8 @@ pub struct Store {
     requests: Pool,
     /// For what must go on when requests have taken every connection.
     reserved: Pool,
+    /// One, for what says that this process lives: settlements may wait for a locked account.
+    heartbeat: Pool,
     outages: Arc<Outages>,
 }
 
@@ -97,11 +100,20 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether a row that was needed stayed locked by somebody else for too long.
+    pub fn is_locked(&self) -> bool {
+        matches!(self, Self::Unavailable(sqlx::Error::Database(error))
+            if error.code().as_deref() == Some(LOCK_NOT_AVAILABLE))
+    }
+
     /// Whether a constraint of that name refused the write.
     pub fn is_constraint(&self, name: &str) -> bool {
         matches!(self, Self::Constraint(found, _) if found == name)
     }
 }
+
+/// What the server says when `lock_timeout` is over.
+const LOCK_NOT_AVAILABLE: &str = "55P03";
 
 /// Classes and codes of errors that pass: connection exceptions, read-only transactions (a
 /// failover), prepared statements that a pooler lost, refused logins, deadlocks, resources,
@@ -166,8 +178,9 @@ impl Store {
             Pool::new(options.clone(), connections, acquire_timeout, outages)
         };
         Self {
-            requests: pool(max_connections - reserved),
+            requests: pool(max_connections - reserved - 1),
             reserved: pool(reserved),
+            heartbeat: pool(1),
             outages,
         }
     }
@@ -202,6 +215,8 @@ impl Store {
         if writable.await? {
             Ok(())
         } else {
+            // A new connection may lead to the database that takes them.
+            self.outages.dead_since(Instant::now());
             Err(StoreError::ReadOnly)
         }
     }
@@ -219,12 +234,18 @@ impl Store {
 
     /// Says that the database was started anew: connections from before are not used again.
     pub fn distrust_connections(&self) {
-        self.outages.dead_since(tokio::time::Instant::now());
+        self.outages.dead_since(Instant::now());
     }
 
     /// Closes all connections, waiting for busy ones no longer than `patience`.
     pub async fn close(&self, patience: Duration) {
-        let closed = async { tokio::join!(self.requests.close(), self.reserved.close()) };
+        let closed = async {
+            tokio::join!(
+                self.requests.close(),
+                self.reserved.close(),
+                self.heartbeat.close()
+            )
+        };
         if tokio::time::timeout(patience, closed).await.is_err() {
             tracing::warn!("connections to the database were still busy at the stop");
         }

@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// Few, so that all are soon taken.
 const CONNECTIONS: (&str, usize) = ("8", 8);
 /// Of these, the ones for requests.
-const FOR_REQUESTS: usize = 6;
+const FOR_REQUESTS: usize = 5;
 
 fn text() -> Value {
     json!({"prompt": "x", "parameters": {"max_tokens": 8}})

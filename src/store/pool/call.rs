@@ -30,6 +30,11 @@ const SLOW: Duration = Duration::from_secs(1);
 /// who hang up cannot make the server do more at once than the pool is large.
 const RECOVERY_LIMIT: Duration = Duration::from_secs(3);
 
+/// What a server says that takes no writes (any more).
+const READ_ONLY: &str = "25006";
+/// What a server says that does not know a prepared statement: it is not the one it was.
+const STATEMENT_LOST: &str = "26000";
+
 /// A result or a row, as statements answer them.
 pub type Step = Either<PgQueryResult, PgRow>;
 
@@ -160,8 +165,14 @@ impl Active {
         if let Err(error) = &result
             && is_broken(error)
         {
-            self.outages.suspect_idle();
-            self.connection = None;
+            if is_read_only(error) {
+                // It is a standby by now, and so is what all others lead to.
+                self.outages.dead_since(Instant::now());
+            } else {
+                self.outages.suspect_idle();
+            }
+            // Closed at once: the server then ends a transaction with its locks.
+            self.connection.take().map(Object::take);
         }
         result
     }
@@ -183,8 +194,9 @@ impl Drop for Active {
                     connection.ping().await
                 }
             };
-            if let Ok(Ok(())) = timeout(RECOVERY_LIMIT, recovering).await {
-                dropped.finished();
+            match timeout(RECOVERY_LIMIT, recovering).await {
+                Ok(Ok(())) => dropped.finished(),
+                _ => drop(Object::take(dropped)),
             }
         });
     }
@@ -196,10 +208,17 @@ fn is_broken(error: &sqlx::Error) -> bool {
         sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) => true,
         sqlx::Error::Database(error) => {
             let error = error.try_downcast_ref::<PgDatabaseError>();
-            error.is_some_and(|e| matches!(e.severity(), PgSeverity::Fatal | PgSeverity::Panic))
+            error.is_some_and(|e| {
+                matches!(e.severity(), PgSeverity::Fatal | PgSeverity::Panic)
+                    || [READ_ONLY, STATEMENT_LOST].contains(&e.code())
+            })
         }
         _ => false,
     }
+}
+
+fn is_read_only(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(error) if error.code().as_deref() == Some(READ_ONLY))
 }
 
 impl<'c> Executor<'c> for Call<'c> {

@@ -250,11 +250,24 @@ async fn refunds_of_older_versions_become_refunds(pool: PgPool) {
              values (1, '{kind}', {amount}, 100, 0, '{reference}', now());"
         )
     };
+    // A charged generation has been held and charged.
+    let moved = |kind: &str, amount: i64, id: &str| {
+        format!(
+            "insert into ledger_entries (account_id, kind, amount, balance, held, generation_id, created_at)
+             values (1, '{kind}', {amount}, 100, 0, '{id}', now());"
+        )
+    };
     let old = [
         "insert into accounts (name, balance, created_at) values ('a', 100, now());".to_owned(),
         generation(paid, "completed", 9, "null"),
         generation(failed, "failed", 0, "'cancelled'"),
         generation(twice, "completed", 5, "null"),
+        moved("hold", 9, paid),
+        moved("charge", 9, paid),
+        moved("hold", 9, twice),
+        moved("charge", 5, twice),
+        moved("hold", 9, failed),
+        moved("release", 9, failed),
         entry("adjustment", 4, format!("refund of {paid}: late")),
         entry("adjustment", 5, format!("refund of {twice}: a")),
         // None of these is the refund of a charge.
