@@ -104,13 +104,21 @@ pub enum EstimateRequest {
     Audio(SpeechGenerationRequest),
 }
 
-/// A prompt template to be kept. Templates are MiniJinja (the syntax of Jinja), sandboxed: no
-/// includes, imports, inheritance, macros, recursion or calls but `range`; an undefined value
-/// is an error; 50,000 steps; no value and no output above 1 MiB.
+/// A prompt template to be kept, in a part of [Jinja](https://docs.rs/minijinja/latest/minijinja/syntax/index.html):
+/// variables with their members and items, `if`/`elif`/`else`, `for` over given values (with
+/// `loop`), comparisons, `and`, `or`, `not`, `in`, `is`, `a if b else c`, strings, numbers,
+/// comments, `raw` and the filters and tests below. Anything else, such as `set`, `macro`,
+/// `include`, arithmetic, `~`, `range()` or lists in `[]`, is a syntax error that names it. An
+/// undefined value is an error.
 ///
-/// Filters: abs, bool, capitalize, count, d, default, dictsort, first, float, indent, int,
-/// items, join, last, length, lines, list, lower, max, min, replace, reverse, round, sort,
-/// split, string, title, tojson, trim, unique, upper.
+/// Filters: capitalize, default, first, float, int, join, last, length, lower, replace,
+/// reverse, round, sort, title, tojson, trim, unique, upper.
+///
+/// Tests: boolean, defined, endingwith, even, false, float, integer, iterable, mapping, none,
+/// number, odd, sequence, startingwith, string, true, undefined.
+///
+/// Limits of a rendering: 50,000 steps (fewer with strings over 4,000 bytes), 1 MiB of output,
+/// and a bound on the work of filters and comparisons with large values.
 #[derive(ToSchema)]
 #[schema(example = json!({"name": "translate", "prompt": "Translate into {{ language }}: {{ prompt }}", "system_prompt": "You are a {{ tone|default('careful') }} translator."}))]
 pub struct TemplateRequest {

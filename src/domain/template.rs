@@ -1,26 +1,19 @@
-//! Prompt templates: MiniJinja in a sandbox that bounds time and memory.
+//! Prompt templates: a part of MiniJinja's language that builds no values, rendered within
+//! bounds of time and memory.
 //!
-//! How the bounds are kept. MiniJinja's fuel bounds the steps, not what a step makes: one
-//! `"x" * 10**9` is one step. So a template is parsed to its syntax tree, everything that is
-//! not on a list is refused ([`vet`]), and the tree is rewritten before it is compiled: every
-//! value that an operator, a literal or a filter makes passes a check of its size, every value
-//! that goes in is paid for by its size, and all text, captured or not, passes one counter
-//! ([`sandbox`]). Nothing is loaded, included, inherited, imported, escaped or called but
-//! `range`.
-//!
-//! A rendering takes below a millisecond as a rule and some 10 ms at the very worst (50,000
-//! steps over 4 MiB), so it may run on the thread of the request.
+//! [`syntax`] decides what a template may contain when it is kept; [`render`] bounds what it
+//! does with the values it is given. Nothing is loaded, included, called or bound but loop
+//! variables. A rendering takes below a millisecond as a rule.
 
-mod filters;
-mod sandbox;
+mod render;
+mod syntax;
 mod tags;
 #[cfg(test)]
 mod tests;
-mod vet;
 
-use std::collections::BTreeMap;
+use std::collections::HashSet;
 
-use minijinja::machinery::ast;
+use minijinja::{Environment, ErrorKind};
 use serde_json::{Map, Value};
 
 /// Characters of a template's prompt, as written.
@@ -32,14 +25,14 @@ pub const PROMPT: &str = "prompt";
 
 /// What is wrong with a template, or with what it was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct TemplateError {
     /// The line, from 1, where known.
     pub line: Option<usize>,
-    /// For people.
+    /// What is wrong, for people.
     pub message: String,
 }
 
-impl std::fmt::Display for Fault {
+impl std::fmt::Display for TemplateError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.line {
             Some(line) => write!(f, "line {line}: {}", self.message),
@@ -52,92 +45,87 @@ impl std::fmt::Display for Fault {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RenderError {
     /// A value is missing, or a member of one. The variables that its line names.
-    Missing(Vec<String>, Fault),
-    /// It makes too much, or takes too many steps.
-    TooMuch(Fault),
-    /// A value is not of the kind that the template needs.
-    Unfit(Fault),
+    Missing(Vec<String>, TemplateError),
+    /// The result is too large, or takes too long to make.
+    TooLarge(TemplateError),
+    /// A value is not of the type that the template needs.
+    Invalid(TemplateError),
 }
 
-/// Where a variable is read.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Reads {
-    /// The lines.
-    lines: Vec<usize>,
-    /// Whether the template asks if it is there (`default`, `is defined`).
-    optional: bool,
-}
-
-/// A template that keeps the rules.
+/// A template that is valid.
 pub struct Template<'a> {
-    tree: ast::Stmt<'a>,
     source: &'a str,
-    reads: BTreeMap<&'a str, Reads>,
+    variables: Vec<String>,
+    reads: syntax::Reads<'a>,
 }
 
 impl<'a> Template<'a> {
-    /// Reads a template.
-    pub fn parse(source: &'a str) -> Result<Self, Fault> {
-        tags::check(source)?;
-        let config = minijinja::syntax::SyntaxConfig::default();
-        let tree = minijinja::machinery::parse(source, "template", config).map_err(fault)?;
-        let (tree, reads) = vet::vet(&tree)?;
+    /// Checks a template.
+    pub fn parse(source: &'a str) -> Result<Self, TemplateError> {
+        let reads = syntax::check(source)?;
+        let env = Environment::empty();
+        let parsed = env.template_from_str(source).map_err(describe)?;
+        let variables: HashSet<String> = parsed.undeclared_variables(false);
+        let mut variables: Vec<String> = variables.into_iter().collect();
+        variables.sort_unstable();
         Ok(Self {
-            tree,
             source,
+            variables,
             reads,
         })
     }
 
-    /// The names that it reads and does not set itself, sorted, without `prompt`.
+    /// The names that it reads, sorted, without `prompt`.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
-        self.reads.keys().copied().filter(|name| *name != PROMPT)
+        let names = self.variables.iter().map(String::as_str);
+        names.filter(|name| *name != PROMPT)
     }
 
-    /// Those of them that must be given: whose absence it does not ask for.
+    /// Those of them that must be given, as it does not test whether they are.
     pub fn required(&self) -> impl Iterator<Item = &str> {
         self.variables()
-            .filter(|name| self.reads.get(name).is_some_and(|reads| !reads.optional))
+            .filter(|name| !self.reads.optional.contains(name))
     }
 
     /// Whether it reads the request's own prompt.
     pub fn uses_prompt(&self) -> bool {
-        self.reads.contains_key(PROMPT)
+        self.variables.iter().any(|name| name == PROMPT)
     }
 
     /// Renders it.
     pub fn render(&self, values: &Map<String, Value>) -> Result<String, RenderError> {
-        sandbox::render(&self.tree, self.source, values).map_err(|error| {
-            let fault = fault(error.0);
-            match error.1 {
-                sandbox::Kind::TooMuch => RenderError::TooMuch(fault),
-                sandbox::Kind::Unfit => RenderError::Unfit(fault),
-                sandbox::Kind::Missing => {
-                    let here = |reads: &Reads| {
-                        let line = fault.line.unwrap_or_default();
-                        reads.lines.contains(&line)
+        render::render(self.source, values).map_err(|error| {
+            let kind = error.kind();
+            let error = describe(error);
+            match kind {
+                ErrorKind::OutOfFuel | ErrorKind::WriteFailure => RenderError::TooLarge(error),
+                ErrorKind::UndefinedError => {
+                    let read = |name: &&str| {
+                        let mut reads = self.reads.names.iter();
+                        reads.any(|(line, read)| Some(*line) == error.line && read == name)
                     };
-                    let names = self.reads.iter().filter(|(_, reads)| here(reads));
-                    let names = names.map(|(name, _)| (*name).to_owned());
-                    RenderError::Missing(names.filter(|n| n != PROMPT).collect(), fault)
+                    let names = self.variables().filter(read).map(str::to_owned);
+                    RenderError::Missing(names.collect(), error)
                 }
+                _ => RenderError::Invalid(error),
             }
         })
     }
 }
 
-/// Characters of a message of the engine that are passed on.
+/// Characters of a message of MiniJinja that are passed on.
 const MESSAGE_CHARS: usize = 200;
 
-/// The engine's error, in its own words: it names only what the template's author wrote.
+/// MiniJinja's error in its own words, which name only what the template's author wrote.
 #[expect(clippy::needless_pass_by_value, reason = "reads well as a map_err")]
-fn fault(error: minijinja::Error) -> Fault {
-    let kind = error.kind().to_string();
-    let message = match error.detail() {
-        Some(detail) => detail.chars().take(MESSAGE_CHARS).collect(),
-        None => kind,
+fn describe(error: minijinja::Error) -> TemplateError {
+    let message = match (error.kind(), error.detail()) {
+        (ErrorKind::OutOfFuel, _) => "it takes too many steps".to_owned(),
+        (ErrorKind::WriteFailure, _) => "the rendered template is too large".to_owned(),
+        (_, Some(detail)) => detail.chars().take(MESSAGE_CHARS).collect(),
+        (kind, None) => kind.to_string(),
     };
-    Fault {
+    TemplateError {
         line: error.line(),
         message: message.replace('\0', "\u{fffd}"),
     }

@@ -29,10 +29,10 @@ pub fn read_template(body: &Map<String, Value>) -> Result<TemplateText, ServiceE
     for (field, source) in [("prompt", prompt), ("system_prompt", system_prompt)] {
         match source.map(Template::parse) {
             Some(Ok(template)) => variables.extend(template.variables().map(str::to_owned)),
-            Some(Err(fault)) => fields.error(
+            Some(Err(error)) => fields.error(
                 field,
                 FieldCode::InvalidFormat,
-                format!("is no valid template: {fault}"),
+                format!("is not a valid template: {error}"),
             ),
             None => {}
         }

@@ -23,24 +23,22 @@ const SHOWN_CHARS: usize = 100;
 
 /// What is sent to the model.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Words {
-    /// The prompt.
+pub(super) struct RenderedPrompt {
     pub prompt: String,
-    /// The instructions above it.
     pub system_prompt: Option<String>,
-    /// What they were rendered from.
+    /// The template that they were rendered from.
     pub template: Option<TemplateUse>,
 }
 
 impl Service {
     /// The prompts of a request, through its template. The inner error: every failing field.
-    pub(super) async fn words(
+    pub(super) async fn rendered_prompt(
         &self,
         caller: &Caller,
         request: &TextRequest,
-    ) -> Result<Result<Words, Vec<FieldError>>, ServiceError> {
+    ) -> Result<Result<RenderedPrompt, Vec<FieldError>>, ServiceError> {
         let Some(wanted) = &request.template else {
-            return Ok(Ok(Words {
+            return Ok(Ok(RenderedPrompt {
                 prompt: request.prompt.clone(),
                 system_prompt: request.system_prompt.clone(),
                 template: None,
@@ -67,9 +65,9 @@ impl Service {
         });
         let applied = applied.await;
         let applied = applied.map_err(|error| ServiceError::Internal(error.to_string()))?;
-        Ok(applied.map(|words| Words {
+        Ok(applied.map(|rendered| RenderedPrompt {
             template: Some(TemplateUse { id, version }),
-            ..words
+            ..rendered
         }))
     }
 }
@@ -79,7 +77,7 @@ fn apply(
     text: &TemplateText,
     wanted: &request::TemplateUse,
     request: &TextRequest,
-) -> Result<Words, Vec<FieldError>> {
+) -> Result<RenderedPrompt, Vec<FieldError>> {
     let errors = Errors::default();
     let param = |name: &str| {
         let shown: String = name.chars().take(SHOWN_CHARS).collect();
@@ -108,8 +106,8 @@ fn apply(
     let (prompt, system) = match (parse(&text.prompt), system_source.map(parse).transpose()) {
         (Ok(prompt), Ok(system)) => (prompt, system),
         // It was checked when it was kept, by the rules of that day.
-        (Err(fault), _) | (_, Err(fault)) => {
-            let message = format!("is no valid template any more: {fault}");
+        (Err(error), _) | (_, Err(error)) => {
+            let message = format!("is no longer a valid template: {error}");
             errors.add("template_id", FieldCode::InvalidFormat, message);
             return Err(errors.take());
         }
@@ -148,23 +146,23 @@ fn apply(
         (PROMPT, &rendered, TEXT_PROMPT_CHARS),
         ("system_prompt", &system_prompt, SYSTEM_PROMPT_CHARS),
     ];
-    for (field, words, most) in checks {
-        let Some(words) = words else { continue };
-        if words.chars().count() > most {
+    for (field, text, most) in checks {
+        let Some(text) = text else { continue };
+        if text.chars().count() > most {
             let message = format!("{}, as the template renders it", too_long(most));
             errors.add(field, FieldCode::TooLong, message);
         }
-        if words.contains('\0') {
+        if text.contains('\0') {
             let message = "must not contain U+0000, as the template renders it";
             errors.add(field, FieldCode::InvalidFormat, message);
         }
-        if field == PROMPT && words.trim().is_empty() {
+        if field == PROMPT && text.trim().is_empty() {
             let message = "must not be blank, as the template renders it";
             errors.add(field, FieldCode::Required, message);
         }
     }
     match (rendered, errors.take()) {
-        (Some(prompt), errors) if errors.is_empty() => Ok(Words {
+        (Some(prompt), errors) if errors.is_empty() => Ok(RenderedPrompt {
             prompt,
             system_prompt,
             template: None,
@@ -176,14 +174,14 @@ fn apply(
 /// Names the field that a rendering failed for.
 fn explain(error: &RenderError, values: &Map<String, Value>, errors: &Errors) {
     match error {
-        RenderError::Missing(names, fault) => {
+        RenderError::Missing(names, error) => {
             // Those that are not there at all; otherwise one of them lacks a member.
             let absent = names.iter().filter(|name| !values.contains_key(*name));
             let mut blamed: Vec<&String> = absent.collect();
             if blamed.is_empty() {
                 blamed.extend(names);
             }
-            let at = fault
+            let at = error
                 .line
                 .map_or_else(String::new, |l| format!(" in line {l}"));
             let message = format!("lacks a value that the template reads{at}");
@@ -195,12 +193,12 @@ fn explain(error: &RenderError, values: &Map<String, Value>, errors: &Errors) {
                 errors.add("template_variables", FieldCode::MissingVariable, message);
             }
         }
-        RenderError::TooMuch(fault) => {
-            let message = format!("makes too much of these values: {fault}");
+        RenderError::TooLarge(error) => {
+            let message = format!("cannot be rendered with these values: {error}");
             errors.add("template_id", FieldCode::TooLong, message);
         }
-        RenderError::Unfit(fault) => {
-            let message = format!("do not fit the template: {fault}");
+        RenderError::Invalid(error) => {
+            let message = format!("do not fit the template: {error}");
             errors.add("template_variables", FieldCode::InvalidFormat, message);
         }
     }

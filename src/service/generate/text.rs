@@ -76,7 +76,7 @@ impl Service {
         caller: &Caller,
         request: &TextRequest,
     ) -> Result<(Plan<'_>, TextCall, TextPrices), ServiceError> {
-        let words = self.words(caller, request).await?;
+        let words = self.rendered_prompt(caller, request).await?;
         let chars = match &words {
             Ok(words) => words.prompt.chars().count(),
             Err(_) => request.prompt.chars().count(),

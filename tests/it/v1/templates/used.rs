@@ -74,8 +74,11 @@ async fn the_prompt_comes_in_one_way_or_the_other(_: PgPoolOptions, options: PgC
         ("{% if prompt %}yes{% endif %}", "yes"),
         ("{{ prompt|upper }}{{ prompt }}", "HELLOhello"),
         ("{# nothing but this #}", "hello"),
-        ("{% set prompt = 'mine' %}{{ prompt }}", "mine\n\nhello"),
-        ("<b>{{ prompt ~ '&' }}", "<b>hello&"),
+        (
+            "{% for prompt in 'ab' %}{{ prompt }}{% endfor %}",
+            "ab\n\nhello",
+        ),
+        ("<b>{{ prompt }}&", "<b>hello&"),
     ] {
         let id = app.template(&account, template, None).await;
         let body = json!({"prompt": "hello", "template_id": id});
@@ -105,16 +108,19 @@ async fn what_does_not_fit_is_named_before_any_hold(_: PgPoolOptions, options: P
     )
     .await;
     let bomb = make(
-        "{% for i in range(5000) %}{% for j in range(5000) %}x{% endfor %}{% endfor %}",
+        "{% for i in a %}{% for j in a %}x{% endfor %}{% endfor %}",
         None,
     )
     .await;
-    let grows = make("{% set a = a * 1000 %}{% set a = a * 1000 %}{{ a }}", None).await;
-    let long = make("{{ a * 100 }}{{ prompt }}", Some("{{ a * 51 }}")).await;
+    let grows = make("{{ a|replace('x', a)|replace('x', a)|length }}", None).await;
+    let long = make(
+        "{% for i in ten %}{{ a }}{% endfor %}{{ prompt }}",
+        Some("{% for i in ten if loop.index < 6 %}{{ a }}{% endfor %}{{ a[0] }}"),
+    )
+    .await;
     let blank = make("{% if prompt == 'x' %} {% endif %}", None).await;
-    let sum = make("{{ a + 1 }}", None).await;
+    let number = make("{{ a|int }}", None).await;
     let nul = make("{{ '\\u0000' }}", None).await;
-    let hundred = "é".repeat(100);
     for (id, variables, expected) in [
         (
             theirs,
@@ -175,26 +181,34 @@ async fn what_does_not_fit_is_named_before_any_hold(_: PgPoolOptions, options: P
             json!({"b": 1}),
             vec![("template_variables.a", "missing_variable")],
         ),
-        (bomb, json!({}), vec![("template_id", "too_long")]),
-        (grows, json!({"a": "xx"}), vec![("template_id", "too_long")]),
-        (grows, json!({"a": 2}), vec![]),
+        (
+            bomb,
+            json!({"a": vec![0; 1_000]}),
+            vec![("template_id", "too_long")],
+        ),
+        (
+            grows,
+            json!({"a": "x".repeat(1_000)}),
+            vec![("template_id", "too_long")],
+        ),
+        (grows, json!({"a": "xx"}), vec![]),
         (
             long,
-            json!({"a": "é".repeat(99)}),
+            json!({"a": "é".repeat(999), "ten": [1; 10]}),
             vec![("system_prompt", "too_long")],
         ),
         (
             long,
-            json!({"a": hundred}),
+            json!({"a": "é".repeat(1_000), "ten": [1; 10]}),
             vec![("prompt", "too_long"), ("system_prompt", "too_long")],
         ),
         (blank, json!({}), vec![("prompt", "required")]),
         (
-            sum,
+            number,
             json!({"a": "x"}),
             vec![("template_variables", "invalid_format")],
         ),
-        (sum, json!({"a": 2}), vec![]),
+        (number, json!({"a": 2}), vec![]),
         (nul, json!({}), vec![("prompt", "invalid_format")]),
     ] {
         let body = json!({"prompt": "x", "template_id": id, "template_variables": variables});
@@ -234,6 +248,31 @@ async fn what_does_not_fit_is_named_before_any_hold(_: PgPoolOptions, options: P
         .await
         .unwrap();
     assert_eq!(holds, 3, "of those three that fit");
+    app.assert_settled().await;
+}
+
+/// One that was kept when the language was larger.
+#[sqlx::test]
+async fn a_template_that_is_no_longer_valid_is_named(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("10").await;
+    let id = app.template(&account, "{{ a }}", None).await;
+    sqlx::query("update template_versions set prompt = $1 where template_id = $2")
+        .bind("{% set b = a %}\n{{ b }}")
+        .bind(id)
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let mut body = json!({"prompt": "x", "template_id": id, "template_variables": {"a": 1}});
+    let answer = app.text(&account.key, body.clone()).await;
+    assert_eq!(answer.fields()["template_id"], "invalid_format");
+    assert!(answer.text.contains("`set` is not"), "{}", answer.text);
+    body["type"] = json!("text");
+    let estimate = app.post(&account.key, ESTIMATE, &body).await;
+    assert_eq!(estimate.fields()["template_id"], "invalid_format");
+    let path = format!("{TEMPLATES}/{id}");
+    let kept = app.get(&account.key, &path).await.expect(200);
+    assert_eq!(kept["prompt"], "{% set b = a %}\n{{ b }}");
     app.assert_settled().await;
 }
 
