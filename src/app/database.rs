@@ -39,8 +39,11 @@ impl Database {
             }
         };
         let settings = &config.database;
-        let store =
-            Store::connect_lazy(options, settings.max_connections, settings.acquire_timeout);
+        let store = Store::connect_lazy(
+            options,
+            *settings.max_connections,
+            *settings.acquire_timeout,
+        );
         let database = Self { store, local };
         match database.store.migrate().await {
             Ok(()) => Ok(database),

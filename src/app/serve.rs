@@ -54,7 +54,7 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
-    listener::allow_files(config.server.max_connections);
+    listener::allow_files(*config.server.max_connections);
     // The port first: a second server on it should not touch the database.
     let address = config.server.bind;
     let listener = TcpListener::bind(address)
@@ -86,23 +86,23 @@ async fn run(
         app.runner.declare_alone().await?;
     }
     let mut background = JoinSet::new();
-    background.spawn(signs_of_life(app.runner.clone(), config.jobs.lease));
+    background.spawn(signs_of_life(app.runner.clone(), *config.jobs.lease));
     // Bounded: on a slow database others may leave new work as fast as it is ended.
     let begun = Instant::now();
     while app.runner.sweep_step().await? > 0 && begun.elapsed() < SWEEP_AT_START {}
 
-    background.spawn(sweeps(app.runner.clone(), config.jobs.lease));
+    background.spawn(sweeps(app.runner.clone(), *config.jobs.lease));
     background.spawn(work(app.runner.clone()));
     background.spawn(deliveries(app.dispatcher.clone()));
-    background.spawn(purges(store.clone(), config.webhooks.log_days));
+    background.spawn(purges(store.clone(), *config.webhooks.log_days));
     background.spawn(file_sweeps(app.runner.clone()));
     background.spawn(removals(
         app.runner.clone(),
         store.clone(),
-        config.retention.days,
+        *config.retention.days,
     ));
     if !config.metrics.audit_every.is_zero() {
-        background.spawn(audits(app.auditor.clone(), config.metrics.audit_every));
+        background.spawn(audits(app.auditor.clone(), *config.metrics.audit_every));
     }
     if let Some(local) = local {
         background.spawn(supervision(Arc::clone(local), store.clone()));
@@ -123,7 +123,7 @@ async fn run(
         "stopping: no new work; running work may finish"
     );
     tokio::join!(
-        app.runner.drain(config.server.shutdown, &stop.hurry),
+        app.runner.drain(*config.server.shutdown, &stop.hurry),
         app.dispatcher.stop(CLOSE_DELIVERIES),
     );
     close.cancel();
@@ -141,11 +141,11 @@ async fn run(
 fn listener_limits(config: &Config) -> Limits {
     let server = &config.server;
     Limits {
-        max_connections: server.max_connections,
-        header_timeout: server.header_timeout,
-        keep_alive: server.keep_alive,
-        write_timeout: server.write_timeout,
-        max_header_bytes: server.max_header_bytes,
+        max_connections: *server.max_connections,
+        header_timeout: *server.header_timeout,
+        keep_alive: *server.keep_alive,
+        write_timeout: *server.write_timeout,
+        max_header_bytes: *server.max_header_bytes,
     }
 }
 

@@ -1,51 +1,30 @@
 //! Kinds of providers: which adapter speaks to one, and what it can make.
 
-use super::read::Choice;
-use crate::domain::generation::Modality;
+use crate::domain::{generation::Modality, named::named_enum};
 
-/// Which adapter speaks to a provider.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Built in; no network.
-    Sandbox,
-    /// OpenAI.
-    OpenAi,
-    /// A server that imitates OpenAI's Chat Completions.
-    OpenAiCompatible,
-    /// Anthropic.
-    Anthropic,
-    /// Google Gemini.
-    Gemini,
-    /// Stability AI.
-    Stability,
-    /// Runway.
-    Runway,
-    /// ElevenLabs.
-    ElevenLabs,
-}
-
-impl Choice for Kind {
-    const NAMES: &'static [(&'static str, Self)] = &[
-        ("sandbox", Self::Sandbox),
-        ("openai", Self::OpenAi),
-        ("openai_compatible", Self::OpenAiCompatible),
-        ("anthropic", Self::Anthropic),
-        ("gemini", Self::Gemini),
-        ("stability", Self::Stability),
-        ("runway", Self::Runway),
-        ("elevenlabs", Self::ElevenLabs),
-    ];
-}
+named_enum!(
+    /// Which adapter speaks to a provider.
+    Kind {
+        /// Built in; no network.
+        Sandbox = "sandbox",
+        /// OpenAI.
+        OpenAi = "openai",
+        /// A server that imitates OpenAI's Chat Completions.
+        OpenAiCompatible = "openai_compatible",
+        /// Anthropic.
+        Anthropic = "anthropic",
+        /// Google Gemini.
+        Gemini = "gemini",
+        /// Stability AI.
+        Stability = "stability",
+        /// Runway.
+        Runway = "runway",
+        /// ElevenLabs.
+        ElevenLabs = "elevenlabs",
+    }
+);
 
 impl Kind {
-    /// Its name in the config.
-    pub fn as_str(self) -> &'static str {
-        Self::NAMES
-            .iter()
-            .find(|(_, kind)| *kind == self)
-            .map_or("", |(name, _)| *name)
-    }
-
     /// The types that its models can have: those its adapter speaks.
     pub const fn modalities(self) -> &'static [Modality] {
         match self {

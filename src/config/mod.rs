@@ -9,7 +9,6 @@
 //! value and what to mend, since the operator reads nothing else.
 
 mod access;
-mod explain;
 pub mod kind;
 pub mod load;
 pub mod media;
@@ -17,9 +16,9 @@ pub mod models;
 mod net;
 pub mod observe;
 pub mod providers;
-mod read;
 pub mod sections;
 pub mod summary;
+mod values;
 pub mod wire;
 
 use std::{
@@ -43,10 +42,13 @@ pub use wire::{
     video::{OmniWire, RunwayWire},
 };
 
+pub use crate::domain::settings::ConfigError;
+
 use crate::domain::catalogue::Catalogue;
 
-/// A valid configuration. Its Debug shows no secret.
-#[derive(Debug, Clone)]
+/// A valid configuration: its sections, and what follows from them. Its Debug shows no secret.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Config {
     /// The HTTP side.
     pub server: sections::Server,
@@ -78,62 +80,13 @@ pub struct Config {
     pub metrics: observe::Metrics,
     /// Traces.
     pub traces: observe::Traces,
+    /// Empty once they are resolved.
+    #[serde(rename = "providers")]
+    raw_providers: BTreeMap<String, providers::RawProvider>,
+    #[serde(skip)]
     providers: Vec<Provider>,
+    #[serde(skip)]
     warnings: Vec<String>,
-}
-
-/// The layers as merged, before providers are resolved.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table of sections")]
-struct Raw {
-    server: sections::Server,
-    database: sections::Database,
-    data: sections::Data,
-    media: media::RawMedia,
-    retention: sections::Retention,
-    log: sections::Log,
-    jobs: sections::Jobs,
-    submissions: sections::Submissions,
-    webhooks: sections::Webhooks,
-    sessions: sections::Sessions,
-    idempotency: sections::Idempotency,
-    defaults: sections::Defaults,
-    demo: sections::Demo,
-    metrics: observe::Metrics,
-    traces: observe::Traces,
-    providers: BTreeMap<String, providers::RawProvider>,
-}
-
-/// Why a configuration cannot be used: one sentence that names the key (or the variable
-/// that set it), the bad value unless it is a secret, and what to mend.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{key} {problem}")]
-pub struct ConfigError {
-    key: String,
-    problem: String,
-}
-
-impl ConfigError {
-    /// `problem` reads on after `key`.
-    fn new(key: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self {
-            key: key.into(),
-            problem: problem.into(),
-        }
-    }
-
-    /// The same error of a value inside the table `path`.
-    fn under(self, path: &str) -> Self {
-        let dot = if self.key.is_empty() || self.key.starts_with('[') {
-            ""
-        } else {
-            "."
-        };
-        Self {
-            key: format!("{path}{dot}{}", self.key),
-            ..self
-        }
-    }
 }
 
 impl Config {

@@ -12,17 +12,18 @@ mod text;
 mod video;
 
 use chrono::NaiveDate;
-use config::Value;
 use serde::Deserialize;
+use toml::Value;
 
 use super::{
     ConfigError, Kind,
-    read::{Choice, optional, optional_whole, quoted},
+    values::day,
     wire::{self, Wire},
 };
 use crate::domain::{
     catalogue::{Model, ModelKind},
     generation::Modality,
+    settings::{quoted, range::Bounded},
 };
 
 /// Characters of a model id.
@@ -66,34 +67,21 @@ impl ModelConfig {
     }
 }
 
-impl Choice for Modality {
-    const NAMES: &'static [(&'static str, Self)] = &[
-        ("text", Self::Text),
-        ("image", Self::Image),
-        ("video", Self::Video),
-        ("audio", Self::Audio),
-    ];
-}
-
 /// `[[providers.NAME.models]]` as written. Prices, limits and wire are read when the type is
 /// known.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table with keys")]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct RawModel {
-    #[serde(default, deserialize_with = "optional")]
     id: Option<String>,
-    #[serde(default, rename = "type", deserialize_with = "optional")]
+    #[serde(rename = "type")]
     modality: Option<Modality>,
-    #[serde(default, deserialize_with = "optional")]
     default: Option<bool>,
-    #[serde(default, deserialize_with = "optional")]
     enabled: Option<bool>,
-    #[serde(default, deserialize_with = "optional")]
+    #[serde(default, deserialize_with = "day")]
     retiring: Option<NaiveDate>,
     prices: Option<Value>,
     limits: Option<Value>,
-    #[serde(default, deserialize_with = "optional_whole::<u32, 0, 100_000, _>")]
-    overhead_tokens: Option<u32>,
+    overhead_tokens: Option<Bounded<u32, 0, 100_000>>,
     wire: Option<Value>,
 }
 
@@ -177,7 +165,7 @@ fn model(kind: Kind, id: String, raw: RawModel) -> Result<ModelConfig, ConfigErr
             kind,
             prices,
             limits,
-            raw.overhead_tokens,
+            raw.overhead_tokens.map(|number| *number),
             &wire,
         )?),
         Modality::Image => ModelKind::Image(image::read(prices, limits, &wire)?),

@@ -14,13 +14,13 @@ use super::{
     ConfigError, Kind, ModelConfig, access,
     load::Overrides,
     models::{self, RawModel},
-    read::{Choice, optional, optional_whole},
 };
+use crate::domain::settings::range::{Bounded, Seconds};
 
 /// Characters of a provider's name.
 const MAX_NAME: usize = 40;
-/// Seconds that a call may take unless configured otherwise.
-const TIMEOUT_SECONDS: u64 = 300;
+/// How long a call may take unless configured otherwise.
+const TIMEOUT: Duration = Duration::from_mins(5);
 /// Calls at once unless configured otherwise.
 const MAX_CONCURRENT: usize = 256;
 /// As above, of the sandbox, which calls nobody.
@@ -111,23 +111,16 @@ impl Provider {
 }
 
 /// `[providers.NAME]` as written.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table with keys")]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct RawProvider {
-    #[serde(default, deserialize_with = "optional")]
     kind: Option<Kind>,
-    #[serde(default, deserialize_with = "optional")]
     enabled: Option<bool>,
-    #[serde(default, deserialize_with = "optional")]
     api_key_env: Option<Vec<String>>,
-    #[serde(default, deserialize_with = "optional")]
     base_url: Option<String>,
-    #[serde(default, deserialize_with = "optional")]
     base_url_env: Option<String>,
-    #[serde(default, deserialize_with = "optional_whole::<u64, 1, 3_600, _>")]
-    timeout_seconds: Option<u64>,
-    #[serde(default, deserialize_with = "optional_whole::<usize, 1, 10_000, _>")]
-    max_concurrent: Option<usize>,
+    timeout_seconds: Option<Seconds<1, 3_600>>,
+    max_concurrent: Option<Bounded<usize, 1, 10_000>>,
     models: Option<Vec<RawModel>>,
 }
 
@@ -174,7 +167,7 @@ fn provider(
         ConfigError::new(format!("{path}.{key}"), problem)
     };
     let Some(kind) = raw.kind else {
-        let names: Vec<&str> = Kind::NAMES.iter().map(|(name, _)| *name).collect();
+        let names: Vec<&str> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
         return Err(missing(
             "kind",
             &format!("write one of {}", names.join(", ")),
@@ -226,12 +219,12 @@ fn provider(
         api_key_env,
         base_url,
         api_key,
-        timeout: Duration::from_secs(raw.timeout_seconds.unwrap_or(TIMEOUT_SECONDS)),
-        max_concurrent: raw.max_concurrent.unwrap_or(if kind == Kind::Sandbox {
-            MAX_CONCURRENT_SANDBOX
-        } else {
-            MAX_CONCURRENT
-        }),
+        timeout: raw.timeout_seconds.map_or(TIMEOUT, |seconds| *seconds),
+        max_concurrent: match raw.max_concurrent {
+            Some(number) => *number,
+            None if kind == Kind::Sandbox => MAX_CONCURRENT_SANDBOX,
+            None => MAX_CONCURRENT,
+        },
         models,
     })
 }

@@ -9,8 +9,8 @@ pub mod speech;
 pub mod video;
 mod words;
 
-use config::Value;
 use serde::Deserialize;
+use toml::Value;
 
 use self::{
     images::{OpenAiImageWire, StabilityWire},
@@ -18,12 +18,11 @@ use self::{
     video::{OmniWire, RunwayWire},
     words::{blank_is_none, known},
 };
-use super::{
-    ConfigError, Kind,
-    explain::table,
-    read::{Choice, optional, optional_whole},
+use super::{ConfigError, Kind};
+use crate::domain::{
+    generation::Modality,
+    settings::{range::Bounded, read_table as table},
 };
-use crate::domain::generation::Modality;
 
 /// The settings of one model, by the kind of its provider and by its type.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +52,8 @@ pub enum Wire {
 }
 
 /// Which field carries the token limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum TokenField {
     /// `max_tokens`: what every compatible server heeds.
     MaxTokens,
@@ -62,7 +62,8 @@ pub enum TokenField {
 }
 
 /// Which role carries the system prompt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum SystemRole {
     /// `system`: known everywhere.
     System,
@@ -71,7 +72,8 @@ pub enum SystemRole {
 }
 
 /// Whether a Claude model thinks first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Thinking {
     /// `disabled`: not at all.
     Disabled,
@@ -79,26 +81,6 @@ pub enum Thinking {
     BetweenTools,
     /// `adaptive`: as the model likes.
     Adaptive,
-}
-
-impl Choice for TokenField {
-    const NAMES: &'static [(&'static str, Self)] = &[
-        ("max_tokens", Self::MaxTokens),
-        ("max_completion_tokens", Self::MaxCompletionTokens),
-    ];
-}
-
-impl Choice for SystemRole {
-    const NAMES: &'static [(&'static str, Self)] =
-        &[("system", Self::System), ("developer", Self::Developer)];
-}
-
-impl Choice for Thinking {
-    const NAMES: &'static [(&'static str, Self)] = &[
-        ("disabled", Self::Disabled),
-        ("between_tools", Self::BetweenTools),
-        ("adaptive", Self::Adaptive),
-    ];
 }
 
 /// How to ask a model of OpenAI or of a compatible server.
@@ -152,42 +134,30 @@ const ANTHROPIC_EFFORTS: &[&str] = &["low", "medium", "high", "xhigh", "max"];
 const GEMINI_LEVELS: &[&str] = &["MINIMAL", "LOW", "MEDIUM", "HIGH", "XHIGH"];
 
 #[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+#[serde(default, deny_unknown_fields)]
 struct RawOpenAi {
-    #[serde(deserialize_with = "optional")]
     token_field: Option<TokenField>,
-    #[serde(deserialize_with = "optional")]
     system_role: Option<SystemRole>,
-    #[serde(deserialize_with = "optional")]
     reasoning_effort: Option<String>,
-    #[serde(deserialize_with = "optional")]
     explicit_cache: Option<bool>,
-    #[serde(deserialize_with = "optional")]
     service_tier: Option<String>,
-    #[serde(deserialize_with = "optional")]
     stream_usage: Option<bool>,
-    #[serde(deserialize_with = "optional")]
     no_obfuscation: Option<bool>,
 }
 
 #[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+#[serde(default, deny_unknown_fields)]
 struct RawAnthropic {
-    #[serde(deserialize_with = "optional")]
     version: Option<String>,
-    #[serde(deserialize_with = "optional")]
     effort: Option<String>,
-    #[serde(deserialize_with = "optional")]
     thinking: Option<Thinking>,
 }
 
 #[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+#[serde(default, deny_unknown_fields)]
 struct RawGemini {
-    #[serde(deserialize_with = "optional")]
     thinking_level: Option<String>,
-    #[serde(deserialize_with = "optional_whole::<u32, 0, 32_768, _>")]
-    thinking_budget: Option<u32>,
+    thinking_budget: Option<Bounded<u32, 0, 32_768>>,
 }
 
 /// Reads the `wire` table of a model that its provider can have. The error's key is relative
@@ -276,6 +246,6 @@ fn gemini(raw: RawGemini) -> Result<Wire, ConfigError> {
     }
     Ok(Wire::Gemini(GeminiWire {
         thinking_level: raw.thinking_level,
-        thinking_budget: raw.thinking_budget,
+        thinking_budget: raw.thinking_budget.map(|n| *n),
     }))
 }

@@ -17,6 +17,7 @@ pub mod pricing;
 pub mod rate;
 pub mod report;
 pub mod request;
+pub mod settings;
 pub mod spend;
 pub mod template;
 pub mod token;

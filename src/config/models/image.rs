@@ -5,65 +5,45 @@
 
 use std::collections::BTreeMap;
 
-use config::Value;
 use serde::Deserialize;
+use toml::Value;
 
 use super::{
-    super::{
-        ConfigError, Wire,
-        read::{Choice, optional, optional_whole, quoted},
-    },
-    rules::{check_list, count, table, unpriced},
+    super::{ConfigError, Wire, values::Price},
+    rules::{check_list, table, unpriced},
 };
 use crate::domain::{
     catalogue::{ImageLimits, ImageModel, Support},
-    credits::Credits,
     pricing::{ImagePrices, QualityPrices},
-    request::Quality,
+    request::{IMAGE_PROMPT_CHARS, Quality},
+    settings::{quoted, range::Bounded},
 };
 
-/// Characters of a prompt that the API takes at most.
-const MAX_PROMPT_CHARS: u32 = 5_000;
 /// Images of one request that the API takes at most.
 const MAX_N: u32 = 4;
 /// The longest side of an image, in pixels.
 const MAX_SIDE: u32 = 8_192;
 
-impl Choice for Support {
-    const NAMES: &'static [(&'static str, Self)] = &[
-        ("native", Self::Native),
-        ("guided", Self::Guided),
-        ("unsupported", Self::Unsupported),
-    ];
-}
-
 #[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+#[serde(default, deny_unknown_fields)]
 struct RawPrices {
     per_image: BTreeMap<String, RawTiers>,
 }
 
 #[derive(Deserialize, Default, Clone, Copy)]
-#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+#[serde(default, deny_unknown_fields)]
 struct RawTiers {
-    #[serde(deserialize_with = "optional")]
-    standard: Option<Credits>,
-    #[serde(deserialize_with = "optional")]
-    hd: Option<Credits>,
+    standard: Option<Price>,
+    hd: Option<Price>,
 }
 
 #[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+#[serde(default, deny_unknown_fields)]
 struct RawLimits {
-    #[serde(deserialize_with = "optional_whole::<u32, 1, MAX_PROMPT_CHARS, _>")]
-    max_prompt_chars: Option<u32>,
-    #[serde(deserialize_with = "optional")]
+    max_prompt_chars: Option<Bounded<usize, 1, IMAGE_PROMPT_CHARS>>,
     native_sizes: Option<Vec<String>>,
-    #[serde(deserialize_with = "optional_whole::<u32, 1, MAX_N, _>")]
-    max_n: Option<u32>,
-    #[serde(deserialize_with = "optional")]
+    max_n: Option<Bounded<u32, 1, { MAX_N as usize }>>,
     style: Option<Support>,
-    #[serde(deserialize_with = "optional")]
     negative_prompt: Option<Support>,
 }
 
@@ -81,10 +61,10 @@ pub(super) fn read(
             per_image: BTreeMap::new(),
         },
         limits: ImageLimits {
-            max_prompt_chars: count(limits.max_prompt_chars.unwrap_or(MAX_PROMPT_CHARS)),
+            max_prompt_chars: limits.max_prompt_chars.map_or(IMAGE_PROMPT_CHARS, |n| *n),
             sizes: sizes.iter().copied().map(name).collect(),
             qualities: vec![Quality::Standard],
-            max_n: limits.max_n.unwrap_or(MAX_N),
+            max_n: limits.max_n.map_or(MAX_N, |n| *n),
             style: limits.style.unwrap_or(Support::Guided),
             negative_prompt: limits.negative_prompt.unwrap_or(Support::Guided),
         },
@@ -181,14 +161,14 @@ fn complete(
         let Some(tiers) = raw.per_image.get(source) else {
             return Err(unpriced(&key, "add it"));
         };
-        let Some(standard) = tiers.standard else {
+        let Some(Price(standard)) = tiers.standard else {
             return Err(unpriced(&format!("{key}.standard"), "add it"));
         };
         if two_tiers && tiers.hd.is_none() {
             let mend = "add it, as other sizes have it,";
             return Err(unpriced(&format!("{key}.hd"), mend));
         }
-        let hd = tiers.hd;
+        let hd = tiers.hd.map(|price| price.0);
         per_image.insert(own, QualityPrices { standard, hd });
     }
     Ok(ImagePrices { per_image })

@@ -1,48 +1,37 @@
 //! Models of speech.
 
-use config::Value;
 use serde::Deserialize;
+use toml::Value;
 
 use super::{
-    super::{
-        ConfigError, Kind,
-        read::{optional, optional_whole, quoted},
-    },
-    rules::{check_list, count, table, unpriced},
+    super::{ConfigError, Kind, values::Price},
+    rules::{check_list, table, unpriced},
 };
 use crate::domain::{
     catalogue::{SpeechLimits, SpeechModel},
-    credits::Credits,
     pricing::SpeechPrices,
-    request::{SPEED, SpeechFormat},
+    request::{SPEECH_PROMPT_CHARS, SPEED, SpeechFormat},
+    settings::{quoted, range::Bounded},
 };
 
-/// Characters of a text that the API takes at most.
-const MAX_PROMPT_CHARS: u32 = 10_000;
 /// Characters of a voice that the API takes at most.
 const MAX_VOICE_CHARS: usize = 100;
 /// Lowest and highest speed of ElevenLabs.
 const ELEVENLABS_SPEED: [f64; 2] = [0.7, 1.2];
 
 #[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+#[serde(default, deny_unknown_fields)]
 struct RawPrices {
-    #[serde(deserialize_with = "optional")]
-    per_1000_characters: Option<Credits>,
+    per_1000_characters: Option<Price>,
 }
 
 #[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+#[serde(default, deny_unknown_fields)]
 struct RawLimits {
-    #[serde(deserialize_with = "optional_whole::<u32, 1, MAX_PROMPT_CHARS, _>")]
-    max_prompt_chars: Option<u32>,
-    #[serde(deserialize_with = "optional")]
+    max_prompt_chars: Option<Bounded<usize, 1, SPEECH_PROMPT_CHARS>>,
     voices: Option<Vec<String>>,
-    #[serde(deserialize_with = "optional")]
     default_voice: Option<String>,
-    #[serde(deserialize_with = "optional")]
     formats: Option<Vec<String>>,
-    #[serde(deserialize_with = "optional")]
     speed: Option<Vec<f64>>,
 }
 
@@ -53,7 +42,7 @@ pub(super) fn read(
     limits: Option<Value>,
 ) -> Result<SpeechModel, ConfigError> {
     let prices: RawPrices = table("prices", prices)?;
-    let per_1000_characters = prices
+    let Price(per_1000_characters) = prices
         .per_1000_characters
         .ok_or_else(|| unpriced("prices.per_1000_characters", "add it"))?;
     let limits: RawLimits = table("limits", limits)?;
@@ -63,7 +52,7 @@ pub(super) fn read(
             per_1000_characters,
         },
         limits: SpeechLimits {
-            max_prompt_chars: count(limits.max_prompt_chars.unwrap_or(MAX_PROMPT_CHARS)),
+            max_prompt_chars: limits.max_prompt_chars.map_or(SPEECH_PROMPT_CHARS, |n| *n),
             voices: limits.voices,
             default_voice,
             formats: formats(kind, limits.formats)?,

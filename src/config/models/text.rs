@@ -1,48 +1,40 @@
 //! Models of text.
 
-use config::Value;
 use serde::Deserialize;
+use toml::Value;
 
 use super::{
     super::{
         ConfigError, Kind,
-        read::{optional, optional_whole},
+        values::Price,
         wire::{ANTHROPIC_SAMPLING_VERSION, Wire},
     },
-    rules::{count, table, unpriced},
+    rules::{table, unpriced},
 };
 use crate::domain::{
     catalogue::{TextLimits, TextModel},
-    credits::Credits,
     pricing::TextPrices,
+    request::{MAX_TOKENS, TEXT_PROMPT_CHARS},
+    settings::range::Bounded,
 };
 
-/// Characters of a prompt that the API takes at most.
-const MAX_PROMPT_CHARS: u32 = 10_000;
-/// Output tokens that the API lets a caller ask for.
-const MAX_TOKENS: u32 = 4_096;
 /// Tokens that a provider's template adds to the caller's, unless the model says otherwise.
 const OVERHEAD_TOKENS: u32 = 64;
 /// Temperatures that the API takes.
 const TEMPERATURE: [f64; 2] = [0.0, 2.0];
 
 #[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+#[serde(default, deny_unknown_fields)]
 struct RawPrices {
-    #[serde(deserialize_with = "optional")]
-    input_per_million: Option<Credits>,
-    #[serde(deserialize_with = "optional")]
-    output_per_million: Option<Credits>,
+    input_per_million: Option<Price>,
+    output_per_million: Option<Price>,
 }
 
 #[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+#[serde(default, deny_unknown_fields)]
 struct RawLimits {
-    #[serde(deserialize_with = "optional_whole::<u32, 1, MAX_PROMPT_CHARS, _>")]
-    max_prompt_chars: Option<u32>,
-    #[serde(deserialize_with = "optional_whole::<u32, 1, MAX_TOKENS, _>")]
-    max_tokens: Option<u32>,
-    #[serde(deserialize_with = "optional")]
+    max_prompt_chars: Option<Bounded<usize, 1, TEXT_PROMPT_CHARS>>,
+    max_tokens: Option<Bounded<u32, 1, { MAX_TOKENS as usize }>>,
     temperature: Option<Vec<f64>>,
 }
 
@@ -60,8 +52,8 @@ pub(super) fn read(
     Ok(TextModel {
         prices: complete(&table("prices", prices)?)?,
         limits: TextLimits {
-            max_prompt_chars: count(limits.max_prompt_chars.unwrap_or(MAX_PROMPT_CHARS)),
-            max_tokens: limits.max_tokens.unwrap_or(MAX_TOKENS),
+            max_prompt_chars: limits.max_prompt_chars.map_or(TEXT_PROMPT_CHARS, |n| *n),
+            max_tokens: limits.max_tokens.map_or(MAX_TOKENS, |n| *n),
             temperature,
         },
         overhead_tokens: overhead_tokens.unwrap_or(OVERHEAD_TOKENS),
@@ -70,7 +62,7 @@ pub(super) fn read(
 
 fn complete(raw: &RawPrices) -> Result<TextPrices, ConfigError> {
     let (key, mend) = match (raw.input_per_million, raw.output_per_million) {
-        (Some(input_per_million), Some(output_per_million)) => {
+        (Some(Price(input_per_million)), Some(Price(output_per_million))) => {
             return Ok(TextPrices {
                 input_per_million,
                 output_per_million,

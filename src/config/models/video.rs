@@ -1,45 +1,33 @@
 //! Models of video.
 
-use config::{Value, ValueKind};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de::Error as _};
+use toml::Value;
 
 use super::{
-    super::{
-        ConfigError, Kind, Wire,
-        read::{Read, optional, optional_whole, quoted, shown},
-    },
-    rules::{check_list, count, table, unpriced},
+    super::{ConfigError, Kind, Wire, values::Price},
+    rules::{check_list, table, unpriced},
 };
 use crate::domain::{
     catalogue::{VideoLimits, VideoModel},
-    credits::Credits,
     pricing::VideoPrices,
-    request::{MAX_DURATION, Ratio},
+    request::{MAX_DURATION, Ratio, VIDEO_PROMPT_CHARS},
+    settings::{quoted, range::Bounded, shown},
 };
 
-/// Characters of a prompt that the API takes at most.
-const MAX_PROMPT_CHARS: u32 = 5_000;
-
 #[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+#[serde(default, deny_unknown_fields)]
 struct RawPrices {
-    #[serde(deserialize_with = "optional")]
-    per_second: Option<Credits>,
+    per_second: Option<Price>,
 }
 
 #[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+#[serde(default, deny_unknown_fields)]
 struct RawLimits {
-    #[serde(deserialize_with = "optional_whole::<u32, 1, MAX_PROMPT_CHARS, _>")]
-    max_prompt_chars: Option<u32>,
+    max_prompt_chars: Option<Bounded<usize, 1, VIDEO_PROMPT_CHARS>>,
     // A character has one or two units.
-    #[serde(deserialize_with = "optional_whole::<u32, 1, 10_000, _>")]
-    max_prompt_utf16: Option<u32>,
-    #[serde(deserialize_with = "optional")]
+    max_prompt_utf16: Option<Bounded<usize, 1, 10_000>>,
     durations: Option<Durations>,
-    #[serde(deserialize_with = "optional_whole::<u32, 1, MAX_DURATION, _>")]
-    default_duration: Option<u32>,
-    #[serde(deserialize_with = "optional")]
+    default_duration: Option<Bounded<u32, 1, { MAX_DURATION as usize }>>,
     ratios: Option<Vec<String>>,
 }
 
@@ -47,18 +35,17 @@ struct RawLimits {
 struct Durations(Vec<u32>);
 
 /// A list, or the shortest and the longest.
-impl Read for Durations {
-    fn read(kind: ValueKind) -> Result<Self, String> {
-        let bad = shown(&kind);
-        let seconds = |value: &Value| match value.kind {
-            ValueKind::I64(n) => u32::try_from(n)
-                .ok()
-                .filter(|n| (1..=MAX_DURATION).contains(n)),
-            _ => None,
+impl<'de> Deserialize<'de> for Durations {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(source)?;
+        let seconds = |value: &Value| {
+            let number = value.as_integer()?;
+            let number = u32::try_from(number).ok()?;
+            (1..=MAX_DURATION).contains(&number).then_some(number)
         };
-        let list: Option<Vec<u32>> = match &kind {
-            ValueKind::Array(items) => items.iter().map(seconds).collect(),
-            ValueKind::Table(table) if table.len() == 2 => {
+        let list: Option<Vec<u32>> = match &value {
+            Value::Array(items) => items.iter().map(seconds).collect(),
+            Value::Table(table) if table.len() == 2 => {
                 let bound = |key| table.get(key).and_then(seconds);
                 bound("min")
                     .zip(bound("max"))
@@ -69,10 +56,11 @@ impl Read for Durations {
         list.filter(|list| !list.is_empty() && list.is_sorted_by(|a, b| a < b))
             .map(Self)
             .ok_or_else(|| {
-                format!(
+                let bad = shown(&value);
+                D::Error::custom(format_args!(
                     "is {bad}: must be seconds from 1 to {MAX_DURATION}, \
                      ascending such as [4, 6, 8], or {{ min = 2, max = 10 }}"
-                )
+                ))
             })
     }
 }
@@ -85,7 +73,7 @@ pub(super) fn read(
     wire: &Wire,
 ) -> Result<VideoModel, ConfigError> {
     let prices: RawPrices = table("prices", prices)?;
-    let per_second = prices
+    let Price(per_second) = prices
         .per_second
         .ok_or_else(|| unpriced("prices.per_second", "add it"))?;
     let limits: RawLimits = table("limits", limits)?;
@@ -97,7 +85,7 @@ pub(super) fn read(
         let mend = "list the seconds that the model takes, such as [4, 6, 8]";
         return Err(missing("durations", mend));
     };
-    let Some(default_duration) = limits.default_duration else {
+    let Some(default_duration) = limits.default_duration.map(|n| *n) else {
         let mend = "name the seconds of a request that names none";
         return Err(missing("default_duration", mend));
     };
@@ -113,12 +101,12 @@ pub(super) fn read(
     Ok(VideoModel {
         prices: VideoPrices { per_second },
         limits: VideoLimits {
-            max_prompt_chars: count(limits.max_prompt_chars.unwrap_or(MAX_PROMPT_CHARS)),
+            max_prompt_chars: limits.max_prompt_chars.map_or(VIDEO_PROMPT_CHARS, |n| *n),
             durations,
             default_duration,
             ratios: limits.ratios,
         },
-        max_prompt_utf16: limits.max_prompt_utf16.map(count),
+        max_prompt_utf16: limits.max_prompt_utf16.map(|n| *n),
     })
 }
 

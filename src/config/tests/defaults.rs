@@ -25,21 +25,21 @@ fn the_values_of_the_contract() {
     assert_eq!(c.public_url(), "http://127.0.0.1:8080");
     assert_eq!(c.server.shutdown.as_secs(), 10);
     assert_eq!(c.server.body_timeout.as_secs(), 10);
-    assert_eq!(c.server.max_body_bytes, 256 * 1024);
+    assert_eq!(*c.server.max_body_bytes, 256 * 1024);
     assert_eq!(c.server.header_timeout.as_secs(), 30);
     assert_eq!(c.server.keep_alive.as_secs(), 75);
     assert_eq!(c.server.write_timeout.as_secs(), 30);
     assert_eq!(c.server.request_timeout.as_secs(), 20);
-    assert!(c.server.request_timeout > c.server.body_timeout);
-    assert_eq!(c.server.max_header_bytes, 32 * 1024);
+    assert!(*c.server.request_timeout > *c.server.body_timeout);
+    assert_eq!(*c.server.max_header_bytes, 32 * 1024);
     assert_eq!(
-        (c.server.max_connections, c.server.max_requests),
+        (*c.server.max_connections, *c.server.max_requests),
         (4096, 2048)
     );
-    assert_eq!(c.server.max_waiting_logins, 64);
+    assert_eq!(*c.server.max_waiting_logins, 64);
     assert!(c.server.cors_origins.is_empty() && c.server.trusted_proxies.is_empty());
     assert!(c.database_url().is_none());
-    assert_eq!(c.database.max_connections, 20);
+    assert_eq!(*c.database.max_connections, 20);
     assert_eq!(c.database.acquire_timeout.as_millis(), 5000);
     assert_eq!(c.data.dir, PathBuf::from("data"));
     assert_eq!(
@@ -49,8 +49,8 @@ fn the_values_of_the_contract() {
     assert_eq!(c.jobs.lease.as_secs(), 30);
     assert_eq!(c.jobs.poll_interval.as_millis(), 5000);
     assert_eq!(c.jobs.deadline.as_secs(), 1800);
-    assert_eq!((c.jobs.max_per_account, c.jobs.workers), (100, 64));
-    assert_eq!(c.jobs.max_workers_per_account, 16);
+    assert_eq!((*c.jobs.max_per_account, *c.jobs.workers), (100, 64));
+    assert_eq!(*c.jobs.max_workers_per_account, 16);
     let calls = c
         .providers()
         .iter()
@@ -59,20 +59,20 @@ fn the_values_of_the_contract() {
     assert_eq!((calls["openai"], calls["sandbox"]), (256, 2_048));
     assert_eq!(c.media.url_lifetime.as_secs(), 86_400);
     assert!(!c.media.allow_private_urls && c.media.s3.is_none());
-    assert_eq!(c.retention.days, 0);
+    assert_eq!(*c.retention.days, 0);
     assert_eq!(
-        (c.submissions.attempts, c.submissions.window.as_secs()),
+        (*c.submissions.attempts, c.submissions.window.as_secs()),
         (3, 20)
     );
     assert_eq!(c.submissions.retry_base.as_millis(), 500);
     assert!(!c.webhooks.allow_private);
     assert_eq!(
-        (c.webhooks.timeout.as_millis(), c.webhooks.log_days),
+        (c.webhooks.timeout.as_millis(), *c.webhooks.log_days),
         (15_000, 30)
     );
-    assert_eq!(c.sessions.days, 30);
+    assert_eq!(*c.sessions.days, 30);
     assert_eq!(
-        (c.idempotency.hours, c.idempotency.wait.as_secs()),
+        (*c.idempotency.hours, c.idempotency.wait.as_secs()),
         (24, 60)
     );
     assert_eq!(c.demo.credits.to_string(), "1000");

@@ -3,10 +3,7 @@
 use serde::Deserialize;
 
 use super::{
-    super::{
-        ConfigError,
-        read::{Choice, optional},
-    },
+    super::ConfigError,
     Wire,
     words::{blank_is_none, blankable, known, word},
 };
@@ -25,7 +22,8 @@ pub struct OpenAiImageWire {
 }
 
 /// Which endpoint of Stability makes an image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum StabilityEndpoint {
     /// Stable Image Core.
     Core,
@@ -33,14 +31,6 @@ pub enum StabilityEndpoint {
     Ultra,
     /// Stable Diffusion 3.5, one of several models.
     Sd3,
-}
-
-impl Choice for StabilityEndpoint {
-    const NAMES: &'static [(&'static str, Self)] = &[
-        ("core", Self::Core),
-        ("ultra", Self::Ultra),
-        ("sd3", Self::Sd3),
-    ];
 }
 
 /// One way to make an image at Stability.
@@ -89,35 +79,27 @@ const PRESETS: &[&str] = &[
 ];
 
 #[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct RawOpenAiImage {
-    #[serde(deserialize_with = "optional")]
     standard: Option<String>,
-    #[serde(deserialize_with = "optional")]
     hd: Option<String>,
-    #[serde(deserialize_with = "optional")]
     output_format: Option<String>,
-    #[serde(deserialize_with = "optional")]
     moderation: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct RawStability {
     standard: Option<RawTarget>,
     hd: Option<RawTarget>,
-    #[serde(deserialize_with = "optional")]
     vivid: Option<String>,
-    #[serde(deserialize_with = "optional")]
     natural: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+#[serde(default, deny_unknown_fields)]
 struct RawTarget {
-    #[serde(deserialize_with = "optional")]
     endpoint: Option<StabilityEndpoint>,
-    #[serde(deserialize_with = "optional")]
     model: Option<String>,
 }
 

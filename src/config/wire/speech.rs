@@ -3,13 +3,11 @@
 use serde::Deserialize;
 
 use super::{
-    super::{
-        ConfigError,
-        read::{optional, optional_whole},
-    },
+    super::ConfigError,
     Wire,
     words::{blank_is_none, word},
 };
+use crate::domain::settings::range::Bounded;
 
 /// How to ask a speech model of OpenAI.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,26 +47,22 @@ const WAV_FORMATS: &[&str] = &[
 ];
 
 #[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct RawOpenAiSpeech {
-    #[serde(deserialize_with = "optional_whole::<usize, 1, 4_096, _>")]
-    max_chars: Option<usize>,
-    #[serde(deserialize_with = "optional")]
+    max_chars: Option<Bounded<usize, 1, 4_096>>,
     instructions: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct RawElevenLabs {
-    #[serde(deserialize_with = "optional")]
     mp3: Option<String>,
-    #[serde(deserialize_with = "optional")]
     wav: Option<String>,
 }
 
 pub(super) fn open_ai_speech(raw: RawOpenAiSpeech) -> Wire {
     Wire::OpenAiSpeech(OpenAiSpeechWire {
-        max_chars: raw.max_chars.unwrap_or(4_096),
+        max_chars: raw.max_chars.map_or(4_096, |n| *n),
         instructions: blank_is_none(raw.instructions),
     })
 }

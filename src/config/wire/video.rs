@@ -5,14 +5,11 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::{
-    super::{
-        ConfigError,
-        read::{optional, quoted},
-    },
+    super::ConfigError,
     Wire,
     words::{blank_is_none, word},
 };
-use crate::domain::request::Ratio;
+use crate::domain::{request::Ratio, settings::quoted};
 
 /// How to ask a model of Runway.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,19 +33,16 @@ pub struct OmniWire {
 const OMNI_RESOLUTIONS: &[&str] = &["360p", "720p", "1080p", "4k"];
 
 #[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct RawRunway {
     ratios: Option<BTreeMap<String, String>>,
-    #[serde(deserialize_with = "optional")]
     resolution: Option<String>,
-    #[serde(deserialize_with = "optional")]
     audio: Option<bool>,
 }
 
 #[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct RawOmni {
-    #[serde(deserialize_with = "optional")]
     resolution: Option<String>,
 }
 

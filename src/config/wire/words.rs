@@ -1,6 +1,7 @@
 //! Readers of words that a vendor knows.
 
-use super::super::{ConfigError, read::quoted};
+use super::super::ConfigError;
+use crate::domain::settings::quoted;
 
 /// A setting that `""` takes away.
 pub(super) fn blank_is_none(text: Option<String>) -> Option<String> {
