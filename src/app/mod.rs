@@ -2,6 +2,7 @@
 //!
 //! Here: what is built from what. Not here: rules.
 
+pub mod config;
 pub mod database;
 mod demo;
 pub mod listener;

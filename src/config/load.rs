@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, path::Path};
 use toml::{Table, Value};
 
 use super::{Config, ConfigError, Provider, providers};
-use crate::domain::{generation::Modality, settings};
+use crate::domain::{generation::Modality, settings, vendor::Vendor};
 
 /// The defaults, and the documentation of every key.
 pub const DEFAULT_TOML: &str = include_str!("../../config/default.toml");
@@ -64,8 +64,13 @@ impl Overrides<'_> {
 
 impl Config {
     /// Loads and validates. Later layers win: the built-in `config/default.toml`, then
-    /// `file`, then `env`. `env` also holds the providers' keys and base URLs.
-    pub fn load(file: Option<&Path>, env: &BTreeMap<String, String>) -> Result<Self, ConfigError> {
+    /// `file`, then `env`. `env` also holds the providers' keys and base URLs. A provider is
+    /// of one of `vendors`.
+    pub fn load(
+        file: Option<&Path>,
+        env: &BTreeMap<String, String>,
+        vendors: &[&'static Vendor],
+    ) -> Result<Self, ConfigError> {
         let defaults = parse("config/default.toml", DEFAULT_TOML)?;
         let mut tree = defaults.clone();
         if let Some(path) = file {
@@ -82,7 +87,7 @@ impl Config {
         }
         let config: Result<Self, _> = settings::read(Value::Table(tree));
         config
-            .and_then(|config| config.resolve(env, &overrides))
+            .and_then(|config| config.resolve(env, &overrides, vendors))
             .map_err(|error| overrides.name(error))
     }
 
@@ -91,9 +96,10 @@ impl Config {
         mut self,
         env: &BTreeMap<String, String>,
         overrides: &Overrides<'_>,
+        vendors: &[&'static Vendor],
     ) -> Result<Self, ConfigError> {
         let raw = std::mem::take(&mut self.raw_providers);
-        self.providers = providers::resolve(raw, env, overrides, &mut self.warnings)?;
+        self.providers = providers::resolve(raw, env, overrides, vendors, &mut self.warnings)?;
         for (modality, wanted) in self.defaults.lists() {
             check_names(modality, wanted, &self.providers)?;
         }
@@ -130,7 +136,8 @@ fn check_names(
 /// may hold a secret.
 fn parse(name: &str, text: &str) -> Result<Table, ConfigError> {
     text.parse().map_err(|error: toml::de::Error| {
-        let before = &text[..error.span().map_or(0, |span| span.start)];
+        let start = error.span().map_or(0, |span| span.start);
+        let before = text.get(..start).unwrap_or_default();
         let line = before.matches('\n').count() + 1;
         let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
         let reason = error.message().replace('\n', ", ");

@@ -2,14 +2,13 @@
 //!
 //! Here: typed sections with units and bounds ([`sections`]), which layer wins ([`load`]),
 //! where stored files lie ([`media`]), which providers and models are served ([`providers`],
-//! [`kind`], [`models`], [`wire`]), and what
-//! `gensvc config check` tells ([`summary`]). Not here: reading the process environment
-//! (the binary does that once and passes it in), and any use of the values: parts receive
-//! values, not the configuration. Every error is one sentence that names the key, the bad
-//! value and what to mend, since the operator reads nothing else.
+//! [`models`]), and what `gensvc config check` tells ([`summary`]). Not here: the vendors and
+//! how their models are asked, which are passed in (`domain::vendor`); reading the process
+//! environment (the binary does that once and passes it in); and any use of the values: parts
+//! receive values, not the configuration. Every error is one sentence that names the key, the
+//! bad value and what to mend, since the operator reads nothing else.
 
 mod access;
-pub mod kind;
 pub mod load;
 pub mod media;
 pub mod models;
@@ -19,7 +18,6 @@ pub mod providers;
 pub mod sections;
 pub mod summary;
 mod values;
-pub mod wire;
 
 use std::{
     collections::BTreeMap,
@@ -29,18 +27,11 @@ use std::{
 use secrecy::SecretString;
 use serde::Deserialize;
 
-pub use kind::Kind;
 pub use media::{Media, S3};
 pub use models::ModelConfig;
-pub use providers::{EnabledProvider, Provider, Status};
+pub use providers::{Provider, Status};
 pub use sections::LogFormat;
 pub use summary::Summary;
-pub use wire::{
-    AnthropicWire, GeminiWire, OpenAiWire, SystemRole, Thinking, TokenField, Wire,
-    images::{OpenAiImageWire, StabilityEndpoint, StabilityTarget, StabilityWire},
-    speech::{ElevenLabsWire, OpenAiSpeechWire},
-    video::{OmniWire, RunwayWire},
-};
 
 pub use crate::domain::settings::ConfigError;
 
@@ -96,11 +87,9 @@ impl Config {
     }
 
     /// The providers that are served, by name.
-    pub fn enabled_providers(&self) -> Vec<EnabledProvider> {
-        self.providers
-            .iter()
-            .filter_map(Provider::enabled)
-            .collect()
+    pub fn enabled_providers(&self) -> Vec<Provider> {
+        let enabled = |provider: &&Provider| provider.status == Status::Enabled;
+        self.providers.iter().filter(enabled).cloned().collect()
     }
 
     /// Every enabled model of every enabled provider.
@@ -178,6 +167,3 @@ impl Config {
         Summary::of(self)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -23,4 +23,5 @@ pub mod template;
 pub mod token;
 pub mod usage;
 pub mod validate;
+pub mod vendor;
 pub mod webhook;

@@ -43,3 +43,16 @@ pub fn word<'de, D: Deserializer<'de>>(
 pub fn blank_is_none<'de, D: Deserializer<'de>>(source: D) -> Result<Option<String>, D::Error> {
     String::deserialize(source).map(|text| Some(text).filter(|text| !text.is_empty()))
 }
+
+/// As [`word`], where `""` takes the setting away.
+pub fn word_or_blank<'de, D: Deserializer<'de>>(
+    source: D,
+    names: &'static [&'static str],
+) -> Result<Option<String>, D::Error> {
+    match blank_is_none(source)? {
+        Some(text) if !names.contains(&text.as_str()) => {
+            Err(de::Error::unknown_variant(&text, names))
+        }
+        text => Ok(text),
+    }
+}

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use toml::Value;
 
 use super::{
-    super::{ConfigError, Wire, values::Price},
+    super::{ConfigError, values::Price},
     rules::{check_list, table, unpriced},
 };
 use crate::domain::{
@@ -51,7 +51,6 @@ struct RawLimits {
 pub(super) fn read(
     prices: Option<Value>,
     limits: Option<Value>,
-    wire: &Wire,
 ) -> Result<ImageModel, ConfigError> {
     let limits: RawLimits = table("limits", limits)?;
     let native_sizes = native_sizes(limits.native_sizes)?;
@@ -79,7 +78,6 @@ pub(super) fn read(
     {
         model.limits.qualities.push(Quality::Hd);
     }
-    check_wire(&model, wire)?;
     Ok(model)
 }
 
@@ -172,47 +170,4 @@ fn complete(
         per_image.insert(own, QualityPrices { standard, hd });
     }
     Ok(ImagePrices { per_image })
-}
-
-/// That the vendor is told what the limits promise.
-fn check_wire(model: &ImageModel, wire: &Wire) -> Result<(), ConfigError> {
-    let limits = &model.limits;
-    match wire {
-        Wire::OpenAiImage(_) => {
-            let fields = [
-                ("limits.style", limits.style),
-                ("limits.negative_prompt", limits.negative_prompt),
-            ];
-            match fields.iter().find(|(_, how)| *how == Support::Native) {
-                None => Ok(()),
-                Some((key, _)) => Err(ConfigError::new(
-                    *key,
-                    "is \"native\": OpenAI has no field for it; use guided or unsupported",
-                )),
-            }
-        }
-        Wire::Stability(wire) => {
-            let (has_hd, key) = (limits.qualities.contains(&Quality::Hd), "wire.hd");
-            if has_hd && wire.hd.is_none() {
-                let problem = "is missing: prices have a tier hd; say what makes it";
-                return Err(ConfigError::new(key, problem));
-            }
-            if !has_hd && wire.hd.is_some() {
-                let problem = "is not used: prices have no tier hd; add it or remove this";
-                return Err(ConfigError::new(key, problem));
-            }
-            let presets = [
-                ("wire.vivid", wire.vivid.is_some()),
-                ("wire.natural", wire.natural.is_some()),
-            ];
-            match presets.iter().find(|(_, given)| !given) {
-                Some((key, _)) if limits.style == Support::Native => Err(ConfigError::new(
-                    *key,
-                    "is missing: limits.style is \"native\"; name the preset",
-                )),
-                _ => Ok(()),
-            }
-        }
-        _ => Ok(()),
-    }
 }

@@ -4,11 +4,7 @@ use serde::Deserialize;
 use toml::Value;
 
 use super::{
-    super::{
-        ConfigError, Kind,
-        values::Price,
-        wire::{ANTHROPIC_SAMPLING_VERSION, Wire},
-    },
+    super::{ConfigError, values::Price},
     rules::{table, unpriced},
 };
 use crate::domain::{
@@ -16,6 +12,7 @@ use crate::domain::{
     pricing::TextPrices,
     request::{MAX_TOKENS, TEXT_PROMPT_CHARS},
     settings::range::Bounded,
+    vendor::Vendor,
 };
 
 /// Tokens that a provider's template adds to the caller's, unless the model says otherwise.
@@ -40,14 +37,13 @@ struct RawLimits {
 
 /// Reads one.
 pub(super) fn read(
-    kind: Kind,
+    vendor: &Vendor,
     prices: Option<Value>,
     limits: Option<Value>,
     overhead_tokens: Option<u32>,
-    wire: &Wire,
 ) -> Result<TextModel, ConfigError> {
     let limits: RawLimits = table("limits", limits)?;
-    let temperature = temperature(kind, limits.temperature, wire)
+    let temperature = temperature(vendor, limits.temperature.as_deref())
         .map_err(|problem| ConfigError::new("limits.temperature", problem))?;
     Ok(TextModel {
         prices: complete(&table("prices", prices)?)?,
@@ -75,37 +71,17 @@ fn complete(raw: &RawPrices) -> Result<TextPrices, ConfigError> {
     Err(unpriced(key, mend))
 }
 
-/// The range a model takes; `None` when it takes none. Left out, it is none for the vendors'
-/// models, most of which refuse or ignore a temperature today, and the API's own for
-/// compatible servers and the sandbox, which take it. The error reads on after the key.
-fn temperature(
-    kind: Kind,
-    range: Option<Vec<f64>>,
-    wire: &Wire,
-) -> Result<Option<[f64; 2]>, String> {
-    let Some(range) = range else {
-        let taken = matches!(kind, Kind::Sandbox | Kind::OpenAiCompatible);
-        return Ok(taken.then_some(TEMPERATURE));
-    };
-    let [low, high] = match range.as_slice() {
-        [] => return Ok(None),
-        [low, high] if TEMPERATURE[0] <= *low && low <= high && *high <= TEMPERATURE[1] => {
-            [*low, *high]
+/// The range a model takes; `None` when it takes none. The error reads on after the key.
+fn temperature(vendor: &Vendor, range: Option<&[f64]>) -> Result<Option<[f64; 2]>, String> {
+    match range {
+        None => Ok(vendor.temperature),
+        Some([]) => Ok(None),
+        Some([low, high]) if TEMPERATURE[0] <= *low && low <= high && *high <= TEMPERATURE[1] => {
+            Ok(Some([*low, *high]))
         }
-        _ => {
-            return Err(format!(
-                "is {range:?}: must be the lowest and the highest value within 0.0 to 2.0, \
-                 such as [0.0, 2.0], or [] for none"
-            ));
-        }
-    };
-    if let Wire::Anthropic(wire) = wire
-        && (wire.version != ANTHROPIC_SAMPLING_VERSION || high > 1.0)
-    {
-        return Err(format!(
-            "is {range:?}: Anthropic takes 0.0 to 1.0 and only with wire.version = \
-             \"{ANTHROPIC_SAMPLING_VERSION}\"; set both or leave it out"
-        ));
+        Some(range) => Err(format!(
+            "is {range:?}: must be the lowest and the highest value within 0.0 to 2.0, \
+             such as [0.0, 2.0], or [] for none"
+        )),
     }
-    Ok(Some([low, high]))
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use toml::Value;
 
 use super::{
-    super::{ConfigError, Kind, Wire, values::Price},
+    super::{ConfigError, values::Price},
     rules::{check_list, table, unpriced},
 };
 use crate::domain::{
@@ -12,6 +12,7 @@ use crate::domain::{
     pricing::VideoPrices,
     request::{MAX_DURATION, Ratio, VIDEO_PROMPT_CHARS},
     settings::{quoted, range::Bounded, shown},
+    vendor::{Access, Vendor},
 };
 
 #[derive(Deserialize, Default)]
@@ -67,10 +68,9 @@ impl<'de> Deserialize<'de> for Durations {
 
 /// Reads one.
 pub(super) fn read(
-    kind: Kind,
+    vendor: &Vendor,
     prices: Option<Value>,
     limits: Option<Value>,
-    wire: &Wire,
 ) -> Result<VideoModel, ConfigError> {
     let prices: RawPrices = table("prices", prices)?;
     let Price(per_second) = prices
@@ -93,11 +93,13 @@ pub(super) fn read(
         let problem = format!("is {default_duration}: must be one of limits.durations");
         return Err(ConfigError::new("limits.default_duration", problem));
     }
-    if limits.ratios.is_none() && kind != Kind::Sandbox {
+    if limits.ratios.is_none() && vendor.access != Access::BuiltIn {
         let mend = "list those that the model takes, such as [\"16:9\", \"9:16\"]";
         return Err(missing("ratios", mend));
     }
-    check_ratios(limits.ratios.as_deref(), wire).map_err(|error| error.under("limits"))?;
+    if let Some(ratios) = &limits.ratios {
+        check_ratios(ratios).map_err(|error| error.under("limits"))?;
+    }
     Ok(VideoModel {
         prices: VideoPrices { per_second },
         limits: VideoLimits {
@@ -110,34 +112,17 @@ pub(super) fn read(
     })
 }
 
-/// That each is a ratio, and one that the vendor can be asked for.
-fn check_ratios(ratios: Option<&[String]>, wire: &Wire) -> Result<(), ConfigError> {
-    let Some(ratios) = ratios else {
-        return Ok(());
-    };
-    let refuse = |problem| Err(ConfigError::new("ratios", problem));
-    let mut reduced = Vec::new();
-    for text in ratios {
-        let Some(ratio) = Ratio::parse(text) else {
-            return refuse(format!(
-                "holds {}: must be ratios, such as \"16:9\"",
-                quoted(text)
-            ));
-        };
-        let ratio = ratio.reduced().to_string();
-        match wire {
-            Wire::Runway(wire) if !wire.ratios.contains_key(&ratio) => {
-                return refuse(format!(
-                    "holds \"{text}\", which wire.ratios does not have: add it there"
-                ));
-            }
-            Wire::Omni(_) if !["16:9", "9:16"].contains(&ratio.as_str()) => {
-                return refuse(format!(
-                    "holds \"{text}\": Gemini Omni makes 16:9 and 9:16 only"
-                ));
-            }
-            _ => reduced.push(ratio),
-        }
-    }
+/// That each is a ratio, and none is another in other numbers.
+fn check_ratios(ratios: &[String]) -> Result<(), ConfigError> {
+    let reduced: Vec<String> = ratios
+        .iter()
+        .map(|text| {
+            let ratio = Ratio::parse(text).map(|ratio| ratio.reduced().to_string());
+            ratio.ok_or_else(|| {
+                let problem = format!("holds {}: must be ratios, such as \"16:9\"", quoted(text));
+                ConfigError::new("ratios", problem)
+            })
+        })
+        .collect::<Result<_, _>>()?;
     check_list("ratios", &reduced)
 }

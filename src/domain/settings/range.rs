@@ -19,8 +19,10 @@ pub struct Seconds<const MIN: usize, const MAX: usize>(Duration);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Millis<const MIN: usize, const MAX: usize>(Duration);
 
-/// Whole numbers only: 3.7 is refused, not rounded.
-fn whole<'de, D: Deserializer<'de>>(source: D, min: usize, max: usize) -> Result<usize, D::Error> {
+/// Reads a whole number of `MIN` to `MAX` into a plain one; 3.7 is refused, not rounded.
+pub fn bounded<'de, T: TryFrom<usize>, const MIN: usize, const MAX: usize, D: Deserializer<'de>>(
+    source: D,
+) -> Result<T, D::Error> {
     let value = Value::deserialize(source)?;
     let number = match &value {
         Value::Integer(number) => Some(*number),
@@ -29,11 +31,12 @@ fn whole<'de, D: Deserializer<'de>>(source: D, min: usize, max: usize) -> Result
     };
     number
         .and_then(|number| usize::try_from(number).ok())
-        .filter(|number| (min..=max).contains(number))
+        .filter(|number| (MIN..=MAX).contains(number))
+        .and_then(|number| T::try_from(number).ok())
         .ok_or_else(|| {
             let bad = shown(&value);
             D::Error::custom(format_args!(
-                "is {bad}: must be a whole number from {min} to {max}"
+                "is {bad}: must be a whole number from {MIN} to {MAX}"
             ))
         })
 }
@@ -42,25 +45,23 @@ impl<'de, T: TryFrom<usize>, const MIN: usize, const MAX: usize> Deserialize<'de
     for Bounded<T, MIN, MAX>
 {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        let number = whole(source, MIN, MAX)?;
-        let number = number
-            .try_into()
-            .map_err(|_| D::Error::custom(format_args!("is {number}: too large for this machine")));
-        number.map(Self)
+        bounded::<_, MIN, MAX, _>(source).map(Self)
     }
 }
 
 impl<'de, const MIN: usize, const MAX: usize> Deserialize<'de> for Seconds<MIN, MAX> {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        let number = whole(source, MIN, MAX)?;
-        Ok(Self(Duration::from_secs(number as u64)))
+        bounded::<_, MIN, MAX, _>(source)
+            .map(Duration::from_secs)
+            .map(Self)
     }
 }
 
 impl<'de, const MIN: usize, const MAX: usize> Deserialize<'de> for Millis<MIN, MAX> {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        let number = whole(source, MIN, MAX)?;
-        Ok(Self(Duration::from_millis(number as u64)))
+        bounded::<_, MIN, MAX, _>(source)
+            .map(Duration::from_millis)
+            .map(Self)
     }
 }
 

@@ -12,8 +12,7 @@ use axum::{
 };
 use chrono::{DateTime, TimeDelta, Utc};
 use gensvc::{
-    app::App,
-    config::Config,
+    app::{self, App},
     domain::{
         clock::{Clock as _, ManualClock},
         credits::Credits,
@@ -122,7 +121,7 @@ impl TestApp {
         env: BTreeMap<String, String>,
         clock: Arc<ManualClock>,
     ) -> Self {
-        let config = Config::load(None, &env).unwrap();
+        let config = app::config::load(None, &env).unwrap();
         let wait = Duration::from_secs(30);
         let store = Store::connect_lazy(options.clone(), CONNECTIONS, wait);
         let app = App::build(&config, store.clone(), clock.clone(), "http://test")
@@ -158,7 +157,7 @@ impl TestApp {
 
     /// The same server over another store of files.
     pub async fn over(mut self, storage: MediaStore) -> Self {
-        let config = Config::load(None, &self.env).unwrap();
+        let config = app::config::load(None, &self.env).unwrap();
         let (store, clock) = (self.store.clone(), self.clock.clone());
         let app = App::build_over(&config, store, clock, "http://test", storage).await;
         self.app = app.unwrap();
@@ -167,7 +166,7 @@ impl TestApp {
 
     /// The same server over other adapters.
     pub async fn with_adapters(mut self, adapters: Registry) -> Self {
-        let config = Config::load(None, &self.env).unwrap();
+        let config = app::config::load(None, &self.env).unwrap();
         let storage = MediaStore::open(self.media_folder()).await.unwrap();
         let (store, clock) = (self.store.clone(), self.clock.clone());
         let app = App::build_with(&config, store, clock, "http://test", storage, adapters).await;

@@ -4,8 +4,13 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::{
-    config::{Kind, LogFormat, Status, SystemRole, Thinking, TokenField, Wire, load::DEFAULT_TOML},
+    config::{LogFormat, Status, load::DEFAULT_TOML},
     domain::{catalogue::ModelKind, generation::Modality},
+    providers::{
+        anthropic::AnthropicModel,
+        gemini::GeminiModel,
+        openai::{OpenAiModel, SystemRole, TokenField},
+    },
 };
 
 /// All vendors' keys.
@@ -154,44 +159,40 @@ fn the_rules_of_the_vendors_hold() {
                 continue;
             };
             let takes = text.limits.temperature;
-            match &model.wire {
-                Wire::Sandbox => assert_eq!(provider.kind, Kind::Sandbox),
-                Wire::OpenAi(wire) => {
-                    assert_eq!(wire.token_field, TokenField::MaxCompletionTokens, "{id}");
-                    assert_eq!(wire.service_tier.as_deref(), Some("default"), "{id}");
-                    assert!(wire.stream_usage && wire.no_obfuscation, "{id}");
-                    let reasons = !id.starts_with("gpt-4");
-                    let role = if reasons {
-                        SystemRole::Developer
-                    } else {
-                        SystemRole::System
-                    };
-                    assert_eq!(wire.system_role, role, "{id}");
-                    assert_eq!(wire.reasoning_effort.is_some(), reasons, "{id}");
-                    let writes = id.starts_with("gpt-6") || id.starts_with("gpt-5.6");
-                    assert_eq!(wire.explicit_cache, writes, "{id}");
-                    let hidden = wire.reasoning_effort.as_deref() == Some("low");
-                    assert_eq!(takes.is_none(), hidden, "{id}");
-                    assert_eq!(hidden, ["gpt-6-astra", "gpt-6.1-sol"].contains(&id), "{id}");
-                }
-                Wire::Anthropic(wire) => {
-                    let old = wire.version == "2023-06-01";
-                    assert_eq!(takes, old.then_some([0.0, 1.0]), "{id}");
-                    assert!(!old || wire.thinking.is_none(), "{id}");
-                    let always = id.contains("fable") || id == "claude-opus-5-5";
-                    assert!(!always || wire.thinking.is_none(), "{id}");
-                    let between = wire.thinking == Some(Thinking::BetweenTools);
-                    assert_eq!(between, id == "claude-sonnet-5-5", "{id}");
-                }
-                Wire::Gemini(wire) => {
-                    let budget = id.starts_with("gemini-2.5");
-                    assert_eq!(wire.thinking_budget.is_some(), budget, "{id}");
-                    assert_eq!(wire.thinking_level.is_some(), !budget, "{id}");
-                    let minimal = wire.thinking_level.as_deref() == Some("MINIMAL");
-                    assert!(!minimal || id == "gemini-3.5-flash-lite", "{id}");
-                    assert!(takes.is_none() || !id.starts_with("gemini-4"), "{id}");
-                }
-                other => panic!("{id}: {other:?}"),
+            if let Some(wire) = settings_of::<OpenAiModel>(model) {
+                assert_eq!(wire.token_field, TokenField::MaxCompletionTokens, "{id}");
+                assert_eq!(wire.service_tier.as_deref(), Some("default"), "{id}");
+                assert!(wire.stream_usage && wire.no_obfuscation, "{id}");
+                let reasons = !id.starts_with("gpt-4");
+                let role = if reasons {
+                    SystemRole::Developer
+                } else {
+                    SystemRole::System
+                };
+                assert_eq!(wire.system_role, role, "{id}");
+                assert_eq!(wire.reasoning_effort.is_some(), reasons, "{id}");
+                let writes = id.starts_with("gpt-6") || id.starts_with("gpt-5.6");
+                assert_eq!(wire.explicit_cache, writes, "{id}");
+                let hidden = wire.reasoning_effort.as_deref() == Some("low");
+                assert_eq!(takes.is_none(), hidden, "{id}");
+                assert_eq!(hidden, ["gpt-6-astra", "gpt-6.1-sol"].contains(&id), "{id}");
+            } else if let Some(wire) = settings_of::<AnthropicModel>(model) {
+                let old = wire.version == "2023-06-01";
+                assert_eq!(takes, old.then_some([0.0, 1.0]), "{id}");
+                assert!(!old || wire.thinking.is_none(), "{id}");
+                let always = id.contains("fable") || id == "claude-opus-5-5";
+                assert!(!always || wire.thinking.is_none(), "{id}");
+                let between = wire.thinking.as_deref() == Some("between_tools");
+                assert_eq!(between, id == "claude-sonnet-5-5", "{id}");
+            } else if let Some(wire) = settings_of::<GeminiModel>(model) {
+                let budget = id.starts_with("gemini-2.5");
+                assert_eq!(wire.thinking_budget.is_some(), budget, "{id}");
+                assert_eq!(wire.thinking_level.is_some(), !budget, "{id}");
+                let minimal = wire.thinking_level.as_deref() == Some("MINIMAL");
+                assert!(!minimal || id == "gemini-3.5-flash-lite", "{id}");
+                assert!(takes.is_none() || !id.starts_with("gemini-4"), "{id}");
+            } else {
+                assert_eq!(provider.vendor.kind, "sandbox");
             }
         }
     }

@@ -207,7 +207,7 @@ fn of_log_filters() {
 
 #[test]
 fn of_files() {
-    let missing = Config::load(Some("/nowhere/gensvc.toml".as_ref()), &env(&[])).unwrap_err();
+    let missing = load(Some("/nowhere/gensvc.toml".as_ref()), &env(&[])).unwrap_err();
     assert_eq!(
         missing.to_string(),
         "config file /nowhere/gensvc.toml cannot be read (No such file or directory (os error 2)): \
