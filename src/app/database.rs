@@ -42,8 +42,11 @@ impl Database {
             }
         };
         let settings = &config.database;
-        let store =
-            Store::connect_lazy(options, settings.max_connections, settings.acquire_timeout);
+        let store = Store::connect_lazy(
+            options,
+            *settings.max_connections,
+            *settings.acquire_timeout,
+        );
         match ready(&store).await {
             Ok(reading) => Ok(Self {
                 store,

@@ -2,6 +2,7 @@
 //!
 //! Here: what is built from what. Not here: rules.
 
+pub mod config;
 pub mod database;
 mod demo;
 pub mod listener;
@@ -173,19 +174,19 @@ impl App {
             metrics.clone(),
             RunnerSettings {
                 submit: SubmitSettings {
-                    attempts: config.submissions.attempts,
-                    window: config.submissions.window,
-                    retry_base: config.submissions.retry_base,
+                    attempts: *config.submissions.attempts,
+                    window: *config.submissions.window,
+                    retry_base: *config.submissions.retry_base,
                 },
-                lease: config.jobs.lease,
-                poll_interval: config.jobs.poll_interval,
-                workers: config.jobs.workers,
-                workers_per_account: config.jobs.max_workers_per_account,
+                lease: *config.jobs.lease,
+                poll_interval: *config.jobs.poll_interval,
+                workers: *config.jobs.workers,
+                workers_per_account: *config.jobs.max_workers_per_account,
             },
         );
         let sender = Sender::new(SenderSettings {
             allow_private: config.webhooks.allow_private,
-            timeout: config.webhooks.timeout,
+            timeout: *config.webhooks.timeout,
         })
         .map_err(AppError::Sender)?;
         let dispatcher = Dispatcher::new(
@@ -200,8 +201,8 @@ impl App {
             Arc::clone(&clock),
             metrics.clone(),
             AuditSettings {
-                deadline: delta(config.jobs.deadline),
-                lease: config.jobs.lease,
+                deadline: delta(*config.jobs.deadline),
+                lease: *config.jobs.lease,
             },
         );
         let metrics =
@@ -214,20 +215,19 @@ impl App {
             runner.clone(),
             sender,
             ServiceSettings {
-                max_jobs_per_account: i32::try_from(config.jobs.max_per_account)
-                    .unwrap_or(i32::MAX),
-                idempotency_period: TimeDelta::hours(config.idempotency.hours.into()),
-                idempotency_wait: config.idempotency.wait,
-                job_deadline: delta(config.jobs.deadline),
-                session_period: TimeDelta::days(config.sessions.days.into()),
-                max_waiting_logins: config.server.max_waiting_logins,
+                max_jobs_per_account: *config.jobs.max_per_account,
+                idempotency_period: TimeDelta::hours(*config.idempotency.hours),
+                idempotency_wait: *config.idempotency.wait,
+                job_deadline: delta(*config.jobs.deadline),
+                session_period: TimeDelta::days(*config.sessions.days),
+                max_waiting_logins: *config.server.max_waiting_logins,
             },
         );
         let settings = ApiSettings {
-            max_body_bytes: config.server.max_body_bytes,
-            body_timeout: config.server.body_timeout,
-            max_requests: config.server.max_requests,
-            request_timeout: config.server.request_timeout,
+            max_body_bytes: *config.server.max_body_bytes,
+            body_timeout: *config.server.body_timeout,
+            max_requests: *config.server.max_requests,
+            request_timeout: *config.server.request_timeout,
             trusted_proxies: config
                 .server
                 .trusted_proxies

@@ -60,15 +60,15 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
-    listener::allow_files(config.server.max_connections);
+    listener::allow_files(*config.server.max_connections);
     // The port first: a second server on it should not touch the database.
     let address = config.server.bind;
     let listener = TcpListener::bind(address)
         .await
         .map_err(|source| AppError::Bind { address, source })?;
     let stop = Stop::on_signals(Periods {
-        announced: config.server.drain,
-        grace: config.server.shutdown,
+        announced: *config.server.drain,
+        grace: *config.server.shutdown,
     });
     let stop = stop.await?;
     stop.enter("the start");
@@ -106,23 +106,23 @@ async fn run(
         app.runner.declare_alone().await?;
     }
     let mut background = JoinSet::new();
-    background.spawn(signs_of_life(app.runner.clone(), config.jobs.lease));
+    background.spawn(signs_of_life(app.runner.clone(), *config.jobs.lease));
     // Bounded: on a slow database others may leave new work as fast as it is ended.
     let begun = Instant::now();
     while app.runner.sweep_step().await? > 0 && begun.elapsed() < SWEEP_AT_START {}
 
-    background.spawn(sweeps(app.runner.clone(), config.jobs.lease));
+    background.spawn(sweeps(app.runner.clone(), *config.jobs.lease));
     background.spawn(requested_cancels(app.runner.clone()));
     background.spawn(work(app.runner.clone()));
     background.spawn(deliveries(app.dispatcher.clone()));
-    background.spawn(purges(app.runner.clone(), config.webhooks.log_days));
+    background.spawn(purges(app.runner.clone(), *config.webhooks.log_days));
     background.spawn(file_sweeps(app.runner.clone()));
     background.spawn(removals(app.runner.clone()));
-    if config.retention.days > 0 {
-        background.spawn(retention(app.runner.clone(), config.retention.days));
+    if *config.retention.days > 0 {
+        background.spawn(retention(app.runner.clone(), *config.retention.days));
     }
     if !config.metrics.audit_every.is_zero() {
-        background.spawn(audits(app.auditor.clone(), config.metrics.audit_every));
+        background.spawn(audits(app.auditor.clone(), *config.metrics.audit_every));
     }
     if let Some(local) = local {
         background.spawn(supervision(Arc::clone(local), store.clone()));
@@ -139,7 +139,7 @@ async fn run(
 
     stop.announced.cancelled().await;
     app.runner.leave();
-    let drain = config.server.drain;
+    let drain = *config.server.drain;
     if !drain.is_zero() {
         tracing::info!(?drain, "/health answers 503; work is still taken");
     }
@@ -150,7 +150,7 @@ async fn run(
     );
     let work = async {
         tokio::join!(
-            app.runner.drain(config.server.shutdown, &stop.grace_over),
+            app.runner.drain(*config.server.shutdown, &stop.grace_over),
             app.dispatcher.stop(CLOSE_DELIVERIES),
         )
     };
@@ -184,11 +184,11 @@ fn warn_of_risks(durability: Durability) {
 fn listener_limits(config: &Config) -> Limits {
     let server = &config.server;
     Limits {
-        max_connections: server.max_connections,
-        header_timeout: server.header_timeout,
-        keep_alive: server.keep_alive,
-        write_timeout: server.write_timeout,
-        max_header_bytes: server.max_header_bytes,
+        max_connections: *server.max_connections,
+        header_timeout: *server.header_timeout,
+        keep_alive: *server.keep_alive,
+        write_timeout: *server.write_timeout,
+        max_header_bytes: *server.max_header_bytes,
     }
 }
 

@@ -55,7 +55,7 @@ async fn run(arguments: Arguments, output: Output) -> Result<ExitCode, Failure> 
     let env: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
-    let config = Config::load(arguments.config.as_deref(), &env)?;
+    let config = app::config::load(arguments.config.as_deref(), &env)?;
     let command = arguments.command.unwrap_or(Command::Serve);
     // A command's answer should not drown in what a server says of its start.
     let serves = matches!(command, Command::Serve);

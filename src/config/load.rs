@@ -6,10 +6,10 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use config::{File, FileFormat, Value, ValueKind};
+use toml::{Table, Value};
 
-use super::{Config, ConfigError, Provider, Raw, explain::explain, providers};
-use crate::domain::generation::Modality;
+use super::{Config, ConfigError, Provider, providers};
+use crate::domain::{generation::Modality, settings, vendor::Vendor};
 
 /// The defaults, and the documentation of every key.
 pub const DEFAULT_TOML: &str = include_str!("../../config/default.toml");
@@ -64,63 +64,54 @@ impl Overrides<'_> {
 
 impl Config {
     /// Loads and validates. Later layers win: the built-in `config/default.toml`, then
-    /// `file`, then `env`. `env` also holds the providers' keys and base URLs.
-    pub fn load(file: Option<&Path>, env: &BTreeMap<String, String>) -> Result<Self, ConfigError> {
-        let mut layers = vec![parse("config/default.toml", DEFAULT_TOML)?];
+    /// `file`, then `env`. `env` also holds the providers' keys and base URLs. A provider is
+    /// of one of `vendors`.
+    pub fn load(
+        file: Option<&Path>,
+        env: &BTreeMap<String, String>,
+        vendors: &[&'static Vendor],
+    ) -> Result<Self, ConfigError> {
+        let defaults = parse("config/default.toml", DEFAULT_TOML)?;
+        let mut tree = defaults.clone();
         if let Some(path) = file {
             let name = format!("config file {}", path.display());
             let text = std::fs::read_to_string(path).map_err(|error| {
                 let problem = format!("cannot be read ({error}): check the path of --config");
                 ConfigError::new(name.clone(), problem)
             })?;
-            layers.push(parse(&name, &text)?);
+            merge(&mut tree, parse(&name, &text)?);
         }
-        let files = merge(&layers, &Overrides::default())?;
-        let overrides = overrides(env, &layers[0].cache, &files)?;
-        let merged = merge(&layers, &overrides)?;
-        let raw: Raw = merged
-            .try_deserialize()
-            .map_err(|error| overrides.name(explain(error)))?;
-        Self::build(raw, env, &overrides).map_err(|error| overrides.name(error))
+        let overrides = overrides(env, &defaults, &tree)?;
+        for (key, (_, value)) in &overrides.0 {
+            set(&mut tree, key, value);
+        }
+        let config: Result<Self, _> = settings::read(Value::Table(tree));
+        config
+            .and_then(|config| config.resolve(env, &overrides, vendors))
+            .map_err(|error| overrides.name(error))
     }
 
-    fn build(
-        raw: Raw,
+    /// Checks what belongs together, and takes keys and base URLs from the environment.
+    fn resolve(
+        mut self,
         env: &BTreeMap<String, String>,
         overrides: &Overrides<'_>,
+        vendors: &[&'static Vendor],
     ) -> Result<Self, ConfigError> {
-        let mut warnings = Vec::new();
-        let providers = providers::resolve(raw.providers, env, overrides, &mut warnings)?;
-        for (modality, wanted) in raw.defaults.lists() {
-            check_names(modality, wanted, &providers)?;
+        let raw = std::mem::take(&mut self.raw_providers);
+        self.providers = providers::resolve(raw, env, overrides, vendors, &mut self.warnings)?;
+        for (modality, wanted) in self.defaults.lists() {
+            check_names(modality, wanted, &self.providers)?;
         }
-        let media = raw.media.resolve(env)?;
-        if raw.server.bind.ip().is_unspecified() && raw.server.public_url.is_none() {
-            warnings.push(format!(
+        self.media.resolve(env)?;
+        if self.server.bind.ip().is_unspecified() && self.server.public_url.is_none() {
+            self.warnings.push(format!(
                 "server.public_url is empty and server.bind is {}, an address that no client \
                  can use: set GENSVC_PUBLIC_URL",
-                raw.server.bind
+                self.server.bind
             ));
         }
-        Ok(Self {
-            server: raw.server,
-            database: raw.database,
-            data: raw.data,
-            media,
-            retention: raw.retention,
-            log: raw.log,
-            jobs: raw.jobs,
-            submissions: raw.submissions,
-            webhooks: raw.webhooks,
-            sessions: raw.sessions,
-            idempotency: raw.idempotency,
-            defaults: raw.defaults,
-            demo: raw.demo,
-            metrics: raw.metrics,
-            traces: raw.traces,
-            providers,
-            warnings,
-        })
+        Ok(self)
     }
 }
 
@@ -141,46 +132,50 @@ fn check_names(
     Err(ConfigError::new(format!("defaults.{modality}"), problem))
 }
 
-/// One file, parsed alone, so that an error can name it.
-fn parse(name: &str, text: &str) -> Result<config::Config, ConfigError> {
-    config::Config::builder()
-        .add_source(File::from_str(text, FileFormat::Toml))
-        .build()
-        .map_err(|error| not_toml(name, &error))
+/// The text of a file. An error tells the place and the reason, not the line itself, which
+/// may hold a secret.
+fn parse(name: &str, text: &str) -> Result<Table, ConfigError> {
+    text.parse().map_err(|error: toml::de::Error| {
+        let start = error.span().map_or(0, |span| span.start);
+        let before = text.get(..start).unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
+        let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+        let reason = error.message().replace('\n', ", ");
+        let problem = format!("is not valid TOML: line {line}, column {column}: {reason}");
+        ConfigError::new(name, problem)
+    })
 }
 
-/// One tree of all layers. Tables are merged key by key; a list replaces a list.
-fn merge(layers: &[config::Config], overrides: &Overrides<'_>) -> Result<Value, ConfigError> {
-    let mut builder = config::Config::builder();
-    for layer in layers {
-        builder = builder.add_source(layer.clone());
+/// Lays `over` over `base`: tables key by key, everything else as a whole.
+fn merge(base: &mut Table, over: Table) {
+    for (key, value) in over {
+        match (base.get_mut(&key), value) {
+            (Some(Value::Table(base)), Value::Table(over)) => merge(base, over),
+            (_, value) => {
+                base.insert(key, value);
+            }
+        }
     }
-    for (key, (variable, value)) in &overrides.0 {
-        builder = builder
-            .set_override(key, *value)
-            .map_err(|_| ConfigError::new(*variable, "is not the name of a setting: remove it"))?;
-    }
-    let tree = builder.build().map_err(explain)?;
-    Ok(tree.cache)
 }
 
-/// The parser shows the line itself, which may hold a secret; only place and reason stay.
-fn not_toml(name: &str, error: &config::ConfigError) -> ConfigError {
-    let text = match error {
-        config::ConfigError::FileParse { cause, .. } => cause.to_string(),
-        other => other.to_string(),
-    };
-    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let place = lines.next().unwrap_or_default();
-    let place = place.strip_prefix("TOML parse error at ").unwrap_or(place);
-    let reason = lines.next_back().unwrap_or("it cannot be parsed");
-    ConfigError::new(name, format!("is not valid TOML: {place}: {reason}"))
+/// Sets one key. Where its table is none, reading the table fails anyway.
+fn set(tree: &mut Table, key: &str, value: &str) {
+    match key.split_once('.') {
+        None => {
+            tree.insert(key.to_owned(), Value::from(value));
+        }
+        Some((table, key)) => {
+            if let Some(Value::Table(table)) = tree.get_mut(table) {
+                set(table, key, value);
+            }
+        }
+    }
 }
 
 fn overrides<'a>(
     env: &'a BTreeMap<String, String>,
-    defaults: &Value,
-    files: &Value,
+    defaults: &Table,
+    files: &Table,
 ) -> Result<Overrides<'a>, ConfigError> {
     let mut found = Overrides::default();
     for (variable, key) in SHORT_NAMES {
@@ -191,9 +186,10 @@ fn overrides<'a>(
     }
     for (variable, value) in env {
         if let Some(rest) = variable.strip_prefix(PREFIX) {
-            let key = rest.to_lowercase().replace("__", ".");
-            check_known(variable, &key, defaults, files)?;
-            found.0.insert(key, (variable, value));
+            let rest = rest.to_lowercase();
+            let path: Vec<&str> = rest.split("__").collect();
+            check_known(variable, &path, defaults, files)?;
+            found.0.insert(path.join("."), (variable, value));
         }
     }
     Ok(found)
@@ -202,13 +198,12 @@ fn overrides<'a>(
 /// Refuses a variable that would set nothing: a typing error must not be ignored silently.
 fn check_known(
     variable: &str,
-    key: &str,
-    defaults: &Value,
-    files: &Value,
+    path: &[&str],
+    defaults: &Table,
+    files: &Table,
 ) -> Result<(), ConfigError> {
     let refuse = |problem: String| Err(ConfigError::new(variable, problem));
-    let path: Vec<&str> = key.split('.').collect();
-    match path.as_slice() {
+    match path {
         ["providers", name, setting] => {
             let names = keys(files, &["providers"]);
             if !names.iter().any(|known| known == name) {
@@ -243,7 +238,7 @@ fn check_known(
                     known.join(", ")
                 ));
             }
-            let inner = keys(defaults, &path);
+            let inner = keys(defaults, path);
             if inner.is_empty() {
                 return Ok(());
             }
@@ -256,7 +251,7 @@ fn check_known(
     }
 }
 
-fn no_section(defaults: &Value) -> String {
+fn no_section(defaults: &Table) -> String {
     format!(
         "is not a known setting: write GENSVC__SECTION__KEY or GENSVC__PROVIDERS__NAME__KEY, \
          the sections are {}",
@@ -265,16 +260,12 @@ fn no_section(defaults: &Value) -> String {
 }
 
 /// The keys of the table at `path`, sorted; none when there is no table.
-fn keys(tree: &Value, path: &[&str]) -> Vec<String> {
-    let ValueKind::Table(table) = &tree.kind else {
-        return Vec::new();
-    };
+fn keys(tree: &Table, path: &[&str]) -> Vec<String> {
     match path.split_first() {
-        Some((first, rest)) => table.get(*first).map_or_else(Vec::new, |v| keys(v, rest)),
-        None => {
-            let mut names: Vec<String> = table.keys().cloned().collect();
-            names.sort();
-            names
-        }
+        None => tree.keys().cloned().collect(),
+        Some((first, rest)) => match tree.get(*first) {
+            Some(Value::Table(table)) => keys(table, rest),
+            _ => Vec::new(),
+        },
     }
 }

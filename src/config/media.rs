@@ -3,111 +3,77 @@
 //! Here: units, bounds, and the keys of an S3-compatible store from the environment. Not
 //! here: talking to it.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use secrecy::SecretString;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use url::Url;
 
-use super::{
-    ConfigError, access,
-    net::http_url,
-    read::{Choice, quoted, seconds, strict},
-};
+use super::{ConfigError, access, net::optional_url};
+use crate::domain::settings::{quoted, range::Seconds};
 
 /// Stored files of generations.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Media {
-    /// How long a signed URL is good for, 60 to 604,800 s.
-    pub url_lifetime: Duration,
+    /// How long a signed URL is good for.
+    #[serde(rename = "url_seconds")]
+    pub url_lifetime: Seconds<60, 604_800>,
     /// Whether files are also downloaded from private addresses and over http: for tests.
     pub allow_private_urls: bool,
+    storage: Storage,
     /// The bucket where they lie. `None`: the folder `media` of `data.dir`.
     pub s3: Option<S3>,
 }
 
 /// A bucket of an S3-compatible store.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct S3 {
     /// The bucket, which must exist.
+    #[serde(deserialize_with = "bucket")]
     pub bucket: String,
     /// Its region.
+    #[serde(deserialize_with = "region")]
     pub region: String,
     /// The server, for others than AWS.
+    #[serde(deserialize_with = "optional_url")]
     pub endpoint: Option<Url>,
     /// Whether the bucket is a part of the host name instead of the path.
     pub virtual_hosted: bool,
     /// What all keys begin with, without slashes at its ends; may be empty.
+    #[serde(deserialize_with = "prefix")]
     pub prefix: String,
+    access_key_id_env: String,
+    secret_access_key_env: String,
+    session_token_env: String,
     /// Key id and secret. `None`, on AWS only: those of the machine's role.
+    #[serde(skip)]
     pub credentials: Option<(String, SecretString)>,
     /// The token that belongs to temporary credentials.
+    #[serde(skip)]
     pub session_token: Option<SecretString>,
 }
 
-/// The names of the stores.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 enum Storage {
     Local,
     S3,
 }
 
-impl Choice for Storage {
-    const NAMES: &'static [(&'static str, Self)] = &[("local", Self::Local), ("s3", Self::S3)];
-}
-
-/// `[media]` as written.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a section with keys")]
-pub(super) struct RawMedia {
-    #[serde(deserialize_with = "seconds::<60, 604_800, _>")]
-    url_seconds: Duration,
-    #[serde(deserialize_with = "strict")]
-    allow_private_urls: bool,
-    #[serde(deserialize_with = "strict")]
-    storage: Storage,
-    s3: RawS3,
-}
-
-/// `[media.s3]` as written.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table with keys")]
-struct RawS3 {
-    #[serde(deserialize_with = "bucket")]
-    bucket: String,
-    #[serde(deserialize_with = "region")]
-    region: String,
-    #[serde(deserialize_with = "endpoint")]
-    endpoint: Option<Url>,
-    #[serde(deserialize_with = "strict")]
-    virtual_hosted: bool,
-    #[serde(deserialize_with = "prefix")]
-    prefix: String,
-    #[serde(deserialize_with = "strict")]
-    access_key_id_env: String,
-    #[serde(deserialize_with = "strict")]
-    secret_access_key_env: String,
-    #[serde(deserialize_with = "strict")]
-    session_token_env: String,
-}
-
-impl RawMedia {
+impl Media {
     /// Checks what belongs together, and takes the keys from the environment.
-    pub(super) fn resolve(self, env: &BTreeMap<String, String>) -> Result<Media, ConfigError> {
-        let s3 = match self.storage {
-            Storage::Local => None,
-            Storage::S3 => Some(self.s3.resolve(env)?),
-        };
-        Ok(Media {
-            url_lifetime: self.url_seconds,
-            allow_private_urls: self.allow_private_urls,
-            s3,
-        })
+    pub(super) fn resolve(&mut self, env: &BTreeMap<String, String>) -> Result<(), ConfigError> {
+        if self.storage == Storage::Local {
+            self.s3 = None;
+        }
+        self.s3.as_mut().map_or(Ok(()), |s3| s3.resolve(env))
     }
 }
 
-impl RawS3 {
-    fn resolve(self, env: &BTreeMap<String, String>) -> Result<S3, ConfigError> {
+impl S3 {
+    fn resolve(&mut self, env: &BTreeMap<String, String>) -> Result<(), ConfigError> {
         if self.bucket.is_empty() {
             let problem = "is empty: name the bucket, as media.storage is \"s3\"";
             return Err(problem_at("bucket", problem));
@@ -148,17 +114,11 @@ impl RawS3 {
                 return unset("access_key_id_env", id_env, why);
             }
         };
-        Ok(S3 {
-            bucket: self.bucket,
-            region: self.region,
-            endpoint: self.endpoint,
-            virtual_hosted: self.virtual_hosted,
-            prefix: self.prefix,
-            session_token: session_token
-                .filter(|_| credentials.is_some())
-                .map(Into::into),
-            credentials,
-        })
+        self.session_token = session_token
+            .filter(|_| credentials.is_some())
+            .map(Into::into);
+        self.credentials = credentials;
+        Ok(())
     }
 }
 
@@ -173,7 +133,7 @@ fn plain(text: &str, signs: &[u8]) -> bool {
 }
 
 fn bucket<'de, D: Deserializer<'de>>(source: D) -> Result<String, D::Error> {
-    let text: String = strict(source)?;
+    let text = String::deserialize(source)?;
     if text.is_empty() || ((3..=63).contains(&text.len()) && plain(&text, b".-_")) {
         return Ok(text);
     }
@@ -184,7 +144,7 @@ fn bucket<'de, D: Deserializer<'de>>(source: D) -> Result<String, D::Error> {
 }
 
 fn region<'de, D: Deserializer<'de>>(source: D) -> Result<String, D::Error> {
-    let text: String = strict(source)?;
+    let text = String::deserialize(source)?;
     if !text.is_empty() && plain(&text, b"-") {
         return Ok(text);
     }
@@ -194,16 +154,8 @@ fn region<'de, D: Deserializer<'de>>(source: D) -> Result<String, D::Error> {
     )))
 }
 
-fn endpoint<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Url>, D::Error> {
-    let text: String = strict(source)?;
-    if text.is_empty() {
-        return Ok(None);
-    }
-    http_url(&text).map(Some).map_err(D::Error::custom)
-}
-
 fn prefix<'de, D: Deserializer<'de>>(source: D) -> Result<String, D::Error> {
-    let text: String = strict(source)?;
+    let text = String::deserialize(source)?;
     let trimmed = text.trim_matches('/');
     let sound = |part: &str| !matches!(part, "" | "." | "..") && plain(part, b".-_");
     if trimmed.is_empty() || trimmed.split('/').all(sound) {

@@ -2,25 +2,22 @@
 //!
 //! Here: typed sections with units and bounds ([`sections`]), which layer wins ([`load`]),
 //! where stored files lie ([`media`]), which providers and models are served ([`providers`],
-//! [`kind`], [`models`], [`wire`]), and what
-//! `gensvc config check` tells ([`summary`]). Not here: reading the process environment
-//! (the binary does that once and passes it in), and any use of the values: parts receive
-//! values, not the configuration. Every error is one sentence that names the key, the bad
-//! value and what to mend, since the operator reads nothing else.
+//! [`models`]), and what `gensvc config check` tells ([`summary`]). Not here: the vendors and
+//! how their models are asked, which are passed in (`domain::vendor`); reading the process
+//! environment (the binary does that once and passes it in); and any use of the values: parts
+//! receive values, not the configuration. Every error is one sentence that names the key, the
+//! bad value and what to mend, since the operator reads nothing else.
 
 mod access;
-mod explain;
-pub mod kind;
 pub mod load;
 pub mod media;
 pub mod models;
 mod net;
 pub mod observe;
 pub mod providers;
-mod read;
 pub mod sections;
 pub mod summary;
-pub mod wire;
+mod values;
 
 use std::{
     collections::BTreeMap,
@@ -30,23 +27,19 @@ use std::{
 use secrecy::SecretString;
 use serde::Deserialize;
 
-pub use kind::Kind;
 pub use media::{Media, S3};
 pub use models::ModelConfig;
-pub use providers::{EnabledProvider, Provider, Status};
+pub use providers::{Provider, Status};
 pub use sections::LogFormat;
 pub use summary::Summary;
-pub use wire::{
-    AnthropicWire, GeminiWire, OpenAiWire, SystemRole, Thinking, TokenField, Wire,
-    images::{OpenAiImageWire, StabilityEndpoint, StabilityTarget, StabilityWire},
-    speech::{ElevenLabsWire, OpenAiSpeechWire},
-    video::{OmniWire, RunwayWire},
-};
+
+pub use crate::domain::settings::ConfigError;
 
 use crate::domain::catalogue::Catalogue;
 
-/// A valid configuration. Its Debug shows no secret.
-#[derive(Debug, Clone)]
+/// A valid configuration: its sections, and what follows from them. Its Debug shows no secret.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Config {
     /// The HTTP side.
     pub server: sections::Server,
@@ -78,62 +71,13 @@ pub struct Config {
     pub metrics: observe::Metrics,
     /// Traces.
     pub traces: observe::Traces,
+    /// Empty once they are resolved.
+    #[serde(rename = "providers")]
+    raw_providers: BTreeMap<String, providers::RawProvider>,
+    #[serde(skip)]
     providers: Vec<Provider>,
+    #[serde(skip)]
     warnings: Vec<String>,
-}
-
-/// The layers as merged, before providers are resolved.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table of sections")]
-struct Raw {
-    server: sections::Server,
-    database: sections::Database,
-    data: sections::Data,
-    media: media::RawMedia,
-    retention: sections::Retention,
-    log: sections::Log,
-    jobs: sections::Jobs,
-    submissions: sections::Submissions,
-    webhooks: sections::Webhooks,
-    sessions: sections::Sessions,
-    idempotency: sections::Idempotency,
-    defaults: sections::Defaults,
-    demo: sections::Demo,
-    metrics: observe::Metrics,
-    traces: observe::Traces,
-    providers: BTreeMap<String, providers::RawProvider>,
-}
-
-/// Why a configuration cannot be used: one sentence that names the key (or the variable
-/// that set it), the bad value unless it is a secret, and what to mend.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{key} {problem}")]
-pub struct ConfigError {
-    key: String,
-    problem: String,
-}
-
-impl ConfigError {
-    /// `problem` reads on after `key`.
-    fn new(key: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self {
-            key: key.into(),
-            problem: problem.into(),
-        }
-    }
-
-    /// The same error of a value inside the table `path`.
-    fn under(self, path: &str) -> Self {
-        let dot = if self.key.is_empty() || self.key.starts_with('[') {
-            ""
-        } else {
-            "."
-        };
-        Self {
-            key: format!("{path}{dot}{}", self.key),
-            ..self
-        }
-    }
 }
 
 impl Config {
@@ -143,11 +87,9 @@ impl Config {
     }
 
     /// The providers that are served, by name.
-    pub fn enabled_providers(&self) -> Vec<EnabledProvider> {
-        self.providers
-            .iter()
-            .filter_map(Provider::enabled)
-            .collect()
+    pub fn enabled_providers(&self) -> Vec<Provider> {
+        let enabled = |provider: &&Provider| provider.status == Status::Enabled;
+        self.providers.iter().filter(enabled).cloned().collect()
     }
 
     /// Every enabled model of every enabled provider.
@@ -225,6 +167,3 @@ impl Config {
         Summary::of(self)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -12,24 +12,22 @@ mod text;
 mod video;
 
 use chrono::NaiveDate;
-use config::Value;
 use serde::Deserialize;
+use toml::Value;
 
-use super::{
-    ConfigError, Kind,
-    read::{Choice, optional, optional_whole, quoted},
-    wire::{self, Wire},
-};
+use super::{ConfigError, values::day};
 use crate::domain::{
     catalogue::{Model, ModelKind},
     generation::Modality,
+    settings::{quoted, range::Bounded},
+    vendor::{SharedSettings, Vendor},
 };
 
 /// Characters of a model id.
 const MAX_ID_CHARS: usize = 200;
 
 /// An enabled model.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct ModelConfig {
     /// The provider's own model id.
     pub id: String,
@@ -40,7 +38,7 @@ pub struct ModelConfig {
     /// What it makes, at what price and within what limits.
     pub kind: ModelKind,
     /// How its provider wants to be asked.
-    pub wire: Wire,
+    pub settings: SharedSettings,
 }
 
 impl ModelConfig {
@@ -66,41 +64,28 @@ impl ModelConfig {
     }
 }
 
-impl Choice for Modality {
-    const NAMES: &'static [(&'static str, Self)] = &[
-        ("text", Self::Text),
-        ("image", Self::Image),
-        ("video", Self::Video),
-        ("audio", Self::Audio),
-    ];
-}
-
 /// `[[providers.NAME.models]]` as written. Prices, limits and wire are read when the type is
 /// known.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table with keys")]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct RawModel {
-    #[serde(default, deserialize_with = "optional")]
     id: Option<String>,
-    #[serde(default, rename = "type", deserialize_with = "optional")]
+    #[serde(rename = "type")]
     modality: Option<Modality>,
-    #[serde(default, deserialize_with = "optional")]
     default: Option<bool>,
-    #[serde(default, deserialize_with = "optional")]
     enabled: Option<bool>,
-    #[serde(default, deserialize_with = "optional")]
+    #[serde(default, deserialize_with = "day")]
     retiring: Option<NaiveDate>,
     prices: Option<Value>,
     limits: Option<Value>,
-    #[serde(default, deserialize_with = "optional_whole::<u32, 0, 100_000, _>")]
-    overhead_tokens: Option<u32>,
+    overhead_tokens: Option<Bounded<u32, 0, 100_000>>,
     wire: Option<Value>,
 }
 
 /// The enabled models of one provider, whose table is at `path`.
 pub(super) fn resolve(
     path: &str,
-    kind: Kind,
+    vendor: &Vendor,
     raw: Vec<RawModel>,
 ) -> Result<Vec<ModelConfig>, ConfigError> {
     let mut models: Vec<ModelConfig> = Vec::new();
@@ -116,7 +101,7 @@ pub(super) fn resolve(
         if raw.enabled == Some(false) {
             continue;
         }
-        models.push(model(kind, id, raw).map_err(|error| error.under(&path))?);
+        models.push(model(vendor, id, raw).map_err(|error| error.under(&path))?);
     }
     check_default(path, &models)?;
     Ok(models)
@@ -164,47 +149,47 @@ fn check_default(path: &str, models: &[ModelConfig]) -> Result<(), ConfigError> 
     Ok(())
 }
 
-fn model(kind: Kind, id: String, raw: RawModel) -> Result<ModelConfig, ConfigError> {
-    let modality = modality(kind, raw.modality)?;
+fn model(vendor: &Vendor, id: String, raw: RawModel) -> Result<ModelConfig, ConfigError> {
+    let modality = modality(vendor, raw.modality)?;
     if modality != Modality::Text && raw.overhead_tokens.is_some() {
         let problem = format!("is not used by a model of type {modality}: remove it");
         return Err(ConfigError::new("overhead_tokens", problem));
     }
-    let wire = wire::read(kind, modality, raw.wire).map_err(|error| error.under("wire"))?;
+    let settings = (vendor.settings)(modality, raw.wire).map_err(|error| error.under("wire"))?;
     let (prices, limits) = (raw.prices, raw.limits);
     let made = match modality {
         Modality::Text => ModelKind::Text(text::read(
-            kind,
+            vendor,
             prices,
             limits,
-            raw.overhead_tokens,
-            &wire,
+            raw.overhead_tokens.map(|number| *number),
         )?),
-        Modality::Image => ModelKind::Image(image::read(prices, limits, &wire)?),
-        Modality::Video => ModelKind::Video(video::read(kind, prices, limits, &wire)?),
-        Modality::Audio => ModelKind::Speech(speech::read(kind, prices, limits)?),
+        Modality::Image => ModelKind::Image(image::read(prices, limits)?),
+        Modality::Video => ModelKind::Video(video::read(vendor, prices, limits)?),
+        Modality::Audio => ModelKind::Speech(speech::read(vendor, prices, limits)?),
     };
+    settings.check(&made)?;
     Ok(ModelConfig {
         id,
         default: raw.default.unwrap_or(false),
         retiring: raw.retiring,
         kind: made,
-        wire,
+        settings,
     })
 }
 
-fn modality(kind: Kind, raw: Option<Modality>) -> Result<Modality, ConfigError> {
-    let names: Vec<String> = kind
-        .modalities()
+fn modality(vendor: &Vendor, raw: Option<Modality>) -> Result<Modality, ConfigError> {
+    let names: Vec<String> = vendor
+        .modalities
         .iter()
         .map(|modality| format!("\"{modality}\""))
         .collect();
     let names = names.join(" or ");
     let problem = match raw {
-        Some(modality) if kind.modalities().contains(&modality) => return Ok(modality),
+        Some(modality) if vendor.modalities.contains(&modality) => return Ok(modality),
         Some(modality) => format!(
             "is \"{modality}\": must be {names} for a provider of kind \"{}\"",
-            kind.as_str()
+            vendor.kind
         ),
         None => format!("is missing: write type = {names}"),
     };

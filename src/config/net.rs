@@ -3,13 +3,23 @@
 //! Here: what an address may look like, and that no error repeats a password inside one.
 //! Not here: connecting to any of them.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use secrecy::SecretString;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use url::Url;
 
-use super::read::{Read, quoted, strict};
+use crate::domain::settings::quoted;
+
+pub(super) fn address<'de, D: Deserializer<'de>>(source: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(source)?;
+    text.parse().map_err(|_| {
+        D::Error::custom(format_args!(
+            "is {}: must be an IP address and a port, such as \"127.0.0.1:8080\"",
+            quoted(&text)
+        ))
+    })
+}
 
 /// Never repeats the value: it holds a password.
 pub(super) fn database_url<'de, D: Deserializer<'de>>(
@@ -17,8 +27,7 @@ pub(super) fn database_url<'de, D: Deserializer<'de>>(
 ) -> Result<Option<SecretString>, D::Error> {
     let problem = "is not a Postgres URL (its value is not shown): \
                    must begin with postgres:// or postgresql://";
-    let kind = config::Value::deserialize(source)?.kind;
-    let text = String::read(kind).map_err(|_| D::Error::custom(problem))?;
+    let text = String::deserialize(source).map_err(|_| D::Error::custom(problem))?;
     if text.is_empty() {
         return Ok(None);
     }
@@ -29,12 +38,17 @@ pub(super) fn database_url<'de, D: Deserializer<'de>>(
 }
 
 pub(super) fn public_url<'de, D: Deserializer<'de>>(source: D) -> Result<Option<String>, D::Error> {
-    let text: String = strict(source)?;
+    let url = optional_url(source)?;
+    Ok(url.map(|url| url.as_str().trim_end_matches('/').to_owned()))
+}
+
+/// A URL, or nothing where it is empty.
+pub(super) fn optional_url<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Url>, D::Error> {
+    let text = String::deserialize(source)?;
     if text.is_empty() {
         return Ok(None);
     }
-    let url = http_url(&text).map_err(D::Error::custom)?;
-    Ok(Some(url.as_str().trim_end_matches('/').to_owned()))
+    http_url(&text).map(Some).map_err(D::Error::custom)
 }
 
 /// An absolute http(s) URL without query, fragment or credentials. The error shows no URL
@@ -61,7 +75,7 @@ pub(super) fn http_url(text: &str) -> Result<Url, String> {
 }
 
 pub(super) fn origins<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<String>, D::Error> {
-    let items: Vec<String> = strict(source)?;
+    let items = Vec::<String>::deserialize(source)?;
     if items.iter().any(|item| item == "*") {
         return if items.len() == 1 {
             Ok(items)
@@ -86,7 +100,7 @@ pub(super) fn origins<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<String
 pub(super) fn networks<'de, D: Deserializer<'de>>(
     source: D,
 ) -> Result<Vec<(IpAddr, u8)>, D::Error> {
-    let items: Vec<String> = strict(source)?;
+    let items = Vec::<String>::deserialize(source)?;
     items
         .iter()
         .map(|item| {

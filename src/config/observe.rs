@@ -1,35 +1,31 @@
 //! `[metrics]` and `[traces]`: what the operator can see of the server.
 
-use std::time::Duration;
-
-use config::{Value, ValueKind};
 use secrecy::SecretString;
 use serde::{Deserialize, Deserializer, de::Error as _};
+use toml::Value;
 use url::Url;
 
-use super::{
-    net::http_url,
-    read::{Read, seconds, shown, strict},
-};
+use super::net::optional_url;
+use crate::domain::settings::{self, range::Seconds, shown};
 
 /// `[metrics]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a section with keys")]
+#[serde(deny_unknown_fields)]
 pub struct Metrics {
     /// What GET /metrics asks for as bearer token. `None`: it answers to this machine only.
     #[serde(deserialize_with = "token")]
     pub token: Option<SecretString>,
-    /// Between two self-audits, 0 to 86,400 s; zero: none.
-    #[serde(rename = "audit_seconds", deserialize_with = "seconds::<0, 86_400, _>")]
-    pub audit_every: Duration,
+    /// Between two self-audits; zero: none.
+    #[serde(rename = "audit_seconds")]
+    pub audit_every: Seconds<0, 86_400>,
 }
 
 /// `[traces]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a section with keys")]
+#[serde(deny_unknown_fields)]
 pub struct Traces {
     /// The collector, without the path of its signal. `None`: no traces.
-    #[serde(deserialize_with = "endpoint")]
+    #[serde(deserialize_with = "optional_url")]
     pub otlp_endpoint: Option<Url>,
     /// The name of this service in traces.
     #[serde(deserialize_with = "service_name")]
@@ -42,8 +38,7 @@ pub struct Traces {
 /// Never repeats the value.
 fn token<'de, D: Deserializer<'de>>(source: D) -> Result<Option<SecretString>, D::Error> {
     let problem = "is no token (its value is not shown): must be text without spaces";
-    let text =
-        String::read(Value::deserialize(source)?.kind).map_err(|_| D::Error::custom(problem))?;
+    let text = String::deserialize(source).map_err(|_| D::Error::custom(problem))?;
     if text.is_empty() {
         return Ok(None);
     }
@@ -53,16 +48,8 @@ fn token<'de, D: Deserializer<'de>>(source: D) -> Result<Option<SecretString>, D
     Ok(Some(text.into()))
 }
 
-fn endpoint<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Url>, D::Error> {
-    let text: String = strict(source)?;
-    if text.is_empty() {
-        return Ok(None);
-    }
-    http_url(&text).map(Some).map_err(D::Error::custom)
-}
-
 fn service_name<'de, D: Deserializer<'de>>(source: D) -> Result<String, D::Error> {
-    let text: String = strict(source)?;
+    let text = String::deserialize(source)?;
     if text.is_empty() {
         return Err(D::Error::custom(
             "is empty: must be a name, such as \"gensvc\"",
@@ -72,18 +59,14 @@ fn service_name<'de, D: Deserializer<'de>>(source: D) -> Result<String, D::Error
 }
 
 fn ratio<'de, D: Deserializer<'de>>(source: D) -> Result<f64, D::Error> {
-    let kind = Value::deserialize(source)?.kind;
-    let number = match &kind {
-        ValueKind::Float(number) => Some(*number),
-        ValueKind::I64(0) => Some(0.0),
-        ValueKind::I64(1) => Some(1.0),
-        ValueKind::String(text) => text.trim().parse().ok(),
-        _ => None,
-    };
-    number.filter(|n| (0.0..=1.0).contains(n)).ok_or_else(|| {
-        let bad = shown(&kind);
-        D::Error::custom(format!(
-            "is {bad}: must be a number from 0 to 1, such as 0.1"
-        ))
-    })
+    let value = Value::deserialize(source)?;
+    settings::read(value.clone())
+        .ok()
+        .filter(|number: &f64| (0.0..=1.0).contains(number))
+        .ok_or_else(|| {
+            let bad = shown(&value);
+            D::Error::custom(format_args!(
+                "is {bad}: must be a number from 0 to 1, such as 0.1"
+            ))
+        })
 }

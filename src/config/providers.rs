@@ -11,16 +11,22 @@ use serde::Deserialize;
 use url::Url;
 
 use super::{
-    ConfigError, Kind, ModelConfig, access,
+    ConfigError, ModelConfig, access,
     load::Overrides,
     models::{self, RawModel},
-    read::{Choice, optional, optional_whole},
+};
+use crate::domain::{
+    settings::{
+        quoted,
+        range::{Bounded, Seconds},
+    },
+    vendor::{Access, Vendor},
 };
 
 /// Characters of a provider's name.
 const MAX_NAME: usize = 40;
-/// Seconds that a call may take unless configured otherwise.
-const TIMEOUT_SECONDS: u64 = 300;
+/// How long a call may take unless configured otherwise.
+const TIMEOUT: Duration = Duration::from_mins(5);
 /// Calls at once unless configured otherwise.
 const MAX_CONCURRENT: usize = 256;
 /// As above, of the sandbox, which calls nobody.
@@ -44,8 +50,8 @@ pub enum Status {
 pub struct Provider {
     /// Its name in the API.
     pub name: String,
-    /// Its adapter.
-    pub kind: Kind,
+    /// Whose API it speaks.
+    pub vendor: &'static Vendor,
     /// Whether it is served.
     pub status: Status,
     /// Variables that may hold its key, the first that is set wins. Empty: it needs none.
@@ -62,40 +68,7 @@ pub struct Provider {
     pub models: Vec<ModelConfig>,
 }
 
-/// What an adapter is built from.
-#[derive(Debug, Clone)]
-pub struct EnabledProvider {
-    /// Its name in the API.
-    pub name: String,
-    /// Its adapter.
-    pub kind: Kind,
-    /// Where it is, as configured (the version path may be there or not); `None` for the
-    /// sandbox only.
-    pub base_url: Option<Url>,
-    /// Its key; `None` for the sandbox and for compatible servers without one.
-    pub api_key: Option<SecretString>,
-    /// How long one call may take, 1 to 3,600 s.
-    pub timeout: Duration,
-    /// Calls at once from this process, 1 to 10,000.
-    pub max_concurrent: usize,
-    /// Its enabled models, at least one.
-    pub models: Vec<ModelConfig>,
-}
-
 impl Provider {
-    /// What its adapter is built from; `None` when it is not served.
-    pub fn enabled(&self) -> Option<EnabledProvider> {
-        (self.status == Status::Enabled).then(|| EnabledProvider {
-            name: self.name.clone(),
-            kind: self.kind,
-            base_url: self.base_url.clone(),
-            api_key: self.api_key.clone(),
-            timeout: self.timeout,
-            max_concurrent: self.max_concurrent,
-            models: self.models.clone(),
-        })
-    }
-
     /// Why it is served or not, in a few words.
     pub fn reason(&self) -> String {
         match self.status {
@@ -111,23 +84,16 @@ impl Provider {
 }
 
 /// `[providers.NAME]` as written.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table with keys")]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct RawProvider {
-    #[serde(default, deserialize_with = "optional")]
-    kind: Option<Kind>,
-    #[serde(default, deserialize_with = "optional")]
+    kind: Option<String>,
     enabled: Option<bool>,
-    #[serde(default, deserialize_with = "optional")]
     api_key_env: Option<Vec<String>>,
-    #[serde(default, deserialize_with = "optional")]
     base_url: Option<String>,
-    #[serde(default, deserialize_with = "optional")]
     base_url_env: Option<String>,
-    #[serde(default, deserialize_with = "optional_whole::<u64, 1, 3_600, _>")]
-    timeout_seconds: Option<u64>,
-    #[serde(default, deserialize_with = "optional_whole::<usize, 1, 10_000, _>")]
-    max_concurrent: Option<usize>,
+    timeout_seconds: Option<Seconds<1, 3_600>>,
+    max_concurrent: Option<Bounded<usize, 1, 10_000>>,
     models: Option<Vec<RawModel>>,
 }
 
@@ -136,12 +102,13 @@ pub(super) fn resolve(
     raw: BTreeMap<String, RawProvider>,
     env: &BTreeMap<String, String>,
     overrides: &Overrides<'_>,
+    vendors: &[&'static Vendor],
     warnings: &mut Vec<String>,
 ) -> Result<Vec<Provider>, ConfigError> {
     raw.into_iter()
         .map(|(name, raw)| {
-            let provider = provider(name, raw, env, overrides)?;
-            let optional_key = provider.kind == Kind::OpenAiCompatible;
+            let provider = provider(name, raw, env, overrides, vendors)?;
+            let optional_key = provider.vendor.access == Access::OptionalKey;
             if optional_key && provider.status == Status::KeyMissing {
                 warnings.push(format!(
                     "providers.{} is not served: {}; set it, or remove api_key_env if the \
@@ -160,6 +127,7 @@ fn provider(
     raw: RawProvider,
     env: &BTreeMap<String, String>,
     overrides: &Overrides<'_>,
+    vendors: &[&'static Vendor],
 ) -> Result<Provider, ConfigError> {
     let path = format!("providers.{name}");
     if !is_name(&name) {
@@ -173,13 +141,7 @@ fn provider(
         let problem = format!("is missing: {mend}");
         ConfigError::new(format!("{path}.{key}"), problem)
     };
-    let Some(kind) = raw.kind else {
-        let names: Vec<&str> = Kind::NAMES.iter().map(|(name, _)| *name).collect();
-        return Err(missing(
-            "kind",
-            &format!("write one of {}", names.join(", ")),
-        ));
-    };
+    let vendor = vendor(raw.kind.as_deref(), vendors).map_err(|error| error.under(&path))?;
     let api_key_env = raw.api_key_env.clone().unwrap_or_default();
     let api_key_env: Vec<String> = api_key_env.into_iter().filter(|v| !v.is_empty()).collect();
     for (key, names) in [
@@ -191,16 +153,16 @@ fn provider(
             ConfigError::new(key, problem)
         })?;
     }
-    let base_url = if kind == Kind::Sandbox {
+    let base_url = if vendor.access == Access::BuiltIn {
         refuse_unused(&path, &raw)?;
         None
     } else {
-        let vendor = raw.base_url_env.as_deref();
-        let url = access::base_url(&path, vendor, raw.base_url.as_deref(), env, overrides)?;
+        let variable = raw.base_url_env.as_deref();
+        let url = access::base_url(&path, variable, raw.base_url.as_deref(), env, overrides)?;
         let mend = "add the server's URL, such as \"http://localhost:11434/v1\"";
         Some(url.ok_or_else(|| missing("base_url", mend))?)
     };
-    if kind.needs_key() && api_key_env.is_empty() {
+    if vendor.access == Access::Key && api_key_env.is_empty() {
         let mend = "name the environment variable that holds the key";
         return Err(missing("api_key_env", mend));
     }
@@ -209,7 +171,7 @@ fn provider(
         let mend = format!("add at least one [[{path}.models]]");
         return Err(missing("models", &mend));
     };
-    let models = models::resolve(&path, kind, raw_models)?;
+    let models = models::resolve(&path, vendor, raw_models)?;
     let status = if raw.enabled == Some(false) {
         Status::SwitchedOff
     } else if api_key.is_none() && !api_key_env.is_empty() {
@@ -221,18 +183,31 @@ fn provider(
     };
     Ok(Provider {
         name,
-        kind,
+        vendor,
         status,
         api_key_env,
         base_url,
         api_key,
-        timeout: Duration::from_secs(raw.timeout_seconds.unwrap_or(TIMEOUT_SECONDS)),
-        max_concurrent: raw.max_concurrent.unwrap_or(if kind == Kind::Sandbox {
-            MAX_CONCURRENT_SANDBOX
-        } else {
-            MAX_CONCURRENT
-        }),
+        timeout: raw.timeout_seconds.map_or(TIMEOUT, |seconds| *seconds),
+        max_concurrent: match raw.max_concurrent {
+            Some(number) => *number,
+            None if vendor.access == Access::BuiltIn => MAX_CONCURRENT_SANDBOX,
+            None => MAX_CONCURRENT,
+        },
         models,
+    })
+}
+
+fn vendor(kind: Option<&str>, vendors: &[&'static Vendor]) -> Result<&'static Vendor, ConfigError> {
+    let found = vendors.iter().find(|vendor| Some(vendor.kind) == kind);
+    found.copied().ok_or_else(|| {
+        let kinds: Vec<&str> = vendors.iter().map(|vendor| vendor.kind).collect();
+        let kinds = kinds.join(", ");
+        let problem = match kind {
+            Some(kind) => format!("is {}: must be one of {kinds}", quoted(kind)),
+            None => format!("is missing: write one of {kinds}"),
+        };
+        ConfigError::new("kind", problem)
     })
 }
 

@@ -7,7 +7,6 @@
 use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
-    time::Duration,
 };
 
 use secrecy::SecretString;
@@ -15,17 +14,24 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use tracing_subscriber::EnvFilter;
 
 use super::{
-    net::{database_url, networks, origins, public_url},
-    read::{Choice, millis, quoted, seconds, strict, whole},
+    net::{address, database_url, networks, origins, public_url},
+    values::price,
 };
-use crate::domain::{credits::Credits, generation::Modality};
+use crate::domain::{
+    credits::Credits,
+    generation::Modality,
+    settings::{
+        quoted,
+        range::{Bounded, Millis, Seconds},
+    },
+};
 
 /// `[server]`: the HTTP side.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a section with keys")]
+#[serde(deny_unknown_fields)]
 pub struct Server {
     /// Address and port to listen on; port 0 takes a free one.
-    #[serde(deserialize_with = "strict")]
+    #[serde(deserialize_with = "address")]
     pub bind: SocketAddr,
     /// The URL under which clients reach the server, without a trailing slash. `None`: as
     /// bound. Use [`super::Config::public_url`].
@@ -38,80 +44,56 @@ pub struct Server {
     /// and the length of its prefix in bits.
     #[serde(deserialize_with = "networks")]
     pub trusted_proxies: Vec<(IpAddr, u8)>,
-    /// How long a stop is announced by `/health` before it begins, 0 to 300 s.
-    #[serde(rename = "drain_seconds", deserialize_with = "seconds::<0, 300, _>")]
-    pub drain: Duration,
-    /// How long a stop waits for running synchronous work, 0 to 300 s.
-    #[serde(rename = "shutdown_seconds", deserialize_with = "seconds::<0, 300, _>")]
-    pub shutdown: Duration,
-    /// How long a request's body may take to arrive, 1 to 300 s.
-    #[serde(
-        rename = "body_timeout_seconds",
-        deserialize_with = "seconds::<1, 300, _>"
-    )]
-    pub body_timeout: Duration,
-    /// Largest body of a request, 1 KiB to 16 MiB, in bytes.
-    #[serde(deserialize_with = "whole::<usize, 1024, 16_777_216, _>")]
-    pub max_body_bytes: usize,
-    /// From a connection to the end of its first request's head, 1 to 300 s.
-    #[serde(
-        rename = "header_timeout_seconds",
-        deserialize_with = "seconds::<1, 300, _>"
-    )]
-    pub header_timeout: Duration,
-    /// Largest head of a request, 8 KiB to 256 KiB, in bytes.
-    #[serde(deserialize_with = "whole::<usize, 8_192, 262_144, _>")]
-    pub max_header_bytes: usize,
-    /// From an answer to the end of the next request's head, 1 to 3,600 s.
-    #[serde(
-        rename = "keep_alive_seconds",
-        deserialize_with = "seconds::<1, 3_600, _>"
-    )]
-    pub keep_alive: Duration,
-    /// How long a client may take nothing of an answer, 1 to 3,600 s.
-    #[serde(
-        rename = "write_timeout_seconds",
-        deserialize_with = "seconds::<1, 3_600, _>"
-    )]
-    pub write_timeout: Duration,
-    /// How long a request that makes nothing may take in all, 1 to 300 s.
-    #[serde(
-        rename = "request_timeout_seconds",
-        deserialize_with = "seconds::<1, 300, _>"
-    )]
-    pub request_timeout: Duration,
-    /// Connections at once, 1 to 100,000.
-    #[serde(deserialize_with = "whole::<usize, 1, 100_000, _>")]
-    pub max_connections: usize,
-    /// Requests at work at once, 1 to 100,000.
-    #[serde(deserialize_with = "whole::<usize, 1, 100_000, _>")]
-    pub max_requests: usize,
-    /// Logins that wait for their password to be checked, 1 to 10,000.
-    #[serde(deserialize_with = "whole::<usize, 1, 10_000, _>")]
-    pub max_waiting_logins: usize,
+    /// How long a stop is announced by `/health` before it begins.
+    #[serde(rename = "drain_seconds")]
+    pub drain: Seconds<0, 300>,
+    /// How long a stop waits for running synchronous work.
+    #[serde(rename = "shutdown_seconds")]
+    pub shutdown: Seconds<0, 300>,
+    /// How long a request's body may take to arrive.
+    #[serde(rename = "body_timeout_seconds")]
+    pub body_timeout: Seconds<1, 300>,
+    /// Largest body of a request.
+    pub max_body_bytes: Bounded<usize, 1024, 16_777_216>,
+    /// From a connection to the end of its first request's head.
+    #[serde(rename = "header_timeout_seconds")]
+    pub header_timeout: Seconds<1, 300>,
+    /// Largest head of a request.
+    pub max_header_bytes: Bounded<usize, 8_192, 262_144>,
+    /// From an answer to the end of the next request's head.
+    #[serde(rename = "keep_alive_seconds")]
+    pub keep_alive: Seconds<1, 3_600>,
+    /// How long a client may take nothing of an answer.
+    #[serde(rename = "write_timeout_seconds")]
+    pub write_timeout: Seconds<1, 3_600>,
+    /// How long a request that makes nothing may take in all.
+    #[serde(rename = "request_timeout_seconds")]
+    pub request_timeout: Seconds<1, 300>,
+    /// Connections at once.
+    pub max_connections: Bounded<usize, 1, 100_000>,
+    /// Requests at work at once.
+    pub max_requests: Bounded<usize, 1, 100_000>,
+    /// Logins that wait for their password to be checked.
+    pub max_waiting_logins: Bounded<usize, 1, 10_000>,
 }
 
 /// `[database]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a section with keys")]
+#[serde(deny_unknown_fields)]
 pub struct Database {
     /// Where Postgres is. `None`: a private one is started.
     #[serde(deserialize_with = "database_url")]
     pub url: Option<SecretString>,
-    /// Connections at once, 4 to 1,000.
-    #[serde(deserialize_with = "whole::<u32, 4, 1_000, _>")]
-    pub max_connections: u32,
-    /// How long a request waits for a free connection, 100 to 60,000 ms.
-    #[serde(
-        rename = "acquire_timeout_ms",
-        deserialize_with = "millis::<100, 60_000, _>"
-    )]
-    pub acquire_timeout: Duration,
+    /// Connections at once.
+    pub max_connections: Bounded<u32, 4, 1_000>,
+    /// How long a request waits for a free connection.
+    #[serde(rename = "acquire_timeout_ms")]
+    pub acquire_timeout: Millis<100, 60_000>,
 }
 
 /// `[data]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a section with keys")]
+#[serde(deny_unknown_fields)]
 pub struct Data {
     /// Where the private Postgres and stored files live.
     #[serde(deserialize_with = "directory")]
@@ -120,18 +102,18 @@ pub struct Data {
 
 /// `[log]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a section with keys")]
+#[serde(deny_unknown_fields)]
 pub struct Log {
     /// A filter that `tracing_subscriber::EnvFilter` can parse.
     #[serde(deserialize_with = "filter")]
     pub filter: String,
     /// How a line looks.
-    #[serde(deserialize_with = "strict")]
     pub format: LogFormat,
 }
 
 /// How a log line looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     /// For people.
     Text,
@@ -139,116 +121,92 @@ pub enum LogFormat {
     Json,
 }
 
-impl Choice for LogFormat {
-    const NAMES: &'static [(&'static str, Self)] = &[("text", Self::Text), ("json", Self::Json)];
-}
-
 /// `[jobs]`: work in the background.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a section with keys")]
+#[serde(deny_unknown_fields)]
 pub struct Jobs {
-    /// How long a worker owns a row without a sign of life, 1 to 3,600 s.
-    #[serde(rename = "lease_seconds", deserialize_with = "seconds::<1, 3_600, _>")]
-    pub lease: Duration,
-    /// Time between two looks at a provider's task, 10 to 600,000 ms.
-    #[serde(
-        rename = "poll_interval_ms",
-        deserialize_with = "millis::<10, 600_000, _>"
-    )]
-    pub poll_interval: Duration,
-    /// How long after its creation a job is given up, 1 to 604,800 s.
-    #[serde(
-        rename = "deadline_seconds",
-        deserialize_with = "seconds::<1, 604_800, _>"
-    )]
-    pub deadline: Duration,
-    /// Unfinished generations an account may have, 1 to 1,000,000.
-    #[serde(deserialize_with = "whole::<u32, 1, 1_000_000, _>")]
-    pub max_per_account: u32,
-    /// Jobs that run at once in this process, 1 to 1,024.
-    #[serde(deserialize_with = "whole::<usize, 1, 1_024, _>")]
-    pub workers: usize,
-    /// How many of these one account may have at once, 1 to 1,024.
-    #[serde(deserialize_with = "whole::<usize, 1, 1_024, _>")]
-    pub max_workers_per_account: usize,
+    /// How long a worker owns a row without a sign of life.
+    #[serde(rename = "lease_seconds")]
+    pub lease: Seconds<1, 3_600>,
+    /// Time between two looks at a provider's task.
+    #[serde(rename = "poll_interval_ms")]
+    pub poll_interval: Millis<10, 600_000>,
+    /// How long after its creation a job is given up.
+    #[serde(rename = "deadline_seconds")]
+    pub deadline: Seconds<1, 604_800>,
+    /// Unfinished generations an account may have.
+    pub max_per_account: Bounded<i32, 1, 1_000_000>,
+    /// Jobs that run at once in this process.
+    pub workers: Bounded<usize, 1, 1_024>,
+    /// How many of these one account may have at once.
+    pub max_workers_per_account: Bounded<usize, 1, 1_024>,
 }
 
 /// `[retention]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a section with keys")]
+#[serde(deny_unknown_fields)]
 pub struct Retention {
-    /// Days after which a finished generation is deleted with its files, 0 to 36,500; 0 keeps
-    /// all for ever.
-    #[serde(deserialize_with = "whole::<u32, 0, 36_500, _>")]
-    pub days: u32,
+    /// Days after which a finished generation is deleted with its files; 0 keeps all for ever.
+    pub days: Bounded<u32, 0, 36_500>,
 }
 
 /// `[submissions]`: repeating a call that the provider did not take up.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a section with keys")]
+#[serde(deny_unknown_fields)]
 pub struct Submissions {
-    /// Calls in all, the first included, 1 to 10.
-    #[serde(deserialize_with = "whole::<u32, 1, 10, _>")]
-    pub attempts: u32,
-    /// No new attempt begins later than this after the first, 0 to 3,600 s.
-    #[serde(rename = "window_seconds", deserialize_with = "seconds::<0, 3_600, _>")]
-    pub window: Duration,
-    /// Wait before the second attempt, doubled for each further one, 1 to 60,000 ms.
-    #[serde(rename = "retry_base_ms", deserialize_with = "millis::<1, 60_000, _>")]
-    pub retry_base: Duration,
+    /// Calls in all, the first included.
+    pub attempts: Bounded<u32, 1, 10>,
+    /// No new attempt begins later than this after the first.
+    #[serde(rename = "window_seconds")]
+    pub window: Seconds<0, 3_600>,
+    /// Wait before the second attempt, doubled for each further one.
+    #[serde(rename = "retry_base_ms")]
+    pub retry_base: Millis<1, 60_000>,
 }
 
 /// `[webhooks]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a section with keys")]
+#[serde(deny_unknown_fields)]
 pub struct Webhooks {
     /// Whether webhooks may go to private addresses.
-    #[serde(deserialize_with = "strict")]
     pub allow_private: bool,
-    /// How long a receiver may take to answer, 100 to 60,000 ms.
-    #[serde(rename = "timeout_ms", deserialize_with = "millis::<100, 60_000, _>")]
-    pub timeout: Duration,
-    /// Days for which finished deliveries are listed, 1 to 3,650.
-    #[serde(deserialize_with = "whole::<u32, 1, 3_650, _>")]
-    pub log_days: u32,
+    /// How long a receiver may take to answer.
+    #[serde(rename = "timeout_ms")]
+    pub timeout: Millis<100, 60_000>,
+    /// Days for which finished deliveries are listed.
+    pub log_days: Bounded<u32, 1, 3_650>,
 }
 
 /// `[sessions]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a section with keys")]
+#[serde(deny_unknown_fields)]
 pub struct Sessions {
-    /// Days after which a session is logged out, 1 to 3,650.
-    #[serde(deserialize_with = "whole::<u32, 1, 3_650, _>")]
-    pub days: u32,
+    /// Days after which a session is logged out.
+    pub days: Bounded<i64, 1, 3_650>,
 }
 
 /// `[idempotency]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a section with keys")]
+#[serde(deny_unknown_fields)]
 pub struct Idempotency {
-    /// Hours for which an `Idempotency-Key` stays bound, 1 to 8,760.
-    #[serde(deserialize_with = "whole::<u32, 1, 8_760, _>")]
-    pub hours: u32,
-    /// How long a replay waits for the first request, 1 to 600 s.
-    #[serde(rename = "wait_seconds", deserialize_with = "seconds::<1, 600, _>")]
-    pub wait: Duration,
+    /// Hours for which an `Idempotency-Key` stays bound.
+    pub hours: Bounded<i64, 1, 8_760>,
+    /// How long a replay waits for the first request.
+    #[serde(rename = "wait_seconds")]
+    pub wait: Seconds<1, 600>,
 }
 
 /// `[defaults]`: who serves requests that name no provider.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a section with keys")]
+#[serde(deny_unknown_fields)]
 pub struct Defaults {
     /// Providers of text, the most wanted first.
-    #[serde(deserialize_with = "strict")]
     pub text: Vec<String>,
     /// Providers of images, the most wanted first.
-    #[serde(deserialize_with = "strict")]
     pub image: Vec<String>,
     /// Providers of video, the most wanted first.
-    #[serde(deserialize_with = "strict")]
     pub video: Vec<String>,
     /// Providers of speech, the most wanted first.
-    #[serde(deserialize_with = "strict")]
     pub audio: Vec<String>,
 }
 
@@ -266,9 +224,9 @@ impl Defaults {
 
 /// `[demo]`: the account of a first start.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a section with keys")]
+#[serde(deny_unknown_fields)]
 pub struct Demo {
-    /// Credits it is given, 0 to 1,000,000,000.
+    /// Credits it is given.
     #[serde(deserialize_with = "demo_credits")]
     pub credits: Credits,
 }
@@ -277,7 +235,7 @@ pub struct Demo {
 const MAX_DEMO: Credits = Credits::from_micros(1_000_000_000_000_000);
 
 fn demo_credits<'de, D: Deserializer<'de>>(source: D) -> Result<Credits, D::Error> {
-    let credits: Credits = strict(source)?;
+    let credits = price(source)?;
     if credits > MAX_DEMO {
         return Err(D::Error::custom(format!(
             "is \"{credits}\": must be at most \"{MAX_DEMO}\""
@@ -287,7 +245,7 @@ fn demo_credits<'de, D: Deserializer<'de>>(source: D) -> Result<Credits, D::Erro
 }
 
 fn directory<'de, D: Deserializer<'de>>(source: D) -> Result<PathBuf, D::Error> {
-    let text: String = strict(source)?;
+    let text = String::deserialize(source)?;
     if text.is_empty() {
         return Err(D::Error::custom(
             "is empty: must be a directory, such as \"data\"",
@@ -297,7 +255,7 @@ fn directory<'de, D: Deserializer<'de>>(source: D) -> Result<PathBuf, D::Error> 
 }
 
 fn filter<'de, D: Deserializer<'de>>(source: D) -> Result<String, D::Error> {
-    let text: String = strict(source)?;
+    let text = String::deserialize(source)?;
     if text.is_empty() {
         return Err(D::Error::custom(
             "is empty: must be a log filter, such as \"info\" or \"off\"",

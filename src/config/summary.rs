@@ -90,7 +90,7 @@ fn provider(provider: &Provider) -> ProviderSummary {
     }
     ProviderSummary {
         name: provider.name.clone(),
-        kind: provider.kind.as_str(),
+        kind: provider.vendor.kind,
         enabled: provider.status == Status::Enabled,
         reason: provider.reason(),
         api_key_env: provider.api_key_env.clone(),

@@ -8,12 +8,11 @@
 pub mod errors;
 pub mod reading;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use reqwest::header::{HeaderMap, HeaderValue};
-use secrecy::SecretString;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use url::Url;
 
@@ -25,11 +24,32 @@ use super::{
         base_url::{VersionPath, endpoint},
         classify, secret_header,
     },
+    setup::{Adapters, Setup},
+};
+use crate::domain::{
+    catalogue::ModelKind,
+    generation::Modality,
+    settings::{ConfigError, word},
+    vendor::{ModelSettings, Vendor, read_settings},
 };
 use reading::Reading;
 
+/// Anthropic.
+pub const ADAPTERS: Adapters = Adapters {
+    vendor: Vendor::new("anthropic", &[Modality::Text], |_, wire| {
+        read_settings::<AnthropicModel>(wire)
+    }),
+    add: |registry, setup| {
+        let adapter = Anthropic::new(setup)?;
+        registry.text.insert(setup.name.clone(), Arc::new(adapter));
+        Ok(())
+    },
+};
+
 /// The current `anthropic-version`. It has no sampling fields: a temperature is a 400.
 pub const CURRENT_VERSION: &str = "2026-10-21";
+/// The last version that takes a temperature, from older models.
+const SAMPLING_VERSION: &str = "2023-06-01";
 
 /// How to ask one model.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -37,11 +57,13 @@ pub const CURRENT_VERSION: &str = "2026-10-21";
 pub struct AnthropicModel {
     /// `anthropic-version`: [`CURRENT_VERSION`], or `2023-06-01` for a model that is offered
     /// with a temperature (0 to 1).
+    #[serde(deserialize_with = "version")]
     pub version: String,
-    /// `output_config.effort` (`low` to `max`). `None` sends nothing.
+    /// `output_config.effort`. `None` sends nothing.
+    #[serde(deserialize_with = "effort")]
     pub effort: Option<String>,
-    /// `thinking.type`: `disabled`, `between_tools` or `adaptive`, as the model takes it.
-    /// `None` sends nothing.
+    /// `thinking.type`, as the model takes it. `None` sends nothing.
+    #[serde(deserialize_with = "thinking")]
     pub thinking: Option<String>,
 }
 
@@ -51,6 +73,36 @@ impl Default for AnthropicModel {
             version: CURRENT_VERSION.to_owned(),
             effort: None,
             thinking: None,
+        }
+    }
+}
+
+fn version<'de, D: Deserializer<'de>>(source: D) -> Result<String, D::Error> {
+    word(source, &[CURRENT_VERSION, SAMPLING_VERSION])
+}
+
+fn effort<'de, D: Deserializer<'de>>(source: D) -> Result<Option<String>, D::Error> {
+    word(source, &["low", "medium", "high", "xhigh", "max"]).map(Some)
+}
+
+fn thinking<'de, D: Deserializer<'de>>(source: D) -> Result<Option<String>, D::Error> {
+    word(source, &["disabled", "between_tools", "adaptive"]).map(Some)
+}
+
+impl ModelSettings for AnthropicModel {
+    fn check(&self, model: &ModelKind) -> Result<(), ConfigError> {
+        let ModelKind::Text(text) = model else {
+            return Ok(());
+        };
+        match text.limits.temperature {
+            Some([low, high]) if self.version != SAMPLING_VERSION || high > 1.0 => {
+                let problem = format!(
+                    "is [{low:?}, {high:?}]: Anthropic takes 0.0 to 1.0 and only with \
+                     wire.version = \"{SAMPLING_VERSION}\"; set both or leave it out"
+                );
+                Err(ConfigError::new("limits.temperature", problem))
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -124,24 +176,16 @@ pub struct Anthropic {
 }
 
 impl Anthropic {
-    /// `name` is the provider's in our API and in the log. `base_url` may hold the version
-    /// path or not. `timeout` bounds one call from connecting to the last byte. A model that
-    /// is not in `models` gets the default settings.
+    /// A model without settings gets the default ones.
     ///
     /// The key goes out as `x-api-key`, which the API and every gateway before it take; the
     /// SDK of 2.x sends the same key as a bearer token.
-    pub fn new(
-        name: impl Into<String>,
-        http: HttpClient,
-        base_url: &str,
-        api_key: &SecretString,
-        timeout: Duration,
-        models: BTreeMap<String, AnthropicModel>,
-    ) -> Result<Self, SetupError> {
+    pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let mut headers = HeaderMap::new();
-        headers.insert("x-api-key", secret_header("", api_key)?);
-        let url = endpoint(base_url, VersionPath::Last("v1"), &["messages"])?;
-        let models = models
+        headers.insert("x-api-key", secret_header("", &setup.key())?);
+        let url = endpoint(&setup.base_url, VersionPath::Last("v1"), &["messages"])?;
+        let models = setup
+            .models::<AnthropicModel>()
             .into_iter()
             .map(|(id, settings)| {
                 let version =
@@ -150,11 +194,11 @@ impl Anthropic {
             })
             .collect::<Result<_, SetupError>>()?;
         Ok(Self {
-            name: name.into(),
-            http,
+            name: setup.name.clone(),
+            http: setup.http.clone(),
             url,
             headers,
-            timeout,
+            timeout: setup.timeout,
             models,
         })
     }

@@ -6,12 +6,11 @@
 
 pub mod errors;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
-use secrecy::SecretString;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use url::Url;
 
@@ -21,6 +20,33 @@ use super::{
         HttpClient, JsonPost, SPEECH_CAP, SetupError,
         base_url::{BaseUrlError, VersionPath, endpoint},
         classify, rejected, secret_header,
+    },
+    setup::{Adapters, Setup},
+};
+use crate::domain::{
+    generation::Modality,
+    settings::word,
+    vendor::{ModelSettings, SpeechRange, Vendor, read_settings},
+};
+
+/// `ElevenLabs`. A voice is a segment of the path there.
+pub const ADAPTERS: Adapters = Adapters {
+    vendor: Vendor {
+        speech: SpeechRange {
+            speed: [0.7, 1.2],
+            voice_signs: "",
+            ..SpeechRange::ALL
+        },
+        ..Vendor::new("elevenlabs", &[Modality::Audio], |_, wire| {
+            read_settings::<ElevenLabsModel>(wire)
+        })
+    },
+    add: |registry, setup| {
+        let adapter = ElevenLabs::new(setup)?;
+        registry
+            .speech
+            .insert(setup.name.clone(), Arc::new(adapter));
+        Ok(())
     },
 };
 
@@ -32,8 +58,10 @@ const VOICE_CAP: usize = 64;
 #[serde(default, deny_unknown_fields)]
 pub struct ElevenLabsModel {
     /// `output_format` of mp3. 192 kbit/s needs a dearer plan.
+    #[serde(deserialize_with = "mp3")]
     pub mp3: String,
     /// `output_format` of wav. 44.1 kHz needs a dearer plan.
+    #[serde(deserialize_with = "wav")]
     pub wav: String,
 }
 
@@ -45,6 +73,38 @@ impl Default for ElevenLabsModel {
         }
     }
 }
+
+fn mp3<'de, D: Deserializer<'de>>(source: D) -> Result<String, D::Error> {
+    word(
+        source,
+        &[
+            "mp3_22050_32",
+            "mp3_24000_48",
+            "mp3_44100_32",
+            "mp3_44100_64",
+            "mp3_44100_96",
+            "mp3_44100_128",
+            "mp3_44100_192",
+        ],
+    )
+}
+
+fn wav<'de, D: Deserializer<'de>>(source: D) -> Result<String, D::Error> {
+    word(
+        source,
+        &[
+            "wav_8000",
+            "wav_16000",
+            "wav_22050",
+            "wav_24000",
+            "wav_32000",
+            "wav_44100",
+            "wav_48000",
+        ],
+    )
+}
+
+impl ModelSettings for ElevenLabsModel {}
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -83,27 +143,18 @@ pub struct ElevenLabs {
 }
 
 impl ElevenLabs {
-    /// `name` is the provider's in our API and in the log. `base_url` may hold the version
-    /// path or not. `timeout` bounds one call from connecting to the last byte. A model that
-    /// is not in `models` gets the default settings.
-    pub fn new(
-        name: impl Into<String>,
-        http: HttpClient,
-        base_url: &str,
-        api_key: &SecretString,
-        timeout: Duration,
-        models: BTreeMap<String, ElevenLabsModel>,
-    ) -> Result<Self, SetupError> {
+    /// A model without settings gets the default ones.
+    pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
-        headers.insert("xi-api-key", secret_header("", api_key)?);
+        headers.insert("xi-api-key", secret_header("", &setup.key())?);
         let elevenlabs = Self {
-            name: name.into(),
-            http,
-            base_url: base_url.to_owned(),
+            name: setup.name.clone(),
+            http: setup.http.clone(),
+            base_url: setup.base_url.clone(),
             headers,
-            timeout,
-            models,
+            timeout: setup.timeout,
+            models: setup.models(),
         };
         elevenlabs.url("any", "any")?;
         Ok(elevenlabs)

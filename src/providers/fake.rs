@@ -4,6 +4,7 @@
 pub mod ends;
 
 use std::{
+    collections::BTreeMap,
     sync::{Arc, LazyLock, Mutex},
     time::Duration,
 };
@@ -15,10 +16,45 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-use super::{DeltaSink, ProviderError, TextAnswer, TextCall, TextProvider, http::HttpClient};
+use super::{
+    DeltaSink, ProviderError, Setup, TextAnswer, TextCall, TextProvider, http::HttpClient,
+};
+use crate::domain::{
+    clock::{ManualClock, machine_time},
+    vendor::ModelSettings,
+};
 
 /// Bounds every call of a test; nothing comes near it.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A provider at a fake upstream, with a key.
+pub fn setup(base: &str, timeout: Duration) -> Setup {
+    Setup {
+        name: "fake".to_owned(),
+        http: HttpClient::new().unwrap(),
+        base_url: base.to_owned(),
+        api_key: Some("test-key".into()),
+        timeout,
+        clock: Arc::new(ManualClock::new(machine_time())),
+        models: BTreeMap::new(),
+    }
+}
+
+impl Setup {
+    /// With a model more.
+    pub fn with(mut self, model: &str, settings: impl ModelSettings) -> Self {
+        self.models.insert(model.to_owned(), Arc::new(settings));
+        self
+    }
+
+    /// Without a key.
+    pub fn keyless(self) -> Self {
+        Self {
+            api_key: None,
+            ..self
+        }
+    }
+}
 
 /// A request as it arrived.
 #[derive(Debug, Clone)]

@@ -10,13 +10,13 @@ pub mod errors;
 pub mod omni;
 pub mod reading;
 pub mod speech;
+pub mod vendor;
 
 use std::{collections::BTreeMap, time::Duration};
 
 use async_trait::async_trait;
 use reqwest::header::HeaderMap;
-use secrecy::SecretString;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use url::Url;
 
@@ -28,6 +28,11 @@ use super::{
         base_url::{BaseUrlError, VersionPath, endpoint},
         classify, secret_header,
     },
+    setup::Setup,
+};
+use crate::domain::{
+    settings::{range::bounded, word},
+    vendor::ModelSettings,
 };
 use reading::Reading;
 
@@ -35,13 +40,23 @@ use reading::Reading;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GeminiModel {
-    /// `thinkingConfig.thinkingLevel` (`MINIMAL`, `LOW`, ...), from the 3.x family on.
-    /// `None` sends nothing.
+    /// `thinkingConfig.thinkingLevel`, from the 3.x family on. `None` sends nothing.
+    #[serde(deserialize_with = "thinking_level")]
     pub thinking_level: Option<String>,
-    /// `thinkingConfig.thinkingBudget` in tokens, 2.5 family; 0 is off, -1 automatic. `None`
-    /// sends nothing.
+    /// `thinkingConfig.thinkingBudget` in tokens, 2.5 family; 0 is off. `None` sends nothing.
+    #[serde(deserialize_with = "thinking_budget")]
     pub thinking_budget: Option<i64>,
 }
+
+fn thinking_level<'de, D: Deserializer<'de>>(source: D) -> Result<Option<String>, D::Error> {
+    word(source, &["MINIMAL", "LOW", "MEDIUM", "HIGH", "XHIGH"]).map(Some)
+}
+
+fn thinking_budget<'de, D: Deserializer<'de>>(source: D) -> Result<Option<i64>, D::Error> {
+    bounded::<_, 0, 32_768, _>(source).map(Some)
+}
+
+impl ModelSettings for GeminiModel {}
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -118,27 +133,19 @@ pub struct Gemini {
 }
 
 impl Gemini {
-    /// `name` is the provider's in our API and in the log. `base_url` without a version path
-    /// gets `/v1beta`; a given one (`/v1`) is kept. The key goes into a header, not into the
-    /// query, which ends up in logs. `timeout` bounds one call from connecting to the last
-    /// byte. A model that is not in `models` gets the default settings.
-    pub fn new(
-        name: impl Into<String>,
-        http: HttpClient,
-        base_url: &str,
-        api_key: &SecretString,
-        timeout: Duration,
-        models: BTreeMap<String, GeminiModel>,
-    ) -> Result<Self, SetupError> {
+    /// A base URL without a version path gets `/v1beta`; a given one (`/v1`) is kept. The key
+    /// goes into a header, not into the query, which ends up in logs. A model without settings
+    /// gets the default ones.
+    pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let mut headers = HeaderMap::new();
-        headers.insert("x-goog-api-key", secret_header("", api_key)?);
+        headers.insert("x-goog-api-key", secret_header("", &setup.key())?);
         let gemini = Self {
-            name: name.into(),
-            http,
-            base_url: base_url.to_owned(),
+            name: setup.name.clone(),
+            http: setup.http.clone(),
+            base_url: setup.base_url.clone(),
             headers,
-            timeout,
-            models,
+            timeout: setup.timeout,
+            models: setup.models(),
         };
         gemini.url("any", false)?;
         Ok(gemini)

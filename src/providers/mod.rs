@@ -17,9 +17,11 @@ pub mod openai;
 pub mod runway;
 pub mod sandbox;
 pub mod seats;
+pub mod setup;
 pub mod speech;
 pub mod sse;
 pub mod stability;
+pub mod vendors;
 pub mod video;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -30,7 +32,9 @@ pub use delta::{Delivered, DeltaSink};
 pub use error::{ProviderError, ProviderErrorKind};
 pub use image::{ImageAnswer, ImageCall, ImageProvider, ImageQuality, ImageStyle};
 pub use seats::{Seat, Seats};
+pub use setup::Setup;
 pub use speech::{SpeechAnswer, SpeechCall, SpeechFormat, SpeechProvider};
+pub use vendors::VENDORS;
 pub use video::{VideoCall, VideoOutput, VideoProvider, VideoStatus};
 
 /// A text generation as every vendor's adapter receives it.

@@ -14,12 +14,12 @@ pub mod reading;
 pub mod request;
 pub mod speech;
 pub mod split;
+pub mod vendor;
 
 use std::{collections::BTreeMap, time::Duration};
 
 use async_trait::async_trait;
 use reqwest::header::{AUTHORIZATION, HeaderMap};
-use secrecy::SecretString;
 use url::Url;
 
 use super::{
@@ -30,6 +30,7 @@ use super::{
         base_url::{VersionPath, endpoint},
         classify, secret_header,
     },
+    setup::Setup,
 };
 use reading::{Place, Reading};
 pub use request::{OpenAiModel, SystemRole, TokenField};
@@ -46,34 +47,21 @@ pub struct OpenAi {
 }
 
 impl OpenAi {
-    /// `name` is the provider's in our API and in the log. `base_url` may hold the version
-    /// path or not. Without a key no `Authorization` is sent. `timeout` bounds one call from
-    /// connecting to the last byte. A model that is not in `models` gets the default
-    /// settings.
-    pub fn new(
-        name: impl Into<String>,
-        http: HttpClient,
-        base_url: &str,
-        api_key: Option<&SecretString>,
-        timeout: Duration,
-        models: BTreeMap<String, OpenAiModel>,
-    ) -> Result<Self, SetupError> {
-        let mut headers = HeaderMap::new();
-        if let Some(key) = api_key {
-            headers.insert(AUTHORIZATION, secret_header("Bearer ", key)?);
-        }
+    /// Without a key no `Authorization` is sent. A model without settings gets the default
+    /// ones.
+    pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let url = endpoint(
-            base_url,
+            &setup.base_url,
             VersionPath::Anywhere("v1"),
             &["chat", "completions"],
         )?;
         Ok(Self {
-            name: name.into(),
-            http,
+            name: setup.name.clone(),
+            http: setup.http.clone(),
             url,
-            headers,
-            timeout,
-            models,
+            headers: authorization(setup)?,
+            timeout: setup.timeout,
+            models: setup.models(),
         })
     }
 
@@ -111,6 +99,15 @@ impl OpenAi {
         }
         reading.end(true)
     }
+}
+
+/// The key as all of OpenAI's endpoints take it.
+fn authorization(setup: &Setup) -> Result<HeaderMap, SetupError> {
+    let mut headers = HeaderMap::new();
+    if let Some(key) = &setup.api_key {
+        headers.insert(AUTHORIZATION, secret_header("Bearer ", key)?);
+    }
+    Ok(headers)
 }
 
 #[async_trait]

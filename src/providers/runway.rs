@@ -6,16 +6,16 @@
 //! errors/task-failures; checked against requests that the package really sends.
 
 pub mod reading;
+pub mod settings;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use reqwest::{
     Method,
     header::{AUTHORIZATION, HeaderMap, HeaderValue},
 };
-use secrecy::SecretString;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 use url::Url;
 
@@ -27,34 +27,28 @@ use super::{
         base_url::{BaseUrlError, VersionPath, endpoint},
         classify, rejected, secret_header,
     },
+    setup::{Adapters, Setup},
+};
+use crate::domain::{
+    generation::Modality,
+    vendor::{Vendor, read_settings},
+};
+pub use settings::RunwayModel;
+
+/// Runway.
+pub const ADAPTERS: Adapters = Adapters {
+    vendor: Vendor::new("runway", &[Modality::Video], |_, wire| {
+        read_settings::<RunwayModel>(wire)
+    }),
+    add: |registry, setup| {
+        let adapter = Runway::new(setup)?;
+        registry.video.insert(setup.name.clone(), Arc::new(adapter));
+        Ok(())
+    },
 };
 
 /// The version of the API that this file speaks; the header is required.
 const VERSION: HeaderValue = HeaderValue::from_static("2024-11-06");
-
-/// How to ask one model. The default suits `gen4.5`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct RunwayModel {
-    /// From our ratio to the model's word for it, mostly pixels: `"16:9" = "1280:720"`. A
-    /// ratio that is not in it is rejected.
-    pub ratios: BTreeMap<String, String>,
-    /// `resolution` of the models that take a ratio by its name (`768p`). `None` sends nothing.
-    pub resolution: Option<String>,
-    /// `audio` of the models that can do without; changes the price. `None` sends nothing.
-    pub audio: Option<bool>,
-}
-
-impl Default for RunwayModel {
-    fn default() -> Self {
-        let ratio = |ours: &str, theirs: &str| (ours.to_owned(), theirs.to_owned());
-        Self {
-            ratios: BTreeMap::from([ratio("16:9", "1280:720"), ratio("9:16", "720:1280")]),
-            resolution: None,
-            audio: None,
-        }
-    }
-}
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -94,27 +88,19 @@ pub struct Runway {
 }
 
 impl Runway {
-    /// `name` is the provider's in our API and in the log. `base_url` may hold the version
-    /// path or not. `timeout` bounds one call (a submission, a look), not the generation. A
-    /// model that is not in `models` gets the default settings.
-    pub fn new(
-        name: impl Into<String>,
-        http: HttpClient,
-        base_url: &str,
-        api_key: &SecretString,
-        timeout: Duration,
-        models: BTreeMap<String, RunwayModel>,
-    ) -> Result<Self, SetupError> {
+    /// The time-out bounds one call (a submission, a look), not the generation. A model
+    /// without settings gets the default ones.
+    pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let mut headers = HeaderMap::new();
-        headers.insert(AUTHORIZATION, secret_header("Bearer ", api_key)?);
+        headers.insert(AUTHORIZATION, secret_header("Bearer ", &setup.key())?);
         headers.insert("x-runway-version", VERSION);
         let runway = Self {
-            name: name.into(),
-            http,
-            base_url: base_url.to_owned(),
+            name: setup.name.clone(),
+            http: setup.http.clone(),
+            base_url: setup.base_url.clone(),
             headers,
-            timeout,
-            models,
+            timeout: setup.timeout,
+            models: setup.models(),
         };
         runway.url(&[])?;
         Ok(runway)

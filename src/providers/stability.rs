@@ -7,15 +7,14 @@
 //! `comfy_api_nodes/apis/stability_api.py`.
 
 pub mod errors;
+pub mod settings;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use reqwest::header::{AUTHORIZATION, HeaderMap};
-use secrecy::SecretString;
-use serde::Deserialize;
 use serde_json::Value;
 use url::Url;
 
@@ -28,6 +27,21 @@ use super::{
         classify::{self, Head},
         form::Form,
         rejected, secret_header,
+    },
+    setup::{Adapters, Setup},
+};
+use crate::domain::{generation::Modality, vendor::Vendor};
+pub use settings::{StabilityEndpoint, StabilityModel, StabilityTarget};
+
+/// Stability AI.
+pub const ADAPTERS: Adapters = Adapters {
+    vendor: Vendor::new("stability", &[Modality::Image], |_, wire| {
+        settings::read(wire)
+    }),
+    add: |registry, setup| {
+        let adapter = Stability::new(setup)?;
+        registry.image.insert(setup.name.clone(), Arc::new(adapter));
+        Ok(())
     },
 };
 
@@ -50,46 +64,6 @@ const RATIOS: [(&str, f64); 9] = [
 /// How far a size may be from its shape: real outputs are multiples of 64, so that a 16:9
 /// has 1344x768.
 const TOLERANCE: f64 = 0.03;
-
-/// Which endpoint makes an image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StabilityEndpoint {
-    /// Stable Image Core.
-    Core,
-    /// Stable Image Ultra.
-    Ultra,
-    /// Stable Diffusion 3.5, one of several models.
-    Sd3,
-}
-
-/// One way to make an image.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StabilityTarget {
-    /// Where.
-    pub endpoint: StabilityEndpoint,
-    /// `model`, for sd3 only (`sd3.5-large`). `None` sends nothing.
-    #[serde(default)]
-    pub model: Option<String>,
-}
-
-/// How to ask one model. There is no default: a model without settings cannot be asked.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StabilityModel {
-    /// What makes our standard tier.
-    pub standard: StabilityTarget,
-    /// What makes our hd tier; without it, as the standard one.
-    #[serde(default)]
-    pub hd: Option<StabilityTarget>,
-    /// `style_preset` of our style vivid (`cinematic`, `enhance`). `None` sends nothing.
-    #[serde(default)]
-    pub vivid: Option<String>,
-    /// `style_preset` of our style natural (`photographic`). `None` sends nothing.
-    #[serde(default)]
-    pub natural: Option<String>,
-}
 
 /// The shape nearest to `size`, if it is near.
 fn aspect_ratio((width, height): (u32, u32)) -> Option<&'static str> {
@@ -128,26 +102,18 @@ pub struct Stability {
 }
 
 impl Stability {
-    /// `name` is the provider's in our API and in the log. `base_url` may hold the version
-    /// path or not. `timeout` bounds each of the `n` requests, which run at the same time. A
-    /// model that is not in `models` is rejected.
-    pub fn new(
-        name: impl Into<String>,
-        http: HttpClient,
-        base_url: &str,
-        api_key: &SecretString,
-        timeout: Duration,
-        models: BTreeMap<String, StabilityModel>,
-    ) -> Result<Self, SetupError> {
+    /// The time-out bounds each of the `n` requests, which run at the same time. A model
+    /// without settings is rejected.
+    pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let mut headers = HeaderMap::new();
-        headers.insert(AUTHORIZATION, secret_header("Bearer ", api_key)?);
+        headers.insert(AUTHORIZATION, secret_header("Bearer ", &setup.key())?);
         let stability = Self {
-            name: name.into(),
-            http,
-            base_url: base_url.to_owned(),
+            name: setup.name.clone(),
+            http: setup.http.clone(),
+            base_url: setup.base_url.clone(),
             headers,
-            timeout,
-            models,
+            timeout: setup.timeout,
+            models: setup.models(),
         };
         stability.url(StabilityEndpoint::Core)?;
         Ok(stability)

@@ -5,65 +5,45 @@
 
 use std::collections::BTreeMap;
 
-use config::Value;
 use serde::Deserialize;
+use toml::Value;
 
 use super::{
-    super::{
-        ConfigError, Wire,
-        read::{Choice, optional, optional_whole, quoted},
-    },
-    rules::{check_list, count, table, unpriced},
+    super::{ConfigError, values::Price},
+    rules::{check_list, table, unpriced},
 };
 use crate::domain::{
     catalogue::{ImageLimits, ImageModel, Support},
-    credits::Credits,
     pricing::{ImagePrices, QualityPrices},
-    request::Quality,
+    request::{IMAGE_PROMPT_CHARS, Quality},
+    settings::{quoted, range::Bounded},
 };
 
-/// Characters of a prompt that the API takes at most.
-const MAX_PROMPT_CHARS: u32 = 5_000;
 /// Images of one request that the API takes at most.
 const MAX_N: u32 = 4;
 /// The longest side of an image, in pixels.
 const MAX_SIDE: u32 = 8_192;
 
-impl Choice for Support {
-    const NAMES: &'static [(&'static str, Self)] = &[
-        ("native", Self::Native),
-        ("guided", Self::Guided),
-        ("unsupported", Self::Unsupported),
-    ];
-}
-
 #[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+#[serde(default, deny_unknown_fields)]
 struct RawPrices {
     per_image: BTreeMap<String, RawTiers>,
 }
 
 #[derive(Deserialize, Default, Clone, Copy)]
-#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+#[serde(default, deny_unknown_fields)]
 struct RawTiers {
-    #[serde(deserialize_with = "optional")]
-    standard: Option<Credits>,
-    #[serde(deserialize_with = "optional")]
-    hd: Option<Credits>,
+    standard: Option<Price>,
+    hd: Option<Price>,
 }
 
 #[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+#[serde(default, deny_unknown_fields)]
 struct RawLimits {
-    #[serde(deserialize_with = "optional_whole::<u32, 1, MAX_PROMPT_CHARS, _>")]
-    max_prompt_chars: Option<u32>,
-    #[serde(deserialize_with = "optional")]
+    max_prompt_chars: Option<Bounded<usize, 1, IMAGE_PROMPT_CHARS>>,
     native_sizes: Option<Vec<String>>,
-    #[serde(deserialize_with = "optional_whole::<u32, 1, MAX_N, _>")]
-    max_n: Option<u32>,
-    #[serde(deserialize_with = "optional")]
+    max_n: Option<Bounded<u32, 1, { MAX_N as usize }>>,
     style: Option<Support>,
-    #[serde(deserialize_with = "optional")]
     negative_prompt: Option<Support>,
 }
 
@@ -71,7 +51,6 @@ struct RawLimits {
 pub(super) fn read(
     prices: Option<Value>,
     limits: Option<Value>,
-    wire: &Wire,
 ) -> Result<ImageModel, ConfigError> {
     let limits: RawLimits = table("limits", limits)?;
     let native_sizes = native_sizes(limits.native_sizes)?;
@@ -81,10 +60,10 @@ pub(super) fn read(
             per_image: BTreeMap::new(),
         },
         limits: ImageLimits {
-            max_prompt_chars: count(limits.max_prompt_chars.unwrap_or(MAX_PROMPT_CHARS)),
+            max_prompt_chars: limits.max_prompt_chars.map_or(IMAGE_PROMPT_CHARS, |n| *n),
             sizes: sizes.iter().copied().map(name).collect(),
             qualities: vec![Quality::Standard],
-            max_n: limits.max_n.unwrap_or(MAX_N),
+            max_n: limits.max_n.map_or(MAX_N, |n| *n),
             style: limits.style.unwrap_or(Support::Guided),
             negative_prompt: limits.negative_prompt.unwrap_or(Support::Guided),
         },
@@ -99,7 +78,6 @@ pub(super) fn read(
     {
         model.limits.qualities.push(Quality::Hd);
     }
-    check_wire(&model, wire)?;
     Ok(model)
 }
 
@@ -181,58 +159,15 @@ fn complete(
         let Some(tiers) = raw.per_image.get(source) else {
             return Err(unpriced(&key, "add it"));
         };
-        let Some(standard) = tiers.standard else {
+        let Some(Price(standard)) = tiers.standard else {
             return Err(unpriced(&format!("{key}.standard"), "add it"));
         };
         if two_tiers && tiers.hd.is_none() {
             let mend = "add it, as other sizes have it,";
             return Err(unpriced(&format!("{key}.hd"), mend));
         }
-        let hd = tiers.hd;
+        let hd = tiers.hd.map(|price| price.0);
         per_image.insert(own, QualityPrices { standard, hd });
     }
     Ok(ImagePrices { per_image })
-}
-
-/// That the vendor is told what the limits promise.
-fn check_wire(model: &ImageModel, wire: &Wire) -> Result<(), ConfigError> {
-    let limits = &model.limits;
-    match wire {
-        Wire::OpenAiImage(_) => {
-            let fields = [
-                ("limits.style", limits.style),
-                ("limits.negative_prompt", limits.negative_prompt),
-            ];
-            match fields.iter().find(|(_, how)| *how == Support::Native) {
-                None => Ok(()),
-                Some((key, _)) => Err(ConfigError::new(
-                    *key,
-                    "is \"native\": OpenAI has no field for it; use guided or unsupported",
-                )),
-            }
-        }
-        Wire::Stability(wire) => {
-            let (has_hd, key) = (limits.qualities.contains(&Quality::Hd), "wire.hd");
-            if has_hd && wire.hd.is_none() {
-                let problem = "is missing: prices have a tier hd; say what makes it";
-                return Err(ConfigError::new(key, problem));
-            }
-            if !has_hd && wire.hd.is_some() {
-                let problem = "is not used: prices have no tier hd; add it or remove this";
-                return Err(ConfigError::new(key, problem));
-            }
-            let presets = [
-                ("wire.vivid", wire.vivid.is_some()),
-                ("wire.natural", wire.natural.is_some()),
-            ];
-            match presets.iter().find(|(_, given)| !given) {
-                Some((key, _)) if limits.style == Support::Native => Err(ConfigError::new(
-                    *key,
-                    "is missing: limits.style is \"native\"; name the preset",
-                )),
-                _ => Ok(()),
-            }
-        }
-        _ => Ok(()),
-    }
 }

@@ -1,16 +1,17 @@
 //! What the types of models have in common.
 
-use config::Value;
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use toml::Value;
 
-use super::super::{ConfigError, explain, read::quoted};
+use super::super::ConfigError;
+use crate::domain::settings::{quoted, read_table};
 
 /// Reads the table `key` of a model; without it, an empty one.
-pub(super) fn table<T: Default + for<'de> Deserialize<'de>>(
+pub(super) fn table<T: DeserializeOwned>(
     key: &str,
     value: Option<Value>,
 ) -> Result<T, ConfigError> {
-    explain::table(value).map_err(|error| error.under(key))
+    read_table(value).map_err(|error| error.under(key))
 }
 
 /// That a price is missing, and what to do.
@@ -38,9 +39,4 @@ pub(super) fn check_list<T: PartialEq + AsRef<str>>(
             Err(ConfigError::new(key, problem))
         }
     }
-}
-
-/// A bound of the config as the domain counts.
-pub(super) fn count(number: u32) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX)
 }

@@ -1,88 +1,72 @@
 //! Models of speech.
 
-use config::Value;
 use serde::Deserialize;
+use toml::Value;
 
 use super::{
-    super::{
-        ConfigError, Kind,
-        read::{optional, optional_whole, quoted},
-    },
-    rules::{check_list, count, table, unpriced},
+    super::{ConfigError, values::Price},
+    rules::{check_list, table, unpriced},
 };
 use crate::domain::{
     catalogue::{SpeechLimits, SpeechModel},
-    credits::Credits,
     pricing::SpeechPrices,
-    request::{SPEED, SpeechFormat},
+    request::{SPEECH_PROMPT_CHARS, SpeechFormat},
+    settings::{quoted, range::Bounded},
+    vendor::Vendor,
 };
 
-/// Characters of a text that the API takes at most.
-const MAX_PROMPT_CHARS: u32 = 10_000;
 /// Characters of a voice that the API takes at most.
 const MAX_VOICE_CHARS: usize = 100;
-/// Lowest and highest speed of ElevenLabs.
-const ELEVENLABS_SPEED: [f64; 2] = [0.7, 1.2];
 
 #[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+#[serde(default, deny_unknown_fields)]
 struct RawPrices {
-    #[serde(deserialize_with = "optional")]
-    per_1000_characters: Option<Credits>,
+    per_1000_characters: Option<Price>,
 }
 
 #[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+#[serde(default, deny_unknown_fields)]
 struct RawLimits {
-    #[serde(deserialize_with = "optional_whole::<u32, 1, MAX_PROMPT_CHARS, _>")]
-    max_prompt_chars: Option<u32>,
-    #[serde(deserialize_with = "optional")]
+    max_prompt_chars: Option<Bounded<usize, 1, SPEECH_PROMPT_CHARS>>,
     voices: Option<Vec<String>>,
-    #[serde(deserialize_with = "optional")]
     default_voice: Option<String>,
-    #[serde(deserialize_with = "optional")]
     formats: Option<Vec<String>>,
-    #[serde(deserialize_with = "optional")]
     speed: Option<Vec<f64>>,
 }
 
 /// Reads one.
 pub(super) fn read(
-    kind: Kind,
+    vendor: &Vendor,
     prices: Option<Value>,
     limits: Option<Value>,
 ) -> Result<SpeechModel, ConfigError> {
     let prices: RawPrices = table("prices", prices)?;
-    let per_1000_characters = prices
+    let Price(per_1000_characters) = prices
         .per_1000_characters
         .ok_or_else(|| unpriced("prices.per_1000_characters", "add it"))?;
     let limits: RawLimits = table("limits", limits)?;
-    let default_voice = default_voice(kind, limits.voices.as_deref(), limits.default_voice)?;
+    let default_voice = default_voice(vendor, limits.voices.as_deref(), limits.default_voice)?;
     Ok(SpeechModel {
         prices: SpeechPrices {
             per_1000_characters,
         },
         limits: SpeechLimits {
-            max_prompt_chars: count(limits.max_prompt_chars.unwrap_or(MAX_PROMPT_CHARS)),
+            max_prompt_chars: limits.max_prompt_chars.map_or(SPEECH_PROMPT_CHARS, |n| *n),
             voices: limits.voices,
             default_voice,
-            formats: formats(kind, limits.formats)?,
-            speed: speed(kind, limits.speed)?,
+            formats: formats(vendor, limits.formats)?,
+            speed: speed(vendor, limits.speed)?,
         },
     })
 }
 
 /// The voice of requests that name none, once all voices are known to be sound.
 fn default_voice(
-    kind: Kind,
+    vendor: &Vendor,
     voices: Option<&[String]>,
     default: Option<String>,
 ) -> Result<String, ConfigError> {
-    let signs = match kind {
-        // A segment of the path there.
-        Kind::ElevenLabs => "",
-        _ => "_-",
-    };
+    let signs = vendor.speech.voice_signs;
     let sound = |voice: &str| {
         (1..=MAX_VOICE_CHARS).contains(&voice.len())
             && voice
@@ -118,12 +102,9 @@ fn default_voice(
     Ok(default)
 }
 
-fn formats(kind: Kind, raw: Option<Vec<String>>) -> Result<Vec<SpeechFormat>, ConfigError> {
+fn formats(vendor: &Vendor, raw: Option<Vec<String>>) -> Result<Vec<SpeechFormat>, ConfigError> {
     let key = "limits.formats";
-    let makes: &[SpeechFormat] = match kind {
-        Kind::Gemini => &[SpeechFormat::Wav],
-        _ => SpeechFormat::ALL,
-    };
+    let makes = vendor.speech.formats;
     let Some(names) = raw else {
         return Ok(makes.to_vec());
     };
@@ -139,7 +120,7 @@ fn formats(kind: Kind, raw: Option<Vec<String>>) -> Result<Vec<SpeechFormat>, Co
                         "holds {}: must be {} for a provider of kind \"{}\"",
                         quoted(name),
                         known.join(" or "),
-                        kind.as_str()
+                        vendor.kind
                     );
                     ConfigError::new(key, problem)
                 })
@@ -147,19 +128,11 @@ fn formats(kind: Kind, raw: Option<Vec<String>>) -> Result<Vec<SpeechFormat>, Co
         .collect()
 }
 
-fn speed(kind: Kind, raw: Option<Vec<f64>>) -> Result<Option<[f64; 2]>, ConfigError> {
+fn speed(vendor: &Vendor, raw: Option<Vec<f64>>) -> Result<Option<[f64; 2]>, ConfigError> {
     let Some(range) = raw else {
         return Ok(None);
     };
-    let key = "limits.speed";
-    let bounds = match kind {
-        Kind::Gemini => {
-            let problem = format!("is {range:?}: Gemini has no field for it; leave it out");
-            return Err(ConfigError::new(key, problem));
-        }
-        Kind::ElevenLabs => ELEVENLABS_SPEED,
-        _ => SPEED,
-    };
+    let bounds = vendor.speech.speed;
     match range.as_slice() {
         [low, high] if bounds[0] <= *low && *low <= 1.0 && 1.0 <= *high && *high <= bounds[1] => {
             Ok(Some([*low, *high]))
@@ -170,7 +143,7 @@ fn speed(kind: Kind, raw: Option<Vec<f64>>) -> Result<Option<[f64; 2]>, ConfigEr
                  with 1.0 between them; leave it out for a model without speed",
                 bounds[0], bounds[1]
             );
-            Err(ConfigError::new(key, problem))
+            Err(ConfigError::new("limits.speed", problem))
         }
     }
 }

@@ -1,45 +1,34 @@
 //! Models of video.
 
-use config::{Value, ValueKind};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de::Error as _};
+use toml::Value;
 
 use super::{
-    super::{
-        ConfigError, Kind, Wire,
-        read::{Read, optional, optional_whole, quoted, shown},
-    },
-    rules::{check_list, count, table, unpriced},
+    super::{ConfigError, values::Price},
+    rules::{check_list, table, unpriced},
 };
 use crate::domain::{
     catalogue::{VideoLimits, VideoModel},
-    credits::Credits,
     pricing::VideoPrices,
-    request::{MAX_DURATION, Ratio},
+    request::{MAX_DURATION, Ratio, VIDEO_PROMPT_CHARS},
+    settings::{quoted, range::Bounded, shown},
+    vendor::{Access, Vendor},
 };
 
-/// Characters of a prompt that the API takes at most.
-const MAX_PROMPT_CHARS: u32 = 5_000;
-
 #[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+#[serde(default, deny_unknown_fields)]
 struct RawPrices {
-    #[serde(deserialize_with = "optional")]
-    per_second: Option<Credits>,
+    per_second: Option<Price>,
 }
 
 #[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields, expecting = "a table with keys")]
+#[serde(default, deny_unknown_fields)]
 struct RawLimits {
-    #[serde(deserialize_with = "optional_whole::<u32, 1, MAX_PROMPT_CHARS, _>")]
-    max_prompt_chars: Option<u32>,
+    max_prompt_chars: Option<Bounded<usize, 1, VIDEO_PROMPT_CHARS>>,
     // A character has one or two units.
-    #[serde(deserialize_with = "optional_whole::<u32, 1, 10_000, _>")]
-    max_prompt_utf16: Option<u32>,
-    #[serde(deserialize_with = "optional")]
+    max_prompt_utf16: Option<Bounded<usize, 1, 10_000>>,
     durations: Option<Durations>,
-    #[serde(deserialize_with = "optional_whole::<u32, 1, MAX_DURATION, _>")]
-    default_duration: Option<u32>,
-    #[serde(deserialize_with = "optional")]
+    default_duration: Option<Bounded<u32, 1, { MAX_DURATION as usize }>>,
     ratios: Option<Vec<String>>,
 }
 
@@ -47,18 +36,17 @@ struct RawLimits {
 struct Durations(Vec<u32>);
 
 /// A list, or the shortest and the longest.
-impl Read for Durations {
-    fn read(kind: ValueKind) -> Result<Self, String> {
-        let bad = shown(&kind);
-        let seconds = |value: &Value| match value.kind {
-            ValueKind::I64(n) => u32::try_from(n)
-                .ok()
-                .filter(|n| (1..=MAX_DURATION).contains(n)),
-            _ => None,
+impl<'de> Deserialize<'de> for Durations {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(source)?;
+        let seconds = |value: &Value| {
+            let number = value.as_integer()?;
+            let number = u32::try_from(number).ok()?;
+            (1..=MAX_DURATION).contains(&number).then_some(number)
         };
-        let list: Option<Vec<u32>> = match &kind {
-            ValueKind::Array(items) => items.iter().map(seconds).collect(),
-            ValueKind::Table(table) if table.len() == 2 => {
+        let list: Option<Vec<u32>> = match &value {
+            Value::Array(items) => items.iter().map(seconds).collect(),
+            Value::Table(table) if table.len() == 2 => {
                 let bound = |key| table.get(key).and_then(seconds);
                 bound("min")
                     .zip(bound("max"))
@@ -69,23 +57,23 @@ impl Read for Durations {
         list.filter(|list| !list.is_empty() && list.is_sorted_by(|a, b| a < b))
             .map(Self)
             .ok_or_else(|| {
-                format!(
+                let bad = shown(&value);
+                D::Error::custom(format_args!(
                     "is {bad}: must be seconds from 1 to {MAX_DURATION}, \
                      ascending such as [4, 6, 8], or {{ min = 2, max = 10 }}"
-                )
+                ))
             })
     }
 }
 
 /// Reads one.
 pub(super) fn read(
-    kind: Kind,
+    vendor: &Vendor,
     prices: Option<Value>,
     limits: Option<Value>,
-    wire: &Wire,
 ) -> Result<VideoModel, ConfigError> {
     let prices: RawPrices = table("prices", prices)?;
-    let per_second = prices
+    let Price(per_second) = prices
         .per_second
         .ok_or_else(|| unpriced("prices.per_second", "add it"))?;
     let limits: RawLimits = table("limits", limits)?;
@@ -97,7 +85,7 @@ pub(super) fn read(
         let mend = "list the seconds that the model takes, such as [4, 6, 8]";
         return Err(missing("durations", mend));
     };
-    let Some(default_duration) = limits.default_duration else {
+    let Some(default_duration) = limits.default_duration.map(|n| *n) else {
         let mend = "name the seconds of a request that names none";
         return Err(missing("default_duration", mend));
     };
@@ -105,51 +93,36 @@ pub(super) fn read(
         let problem = format!("is {default_duration}: must be one of limits.durations");
         return Err(ConfigError::new("limits.default_duration", problem));
     }
-    if limits.ratios.is_none() && kind != Kind::Sandbox {
+    if limits.ratios.is_none() && vendor.access != Access::BuiltIn {
         let mend = "list those that the model takes, such as [\"16:9\", \"9:16\"]";
         return Err(missing("ratios", mend));
     }
-    check_ratios(limits.ratios.as_deref(), wire).map_err(|error| error.under("limits"))?;
+    if let Some(ratios) = &limits.ratios {
+        check_ratios(ratios).map_err(|error| error.under("limits"))?;
+    }
     Ok(VideoModel {
         prices: VideoPrices { per_second },
         limits: VideoLimits {
-            max_prompt_chars: count(limits.max_prompt_chars.unwrap_or(MAX_PROMPT_CHARS)),
+            max_prompt_chars: limits.max_prompt_chars.map_or(VIDEO_PROMPT_CHARS, |n| *n),
             durations,
             default_duration,
             ratios: limits.ratios,
         },
-        max_prompt_utf16: limits.max_prompt_utf16.map(count),
+        max_prompt_utf16: limits.max_prompt_utf16.map(|n| *n),
     })
 }
 
-/// That each is a ratio, and one that the vendor can be asked for.
-fn check_ratios(ratios: Option<&[String]>, wire: &Wire) -> Result<(), ConfigError> {
-    let Some(ratios) = ratios else {
-        return Ok(());
-    };
-    let refuse = |problem| Err(ConfigError::new("ratios", problem));
-    let mut reduced = Vec::new();
-    for text in ratios {
-        let Some(ratio) = Ratio::parse(text) else {
-            return refuse(format!(
-                "holds {}: must be ratios, such as \"16:9\"",
-                quoted(text)
-            ));
-        };
-        let ratio = ratio.reduced().to_string();
-        match wire {
-            Wire::Runway(wire) if !wire.ratios.contains_key(&ratio) => {
-                return refuse(format!(
-                    "holds \"{text}\", which wire.ratios does not have: add it there"
-                ));
-            }
-            Wire::Omni(_) if !["16:9", "9:16"].contains(&ratio.as_str()) => {
-                return refuse(format!(
-                    "holds \"{text}\": Gemini Omni makes 16:9 and 9:16 only"
-                ));
-            }
-            _ => reduced.push(ratio),
-        }
-    }
+/// That each is a ratio, and none is another in other numbers.
+fn check_ratios(ratios: &[String]) -> Result<(), ConfigError> {
+    let reduced: Vec<String> = ratios
+        .iter()
+        .map(|text| {
+            let ratio = Ratio::parse(text).map(|ratio| ratio.reduced().to_string());
+            ratio.ok_or_else(|| {
+                let problem = format!("holds {}: must be ratios, such as \"16:9\"", quoted(text));
+                ConfigError::new("ratios", problem)
+            })
+        })
+        .collect::<Result<_, _>>()?;
     check_list("ratios", &reduced)
 }

@@ -1,6 +1,6 @@
 //! Models of images, video and speech.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::domain::{
@@ -12,7 +12,7 @@ use crate::domain::{
 };
 
 /// How a model takes what not every model has a field for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Support {
     /// By a field of its own.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::providers::{
     ProviderErrorKind, ReportedUsage,
-    fake::{Reply, Seen, TIMEOUT, Upstream, client, recorded, streamed},
+    fake::{Reply, Seen, TIMEOUT, Upstream, recorded, setup, streamed},
 };
 
 fn call() -> TextCall {
@@ -21,9 +21,7 @@ fn call() -> TextCall {
 }
 
 fn adapter(base: &str, settings: AnthropicModel) -> Anthropic {
-    let models = BTreeMap::from([("claude-haiku-5-5".to_owned(), settings)]);
-    let key = SecretString::from("test-key");
-    Anthropic::new("anthropic", client(), base, &key, TIMEOUT, models).unwrap()
+    Anthropic::new(&setup(base, TIMEOUT).with("claude-haiku-5-5", settings)).unwrap()
 }
 
 async fn ask(

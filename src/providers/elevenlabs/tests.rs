@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::providers::{
     ProviderErrorKind,
-    fake::{Reply, TIMEOUT, Upstream, client, ends, recorded},
+    fake::{Reply, TIMEOUT, Upstream, ends, recorded, setup},
 };
 
 fn call() -> SpeechCall {
@@ -19,8 +19,7 @@ fn call() -> SpeechCall {
 }
 
 fn adapter(base: &str, timeout: Duration) -> ElevenLabs {
-    let key = SecretString::from("test-key");
-    ElevenLabs::new("elevenlabs", client(), base, &key, timeout, BTreeMap::new()).unwrap()
+    ElevenLabs::new(&setup(base, timeout)).unwrap()
 }
 
 fn sound(bytes: &str) -> Reply {

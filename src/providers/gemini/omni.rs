@@ -13,8 +13,7 @@ use std::{collections::BTreeMap, time::Duration};
 use async_trait::async_trait;
 use http::{HeaderName, HeaderValue};
 use reqwest::{Method, header::HeaderMap};
-use secrecy::SecretString;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use url::Url;
 
@@ -26,6 +25,13 @@ use super::super::{
         base_url::{BaseUrlError, VersionPath, endpoint},
         classify, secret_header,
     },
+    setup::Setup,
+};
+use crate::domain::{
+    catalogue::ModelKind,
+    request::Ratio,
+    settings::{ConfigError, word},
+    vendor::ModelSettings,
 };
 
 /// The header of the key.
@@ -35,7 +41,8 @@ const KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OmniModel {
-    /// `resolution`: `360p`, `720p`, `1080p`, `4k`; the price goes with it.
+    /// `resolution`; the price goes with it.
+    #[serde(deserialize_with = "resolution")]
     pub resolution: String,
 }
 
@@ -43,6 +50,30 @@ impl Default for OmniModel {
     fn default() -> Self {
         Self {
             resolution: "720p".to_owned(),
+        }
+    }
+}
+
+fn resolution<'de, D: Deserializer<'de>>(source: D) -> Result<String, D::Error> {
+    word(source, &["360p", "720p", "1080p", "4k"])
+}
+
+impl ModelSettings for OmniModel {
+    fn check(&self, model: &ModelKind) -> Result<(), ConfigError> {
+        let ModelKind::Video(video) = model else {
+            return Ok(());
+        };
+        let makes = |text: &str| {
+            let ratio = Ratio::parse(text).map(|ratio| ratio.reduced().to_string());
+            matches!(ratio.as_deref(), Some("16:9" | "9:16"))
+        };
+        let mut ratios = video.limits.ratios.iter().flatten();
+        match ratios.find(|text| !makes(text)) {
+            None => Ok(()),
+            Some(other) => Err(ConfigError::new(
+                "limits.ratios",
+                format!("holds \"{other}\": Gemini Omni makes 16:9 and 9:16 only"),
+            )),
         }
     }
 }
@@ -77,23 +108,16 @@ pub struct GeminiOmni {
 }
 
 impl GeminiOmni {
-    /// As [`Gemini::new`](super::Gemini::new). `timeout` bounds one call (a submission, a
-    /// look), not the generation. A model that is not in `models` gets the default settings.
-    pub fn new(
-        name: impl Into<String>,
-        http: HttpClient,
-        base_url: &str,
-        api_key: &SecretString,
-        timeout: Duration,
-        models: BTreeMap<String, OmniModel>,
-    ) -> Result<Self, SetupError> {
+    /// As [`Gemini::new`](super::Gemini::new). The time-out bounds one call (a submission, a
+    /// look), not the generation.
+    pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let omni = Self {
-            name: name.into(),
-            http,
-            base_url: base_url.to_owned(),
-            key: secret_header("", api_key)?,
-            timeout,
-            models,
+            name: setup.name.clone(),
+            http: setup.http.clone(),
+            base_url: setup.base_url.clone(),
+            key: secret_header("", &setup.key())?,
+            timeout: setup.timeout,
+            models: setup.models(),
         };
         omni.url(&[])?;
         Ok(omni)

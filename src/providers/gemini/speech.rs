@@ -9,7 +9,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use reqwest::header::HeaderMap;
-use secrecy::SecretString;
 use serde_json::{Value, json};
 use url::Url;
 
@@ -23,14 +22,32 @@ use super::{
             classify::{self, Finding, Head, clean_id},
             failed, rejected, secret_header,
         },
+        setup::Setup,
     },
     errors, reading,
 };
+use crate::domain::{catalogue::ModelKind, settings::ConfigError, vendor::ModelSettings};
 
 /// Speech in base64: 16,384 tokens, the most that a model gives, are some 42 MB at 25 a second.
 const BODY_CAP: usize = 64 << 20;
 /// The rate of PCM that does not state its own.
 const RATE: u32 = 24_000;
+
+/// A model, of which there is nothing to set.
+#[derive(Debug, Default)]
+pub struct GeminiSpeechModel;
+
+impl ModelSettings for GeminiSpeechModel {
+    fn check(&self, model: &ModelKind) -> Result<(), ConfigError> {
+        if let ModelKind::Speech(speech) = model
+            && let Some(range) = speech.limits.speed
+        {
+            let problem = format!("is {range:?}: Gemini has no field for it; leave it out");
+            return Err(ConfigError::new("limits.speed", problem));
+        }
+        Ok(())
+    }
+}
 
 /// The speech adapter of Gemini.
 #[derive(Debug)]
@@ -43,22 +60,16 @@ pub struct GeminiSpeech {
 }
 
 impl GeminiSpeech {
-    /// As [`Gemini::new`](super::Gemini::new); there is nothing to set per model.
-    pub fn new(
-        name: impl Into<String>,
-        http: HttpClient,
-        base_url: &str,
-        api_key: &SecretString,
-        timeout: Duration,
-    ) -> Result<Self, SetupError> {
+    /// As [`Gemini::new`](super::Gemini::new).
+    pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let mut headers = HeaderMap::new();
-        headers.insert("x-goog-api-key", secret_header("", api_key)?);
+        headers.insert("x-goog-api-key", secret_header("", &setup.key())?);
         let speech = Self {
-            name: name.into(),
-            http,
-            base_url: base_url.to_owned(),
+            name: setup.name.clone(),
+            http: setup.http.clone(),
+            base_url: setup.base_url.clone(),
             headers,
-            timeout,
+            timeout: setup.timeout,
         };
         speech.url("any")?;
         Ok(speech)

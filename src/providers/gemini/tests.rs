@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::providers::{
     ProviderErrorKind, ReportedUsage,
-    fake::{Reply, Seen, TIMEOUT, Upstream, client, recorded, streamed},
+    fake::{Reply, Seen, TIMEOUT, Upstream, recorded, setup, streamed},
 };
 
 fn call() -> TextCall {
@@ -22,9 +22,7 @@ fn call() -> TextCall {
 }
 
 fn adapter(base: &str, settings: GeminiModel) -> Gemini {
-    let models = BTreeMap::from([("gemini-3.5-flash-lite".to_owned(), settings)]);
-    let key = SecretString::from("test-key");
-    Gemini::new("gemini", client(), base, &key, TIMEOUT, models).unwrap()
+    Gemini::new(&setup(base, TIMEOUT).with("gemini-3.5-flash-lite", settings)).unwrap()
 }
 
 async fn ask(

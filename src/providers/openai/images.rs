@@ -10,9 +10,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use reqwest::header::{AUTHORIZATION, HeaderMap};
-use secrecy::SecretString;
-use serde::{Deserialize, Serialize};
+use reqwest::header::HeaderMap;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use url::Url;
 
@@ -23,23 +22,33 @@ use super::{
             HttpClient, IMAGE_CAP, IMAGES_BODY_CAP, JsonPost, SetupError,
             base_url::{VersionPath, endpoint},
             classify::{self, Head},
-            failed, secret_header,
+            failed,
         },
+        setup::Setup,
     },
-    errors,
+    authorization, errors,
+};
+use crate::domain::{
+    catalogue::{ModelKind, Support},
+    settings::{ConfigError, word, word_or_blank},
+    vendor::ModelSettings,
 };
 
 /// How to ask one model. The default suits the GPT image family.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OpenAiImageModel {
-    /// `quality` of our standard tier (`low`, `medium`, `high`, `xhigh`, `max`).
+    /// `quality` of our standard tier.
+    #[serde(deserialize_with = "quality")]
     pub standard: String,
     /// `quality` of our hd tier.
+    #[serde(deserialize_with = "quality")]
     pub hd: String,
-    /// `output_format` (`png`, `jpeg`, `webp`). `None` sends nothing.
+    /// `output_format`. `None` sends nothing.
+    #[serde(deserialize_with = "output_format")]
     pub output_format: Option<String>,
-    /// `moderation` (`auto`, `low`). `None` sends nothing.
+    /// `moderation`. `None` sends nothing.
+    #[serde(deserialize_with = "moderation")]
     pub moderation: Option<String>,
 }
 
@@ -50,6 +59,37 @@ impl Default for OpenAiImageModel {
             hd: "high".to_owned(),
             output_format: Some("png".to_owned()),
             moderation: Some("auto".to_owned()),
+        }
+    }
+}
+
+fn quality<'de, D: Deserializer<'de>>(source: D) -> Result<String, D::Error> {
+    word(source, &["low", "medium", "high", "xhigh", "max"])
+}
+
+fn output_format<'de, D: Deserializer<'de>>(source: D) -> Result<Option<String>, D::Error> {
+    word_or_blank(source, &["png", "jpeg", "webp"])
+}
+
+fn moderation<'de, D: Deserializer<'de>>(source: D) -> Result<Option<String>, D::Error> {
+    word_or_blank(source, &["auto", "low"])
+}
+
+impl ModelSettings for OpenAiImageModel {
+    fn check(&self, model: &ModelKind) -> Result<(), ConfigError> {
+        let ModelKind::Image(image) = model else {
+            return Ok(());
+        };
+        let fields = [
+            ("limits.style", image.limits.style),
+            ("limits.negative_prompt", image.limits.negative_prompt),
+        ];
+        match fields.iter().find(|(_, how)| *how == Support::Native) {
+            None => Ok(()),
+            Some((key, _)) => Err(ConfigError::new(
+                *key,
+                "is \"native\": OpenAI has no field for it; use guided or unsupported",
+            )),
         }
     }
 }
@@ -96,28 +136,17 @@ pub struct OpenAiImages {
 }
 
 impl OpenAiImages {
-    /// As [`OpenAi::new`](super::OpenAi::new). The best quality takes minutes: a `timeout`
+    /// As [`OpenAi::new`](super::OpenAi::new). The best quality takes minutes: a time-out
     /// of 180 s is the least that is sensible.
-    pub fn new(
-        name: impl Into<String>,
-        http: HttpClient,
-        base_url: &str,
-        api_key: Option<&SecretString>,
-        timeout: Duration,
-        models: BTreeMap<String, OpenAiImageModel>,
-    ) -> Result<Self, SetupError> {
-        let mut headers = HeaderMap::new();
-        if let Some(key) = api_key {
-            headers.insert(AUTHORIZATION, secret_header("Bearer ", key)?);
-        }
+    pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let version = VersionPath::Anywhere("v1");
         Ok(Self {
-            name: name.into(),
-            http,
-            url: endpoint(base_url, version, &["images", "generations"])?,
-            headers,
-            timeout,
-            models,
+            name: setup.name.clone(),
+            http: setup.http.clone(),
+            url: endpoint(&setup.base_url, version, &["images", "generations"])?,
+            headers: authorization(setup)?,
+            timeout: setup.timeout,
+            models: setup.models(),
         })
     }
 

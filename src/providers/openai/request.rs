@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::super::TextCall;
+use crate::domain::{settings::blank_is_none, vendor::ModelSettings};
 
 /// Which field carries the token limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -39,11 +40,13 @@ pub struct OpenAiModel {
     /// Role of the system prompt.
     pub system_role: SystemRole,
     /// `reasoning_effort`, as the model takes it (`none`, `low`, ...). `None` sends nothing.
+    #[serde(deserialize_with = "blank_is_none")]
     pub reasoning_effort: Option<String>,
     /// Sends `prompt_cache_options: {"mode": "explicit"}`, which switches off cache writes
     /// at 1.25 times the input price (`OpenAI`, gpt-5.6 and later).
     pub explicit_cache: bool,
     /// `service_tier`; `default` makes the price sure. `None` sends nothing.
+    #[serde(deserialize_with = "blank_is_none")]
     pub service_tier: Option<String>,
     /// Sends `stream_options.include_usage` when streaming. Off for Mistral, whose schema
     /// lacks it and which counts without being asked.
@@ -65,6 +68,8 @@ impl Default for OpenAiModel {
         }
     }
 }
+
+impl ModelSettings for OpenAiModel {}
 
 #[derive(Serialize)]
 struct Body<'a> {

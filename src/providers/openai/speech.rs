@@ -9,8 +9,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
-use secrecy::SecretString;
+use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use url::Url;
@@ -21,11 +20,16 @@ use super::{
         http::{
             HttpClient, JsonPost, SPEECH_CAP, SetupError,
             base_url::{VersionPath, endpoint},
-            classify, rejected, secret_header,
+            classify, rejected,
         },
+        setup::Setup,
     },
-    errors,
+    authorization, errors,
     split::split,
+};
+use crate::domain::{
+    settings::{blank_is_none, range::bounded},
+    vendor::ModelSettings,
 };
 
 /// How to ask one model.
@@ -33,8 +37,10 @@ use super::{
 #[serde(default, deny_unknown_fields)]
 pub struct OpenAiSpeechModel {
     /// Characters of one call; a longer text is split.
+    #[serde(deserialize_with = "bounded::<usize, 1, 4_096, _>")]
     pub max_chars: usize,
     /// `instructions` for the way of speaking; not for `tts-1`. `None` sends nothing.
+    #[serde(deserialize_with = "blank_is_none")]
     pub instructions: Option<String>,
 }
 
@@ -46,6 +52,8 @@ impl Default for OpenAiSpeechModel {
         }
     }
 }
+
+impl ModelSettings for OpenAiSpeechModel {}
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -87,28 +95,18 @@ pub struct OpenAiSpeech {
 }
 
 impl OpenAiSpeech {
-    /// As [`OpenAi::new`](super::OpenAi::new). `timeout` bounds each call of a split text.
-    pub fn new(
-        name: impl Into<String>,
-        http: HttpClient,
-        base_url: &str,
-        api_key: Option<&SecretString>,
-        timeout: Duration,
-        models: BTreeMap<String, OpenAiSpeechModel>,
-    ) -> Result<Self, SetupError> {
-        let mut headers = HeaderMap::new();
+    /// As [`OpenAi::new`](super::OpenAi::new). The time-out bounds each call of a split text.
+    pub fn new(setup: &Setup) -> Result<Self, SetupError> {
+        let mut headers = authorization(setup)?;
         headers.insert(ACCEPT, HeaderValue::from_static("application/octet-stream"));
-        if let Some(key) = api_key {
-            headers.insert(AUTHORIZATION, secret_header("Bearer ", key)?);
-        }
         let version = VersionPath::Anywhere("v1");
         Ok(Self {
-            name: name.into(),
-            http,
-            url: endpoint(base_url, version, &["audio", "speech"])?,
+            name: setup.name.clone(),
+            http: setup.http.clone(),
+            url: endpoint(&setup.base_url, version, &["audio", "speech"])?,
             headers,
-            timeout,
-            models,
+            timeout: setup.timeout,
+            models: setup.models(),
         })
     }
 

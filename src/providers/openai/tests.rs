@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::providers::{
     ProviderErrorKind, ReportedUsage,
-    fake::{Reply, Seen, TIMEOUT, Upstream, client, recorded, streamed},
+    fake::{Reply, Seen, TIMEOUT, Upstream, recorded, setup, streamed},
 };
 
 fn call() -> TextCall {
@@ -36,9 +36,11 @@ fn real() -> OpenAiModel {
 }
 
 fn adapter(base: &str, key: Option<&str>, settings: OpenAiModel) -> OpenAi {
-    let key = key.map(SecretString::from);
-    let models = BTreeMap::from([("gpt-6-luna".to_owned(), settings)]);
-    OpenAi::new("openai", client(), base, key.as_ref(), TIMEOUT, models).unwrap()
+    let setup = Setup {
+        api_key: key.map(Into::into),
+        ..setup(base, TIMEOUT)
+    };
+    OpenAi::new(&setup.with("gpt-6-luna", settings)).unwrap()
 }
 
 /// One call in the form that fits the reply.

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::providers::{
     ProviderErrorKind, VideoOutput,
-    fake::{Reply, Seen, TIMEOUT, Upstream, client, ends, recorded},
+    fake::{Reply, Seen, TIMEOUT, Upstream, ends, recorded, setup},
 };
 
 const TASK: &str = "17f20503-6c24-4c16-946b-35dbbce2af2f";
@@ -22,8 +22,7 @@ fn call() -> VideoCall {
 }
 
 fn adapter(base: &str, timeout: Duration) -> Runway {
-    let key = SecretString::from("test-key");
-    Runway::new("runway", client(), base, &key, timeout, BTreeMap::new()).unwrap()
+    Runway::new(&setup(base, timeout)).unwrap()
 }
 
 fn same(seen: &Seen, want: &Seen) {
@@ -66,9 +65,8 @@ async fn settings_shape_the_request() {
         resolution: Some("768p".to_owned()),
         audio: Some(false),
     };
-    let models = BTreeMap::from([("hailuo3".to_owned(), settings)]);
-    let key = SecretString::from("test-key");
-    let runway = Runway::new("x", client(), &upstream.base, &key, TIMEOUT, models).unwrap();
+    let setup = setup(&upstream.base, TIMEOUT).with("hailuo3", settings);
+    let runway = Runway::new(&setup).unwrap();
     let square = VideoCall {
         model: "hailuo3".to_owned(),
         ratio: (1, 1),

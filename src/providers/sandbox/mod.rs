@@ -13,8 +13,46 @@ pub mod text;
 pub mod video;
 mod voice;
 
+use std::{sync::Arc, time::Duration};
+
+use super::setup::Adapters;
+use crate::domain::{
+    generation::Modality,
+    vendor::{Access, ModelSettings, Vendor, no_settings},
+};
+
 pub use fault::Faults;
 pub use image::SandboxImage;
 pub use speech::SandboxSpeech;
 pub use text::SandboxText;
 pub use video::SandboxVideo;
+
+/// Between two words of a streamed text: slow enough to be seen, fast enough for tests.
+const WORD_DELAY: Duration = Duration::from_millis(5);
+
+/// The sandbox.
+pub const ADAPTERS: Adapters = Adapters {
+    vendor: Vendor {
+        access: Access::BuiltIn,
+        temperature: Some([0.0, 2.0]),
+        ..Vendor::new("sandbox", Modality::ALL, |_, wire| {
+            no_settings::<SandboxModel>("the sandbox", wire.as_ref())
+        })
+    },
+    add: |registry, setup| {
+        let name = || setup.name.clone();
+        let text = SandboxText::new(WORD_DELAY);
+        registry.text.insert(name(), Arc::new(text));
+        registry.image.insert(name(), Arc::new(SandboxImage));
+        registry.speech.insert(name(), Arc::new(SandboxSpeech));
+        let video = SandboxVideo::new(Arc::clone(&setup.clock), video::USUAL_WORK);
+        registry.video.insert(name(), Arc::new(video));
+        Ok(())
+    },
+};
+
+/// A model, of which there is nothing to set.
+#[derive(Debug, Default)]
+struct SandboxModel;
+
+impl ModelSettings for SandboxModel {}

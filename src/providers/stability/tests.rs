@@ -4,7 +4,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::json;
 
 use super::*;
-use crate::providers::fake::{Reply, TIMEOUT, Upstream, client, ends};
+use crate::providers::fake::{Reply, TIMEOUT, Upstream, ends, setup};
 
 fn call() -> ImageCall {
     ImageCall {
@@ -26,15 +26,13 @@ fn target(endpoint: StabilityEndpoint, model: Option<&str>) -> StabilityTarget {
 }
 
 fn adapter(base: &str, timeout: Duration) -> Stability {
-    let key = SecretString::from("test-key");
     let settings = StabilityModel {
         standard: target(StabilityEndpoint::Sd3, Some("sd3.5-large")),
         hd: Some(target(StabilityEndpoint::Ultra, None)),
         vivid: Some("cinematic".to_owned()),
         natural: None,
     };
-    let models = BTreeMap::from([("sd3.5-large".to_owned(), settings)]);
-    Stability::new("stability", client(), base, &key, timeout, models).unwrap()
+    Stability::new(&setup(base, timeout).with("sd3.5-large", settings)).unwrap()
 }
 
 fn made(bytes: &[u8]) -> Reply {

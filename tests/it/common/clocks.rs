@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use gensvc::{
-    app::App,
-    config::Config,
+    app::{self, App},
     domain::clock::{ClockReading, DatabaseClock, SharedClock},
 };
 use sqlx::{ConnectOptions as _, PgConnection, postgres::PgConnectOptions};
@@ -15,7 +14,7 @@ use super::TestApp;
 impl TestApp {
     /// The same server on a machine with that clock, by the database's clock as in earnest.
     pub async fn on_machine(mut self, machine: fn() -> DateTime<Utc>) -> Self {
-        let config = Config::load(None, &self.env).unwrap();
+        let config = app::config::load(None, &self.env).unwrap();
         let reading = ClockReading::of(self.store.time()).await.unwrap();
         let clock: SharedClock = Arc::new(DatabaseClock::new(machine, &reading));
         let app = App::build(&config, self.store.clone(), clock, "http://test").await;

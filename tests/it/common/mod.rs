@@ -14,8 +14,7 @@ use axum::{
 };
 use chrono::{DateTime, TimeDelta, Utc};
 use gensvc::{
-    app::App,
-    config::Config,
+    app::{self, App},
     domain::{
         clock::{Clock as _, ManualClock},
         credits::Credits,
@@ -128,12 +127,12 @@ impl TestApp {
         env: BTreeMap<String, String>,
         clock: Arc<ManualClock>,
     ) -> Self {
-        let config = Config::load(None, &env).unwrap();
+        let config = app::config::load(None, &env).unwrap();
         let database = &config.database;
         let store = Store::connect_lazy(
             options.clone(),
-            database.max_connections,
-            database.acquire_timeout,
+            *database.max_connections,
+            *database.acquire_timeout,
         );
         let app = App::build(&config, store.clone(), clock.clone(), "http://test")
             .await
@@ -168,7 +167,7 @@ impl TestApp {
 
     /// The same server over another store of files.
     pub async fn over(mut self, storage: MediaStore) -> Self {
-        let config = Config::load(None, &self.env).unwrap();
+        let config = app::config::load(None, &self.env).unwrap();
         let (store, clock) = (self.store.clone(), self.clock.clone());
         let app = App::build_over(&config, store, clock, "http://test", storage).await;
         self.app = app.unwrap();
@@ -177,7 +176,7 @@ impl TestApp {
 
     /// The same server over other adapters.
     pub async fn with_adapters(mut self, adapters: Registry) -> Self {
-        let config = Config::load(None, &self.env).unwrap();
+        let config = app::config::load(None, &self.env).unwrap();
         let storage = MediaStore::open(self.media_folder()).await.unwrap();
         let (store, clock) = (self.store.clone(), self.clock.clone());
         let app = App::build_with(&config, store, clock, "http://test", storage, adapters).await;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::PathBuf, sync::Arc};
 
-use gensvc::config::Config;
+use gensvc::app::config;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
@@ -104,7 +104,7 @@ fn refusal(provider: &str, model: &str) -> String {
         "[providers.{provider}]\n{kind}[[providers.{provider}.models]]\nid = \"m\"\n{model}\n"
     );
     fs::write(&path, &text).unwrap();
-    let error = Config::load(Some(&path), &BTreeMap::new());
+    let error = config::load(Some(&path), &BTreeMap::new());
     fs::remove_file(path).unwrap();
     let error = error.err().map(|error| error.to_string());
     error.unwrap_or_else(|| panic!("this starts:\n{text}"))

@@ -5,7 +5,7 @@ mod states;
 use super::*;
 use crate::providers::{
     ProviderErrorKind,
-    fake::{Reply, TIMEOUT, Upstream, client, ends, recorded},
+    fake::{Reply, TIMEOUT, Upstream, ends, recorded, setup},
 };
 
 fn call() -> VideoCall {
@@ -18,8 +18,7 @@ fn call() -> VideoCall {
 }
 
 fn adapter(base: &str, timeout: Duration) -> GeminiOmni {
-    let key = SecretString::from("test-key");
-    GeminiOmni::new("gemini", client(), base, &key, timeout, BTreeMap::new()).unwrap()
+    GeminiOmni::new(&setup(base, timeout)).unwrap()
 }
 
 async fn poll(reply: Reply) -> Result<VideoStatus, ProviderError> {

@@ -3,7 +3,7 @@
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 
 use super::*;
-use crate::providers::fake::{Reply, TIMEOUT, Upstream, client, ends, recorded};
+use crate::providers::fake::{Reply, TIMEOUT, Upstream, ends, recorded, setup};
 
 fn call() -> SpeechCall {
     SpeechCall {
@@ -16,8 +16,7 @@ fn call() -> SpeechCall {
 }
 
 fn adapter(base: &str, timeout: Duration) -> GeminiSpeech {
-    let key = SecretString::from("test-key");
-    GeminiSpeech::new("gemini", client(), base, &key, timeout).unwrap()
+    GeminiSpeech::new(&setup(base, timeout)).unwrap()
 }
 
 async fn ask(reply: Reply) -> Result<SpeechAnswer, ProviderError> {

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::providers::{
     ProviderErrorKind,
-    fake::{Reply, TIMEOUT, Upstream, client, ends, recorded},
+    fake::{Reply, TIMEOUT, Upstream, ends, recorded, setup},
 };
 
 fn call() -> ImageCall {
@@ -22,9 +22,7 @@ fn call() -> ImageCall {
 }
 
 fn adapter(base: &str, timeout: Duration) -> OpenAiImages {
-    let key = SecretString::from("test-key");
-    let models = BTreeMap::new();
-    OpenAiImages::new("openai", client(), base, Some(&key), timeout, models).unwrap()
+    OpenAiImages::new(&setup(base, timeout)).unwrap()
 }
 
 async fn ask(reply: Reply) -> Result<ImageAnswer, ProviderError> {
@@ -61,8 +59,8 @@ async fn settings_shape_the_request() {
         moderation: None,
         ..OpenAiImageModel::default()
     };
-    let models = BTreeMap::from([(call().model, settings)]);
-    let bare = OpenAiImages::new("x", client(), &upstream.base, None, TIMEOUT, models).unwrap();
+    let setup = setup(&upstream.base, TIMEOUT).keyless();
+    let bare = OpenAiImages::new(&setup.with(&call().model, settings)).unwrap();
     let standard = ImageCall {
         quality: ImageQuality::Standard,
         ..call()

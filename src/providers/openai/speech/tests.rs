@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::providers::{
     ProviderErrorKind,
-    fake::{Reply, TIMEOUT, Upstream, client, ends, recorded},
+    fake::{Reply, TIMEOUT, Upstream, ends, recorded, setup},
 };
 
 fn call() -> SpeechCall {
@@ -19,9 +19,7 @@ fn call() -> SpeechCall {
 }
 
 fn adapter(base: &str, timeout: Duration, settings: OpenAiSpeechModel) -> OpenAiSpeech {
-    let key = SecretString::from("test-key");
-    let models = BTreeMap::from([("tts-1".to_owned(), settings)]);
-    OpenAiSpeech::new("openai", client(), base, Some(&key), timeout, models).unwrap()
+    OpenAiSpeech::new(&setup(base, timeout).with("tts-1", settings)).unwrap()
 }
 
 fn sound(bytes: &str, id: &str) -> Reply {
@@ -56,15 +54,7 @@ async fn sends_what_the_sdk_sends() {
 #[tokio::test]
 async fn the_default_adds_nothing() {
     let upstream = Upstream::start(sound("ID3x", "r")).await;
-    let bare = OpenAiSpeech::new(
-        "x",
-        client(),
-        &upstream.base,
-        None,
-        TIMEOUT,
-        BTreeMap::new(),
-    )
-    .unwrap();
+    let bare = OpenAiSpeech::new(&setup(&upstream.base, TIMEOUT).keyless()).unwrap();
     let plain = SpeechCall {
         speed: 1.0,
         format: SpeechFormat::Mp3,

@@ -194,12 +194,12 @@ async fn what_does_not_fit_is_named_before_any_hold(_: PgPoolOptions, options: P
         (grows, json!({"a": "xx"}), vec![]),
         (
             long,
-            json!({"a": "é".repeat(999), "ten": [1; 10]}),
+            json!({"a": "é".repeat(999), "ten": vec![1; 10]}),
             vec![("system_prompt", "too_long")],
         ),
         (
             long,
-            json!({"a": "é".repeat(1_000), "ten": [1; 10]}),
+            json!({"a": "é".repeat(1_000), "ten": vec![1; 10]}),
             vec![("prompt", "too_long"), ("system_prompt", "too_long")],
         ),
         (blank, json!({}), vec![("prompt", "required")]),

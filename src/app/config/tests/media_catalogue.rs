@@ -2,11 +2,17 @@
 
 use super::{defaults::ALL_KEYS, *};
 use crate::{
-    config::{Kind, StabilityEndpoint, Wire},
     domain::{
         catalogue::{ImageModel, ModelKind, Support},
         generation::Modality,
         request::{Quality, SIZES, SpeechFormat},
+    },
+    providers::{
+        elevenlabs::ElevenLabsModel,
+        gemini::omni::OmniModel,
+        openai::{images::OpenAiImageModel, speech::OpenAiSpeechModel},
+        runway::RunwayModel,
+        stability::{StabilityEndpoint, StabilityModel},
     },
 };
 
@@ -150,38 +156,32 @@ fn the_wire_settings_are_those_of_the_adapters() {
     for provider in from_env(ALL_KEYS).unwrap().enabled_providers() {
         for model in &provider.models {
             let id = model.id.as_str();
-            assert!(provider.kind.modalities().contains(&model.modality()));
-            match &model.wire {
-                Wire::OpenAiImage(wire) => {
-                    assert_eq!((&*wire.standard, &*wire.hd), ("medium", "high"), "{id}");
-                    assert_eq!(wire.output_format.as_deref(), Some("png"), "{id}");
-                    assert_eq!(wire.moderation.as_deref(), Some("auto"), "{id}");
-                }
-                Wire::OpenAiSpeech(wire) => {
-                    assert_eq!((wire.max_chars, &wire.instructions), (4_096, &None), "{id}");
-                }
-                Wire::Stability(wire) => {
-                    assert_eq!(wire.vivid.as_deref(), Some("cinematic"), "{id}");
-                    assert_eq!(wire.natural.as_deref(), Some("photographic"), "{id}");
-                    let sd3 = wire.standard.endpoint == StabilityEndpoint::Sd3;
-                    assert_eq!(wire.standard.model.as_deref(), sd3.then_some(id));
-                }
-                Wire::Runway(wire) => {
-                    assert_eq!(wire.ratios["16:9"], "1280:720", "{id}");
-                    assert_eq!(wire.ratios["9:16"], "720:1280", "{id}");
-                    let sound = id.starts_with("veo").then_some(true);
-                    assert_eq!((wire.audio, &wire.resolution), (sound, &None), "{id}");
-                }
-                Wire::Omni(wire) => assert_eq!(wire.resolution, "720p", "{id}"),
-                Wire::ElevenLabs(wire) => {
-                    assert_eq!(wire.mp3, "mp3_44100_128", "{id}");
-                    assert_eq!(wire.wav, "wav_24000", "{id}");
-                }
-                Wire::GeminiSpeech => assert_eq!(provider.kind, Kind::Gemini, "{id}"),
-                Wire::Sandbox => assert_eq!(provider.kind, Kind::Sandbox, "{id}"),
-                Wire::OpenAi(_) | Wire::Anthropic(_) | Wire::Gemini(_) => {
-                    assert_eq!(model.modality(), Modality::Text, "{id}");
-                }
+            assert!(provider.vendor.modalities.contains(&model.modality()));
+            if let Some(wire) = settings_of::<OpenAiImageModel>(model) {
+                assert_eq!((&*wire.standard, &*wire.hd), ("medium", "high"), "{id}");
+                assert_eq!(wire.output_format.as_deref(), Some("png"), "{id}");
+                assert_eq!(wire.moderation.as_deref(), Some("auto"), "{id}");
+            } else if let Some(wire) = settings_of::<OpenAiSpeechModel>(model) {
+                assert_eq!((wire.max_chars, &wire.instructions), (4_096, &None), "{id}");
+            } else if let Some(wire) = settings_of::<StabilityModel>(model) {
+                assert_eq!(wire.vivid.as_deref(), Some("cinematic"), "{id}");
+                assert_eq!(wire.natural.as_deref(), Some("photographic"), "{id}");
+                let sd3 = wire.standard.endpoint == StabilityEndpoint::Sd3;
+                assert_eq!(wire.standard.model.as_deref(), sd3.then_some(id));
+            } else if let Some(wire) = settings_of::<RunwayModel>(model) {
+                assert_eq!(wire.ratios["16:9"], "1280:720", "{id}");
+                assert_eq!(wire.ratios["9:16"], "720:1280", "{id}");
+                let sound = id.starts_with("veo").then_some(true);
+                assert_eq!((wire.audio, &wire.resolution), (sound, &None), "{id}");
+            } else if let Some(wire) = settings_of::<OmniModel>(model) {
+                assert_eq!(wire.resolution, "720p", "{id}");
+            } else if let Some(wire) = settings_of::<ElevenLabsModel>(model) {
+                assert_eq!(wire.mp3, "mp3_44100_128", "{id}");
+                assert_eq!(wire.wav, "wav_24000", "{id}");
+            } else {
+                let kind = (provider.vendor.kind, model.modality());
+                let bare = kind.0 == "sandbox" || kind == ("gemini", Modality::Audio);
+                assert!(bare || kind.1 == Modality::Text, "{id}");
             }
         }
     }

@@ -13,13 +13,17 @@ mod providers;
 mod storage;
 
 use std::{
+    any::Any,
     collections::BTreeMap,
     path::PathBuf,
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use super::{Config, ConfigError};
-use crate::domain::catalogue::{ModelKind, TextModel};
+use super::load;
+use crate::{
+    config::{Config, ConfigError, ModelConfig},
+    domain::catalogue::{ModelKind, TextModel},
+};
 
 fn env(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs
@@ -29,7 +33,7 @@ fn env(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 }
 
 fn from_env(pairs: &[(&str, &str)]) -> Result<Config, ConfigError> {
-    Config::load(None, &env(pairs))
+    load(None, &env(pairs))
 }
 
 /// A file that is gone when the test is.
@@ -54,13 +58,13 @@ impl Drop for TempFile {
 
 fn from_file(text: &str, pairs: &[(&str, &str)]) -> Result<Config, ConfigError> {
     let file = TempFile::new(text);
-    Config::load(Some(&file.0), &env(pairs))
+    load(Some(&file.0), &env(pairs))
 }
 
 /// The error's sentence, with the file's name made the same everywhere.
 fn error_of(text: &str, pairs: &[(&str, &str)]) -> String {
     let file = TempFile::new(text);
-    let error = Config::load(Some(&file.0), &env(pairs)).unwrap_err();
+    let error = load(Some(&file.0), &env(pairs)).unwrap_err();
     error.to_string().replace(file.0.to_str().unwrap(), "FILE")
 }
 
@@ -77,4 +81,10 @@ fn text_of(kind: &ModelKind) -> &TextModel {
         panic!("{kind:?}")
     };
     text
+}
+
+/// A model's settings, if they are those of this adapter.
+fn settings_of<S: Any>(model: &ModelConfig) -> Option<&S> {
+    let settings: &dyn Any = &*model.settings;
+    settings.downcast_ref()
 }

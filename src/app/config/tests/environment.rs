@@ -27,7 +27,7 @@ fn every_script_name_works() {
     assert_eq!((timeout("sandbox"), timeout("openai")), (5, 6));
     assert_eq!(c.jobs.poll_interval.as_millis(), 50);
     assert_eq!((c.jobs.lease.as_secs(), c.jobs.deadline.as_secs()), (2, 3));
-    assert_eq!(c.jobs.max_per_account, 4);
+    assert_eq!(*c.jobs.max_per_account, 4);
     assert!(c.server.shutdown.is_zero());
     assert_eq!(c.server.drain.as_secs(), 300);
     assert_eq!(c.demo.credits.to_string(), "0.5");

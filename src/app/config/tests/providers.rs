@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::{
-    config::{Status, SystemRole, TokenField, Wire},
+    config::Status,
     domain::generation::Modality,
+    providers::openai::{OpenAiModel, SystemRole, TokenField},
 };
 
 const SERVERS: &str = r#"
@@ -60,9 +61,7 @@ fn a_compatible_server_without_a_key() {
     );
     assert!(local.api_key.is_none());
     assert_eq!(local.timeout.as_secs(), 300);
-    let Wire::OpenAi(wire) = &local.models[0].wire else {
-        panic!()
-    };
+    let wire = settings_of::<OpenAiModel>(&local.models[0]).unwrap();
     assert_eq!(wire.token_field, TokenField::MaxTokens);
     assert_eq!(wire.system_role, SystemRole::System);
     assert_eq!((&wire.reasoning_effort, &wire.service_tier), (&None, &None));
@@ -106,9 +105,7 @@ fn a_compatible_server_with_a_key() {
     let one = &keyed.models[0];
     assert!(one.default);
     assert_eq!(one.retiring.unwrap().to_string(), "2027-03-04");
-    let Wire::OpenAi(wire) = &one.wire else {
-        panic!()
-    };
+    let wire = settings_of::<OpenAiModel>(one).unwrap();
     assert_eq!(wire.reasoning_effort.as_deref(), Some("default"));
     assert!(!wire.stream_usage);
     let text = text_of(&one.kind);
@@ -175,7 +172,7 @@ fn a_provider_without_an_enabled_model() {
     let c = from_file(file, &[("OPENAI_API_KEY", "k")]).unwrap();
     let openai = c.providers().iter().find(|p| p.name == "openai").unwrap();
     assert_eq!(openai.status, Status::NoModels);
-    assert!(openai.enabled().is_none());
+    assert!(c.enabled_providers().iter().all(|p| p.name != "openai"));
 }
 
 #[test]

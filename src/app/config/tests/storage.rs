@@ -20,7 +20,7 @@ fn settings_from_variables() {
     .unwrap();
     assert_eq!(c.media.url_lifetime.as_secs(), 60);
     assert!(c.media.allow_private_urls);
-    assert_eq!((c.retention.days, c.jobs.workers), (30, 2));
+    assert_eq!((*c.retention.days, *c.jobs.workers), (30, 2));
     assert_eq!(c.defaults.image, ["stability", "sandbox"]);
     assert_eq!(c.defaults.video, ["gemini"]);
     assert_eq!(c.defaults.audio, ["openai"]);

@@ -4,8 +4,13 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::{
-    config::{Kind, LogFormat, Status, SystemRole, Thinking, TokenField, Wire, load::DEFAULT_TOML},
+    config::{LogFormat, Status, load::DEFAULT_TOML},
     domain::{catalogue::ModelKind, generation::Modality},
+    providers::{
+        anthropic::AnthropicModel,
+        gemini::GeminiModel,
+        openai::{OpenAiModel, SystemRole, TokenField},
+    },
 };
 
 /// All vendors' keys.
@@ -26,21 +31,21 @@ fn the_values_of_the_contract() {
     assert!(c.server.drain.is_zero());
     assert_eq!(c.server.shutdown.as_secs(), 10);
     assert_eq!(c.server.body_timeout.as_secs(), 10);
-    assert_eq!(c.server.max_body_bytes, 256 * 1024);
+    assert_eq!(*c.server.max_body_bytes, 256 * 1024);
     assert_eq!(c.server.header_timeout.as_secs(), 30);
     assert_eq!(c.server.keep_alive.as_secs(), 75);
     assert_eq!(c.server.write_timeout.as_secs(), 30);
     assert_eq!(c.server.request_timeout.as_secs(), 20);
-    assert!(c.server.request_timeout > c.server.body_timeout);
-    assert_eq!(c.server.max_header_bytes, 32 * 1024);
+    assert!(*c.server.request_timeout > *c.server.body_timeout);
+    assert_eq!(*c.server.max_header_bytes, 32 * 1024);
     assert_eq!(
-        (c.server.max_connections, c.server.max_requests),
+        (*c.server.max_connections, *c.server.max_requests),
         (4096, 2048)
     );
-    assert_eq!(c.server.max_waiting_logins, 64);
+    assert_eq!(*c.server.max_waiting_logins, 64);
     assert!(c.server.cors_origins.is_empty() && c.server.trusted_proxies.is_empty());
     assert!(c.database_url().is_none());
-    assert_eq!(c.database.max_connections, 20);
+    assert_eq!(*c.database.max_connections, 20);
     assert_eq!(c.database.acquire_timeout.as_millis(), 5000);
     assert_eq!(c.data.dir, PathBuf::from("data"));
     assert_eq!(
@@ -50,8 +55,8 @@ fn the_values_of_the_contract() {
     assert_eq!(c.jobs.lease.as_secs(), 30);
     assert_eq!(c.jobs.poll_interval.as_millis(), 5000);
     assert_eq!(c.jobs.deadline.as_secs(), 1800);
-    assert_eq!((c.jobs.max_per_account, c.jobs.workers), (100, 64));
-    assert_eq!(c.jobs.max_workers_per_account, 16);
+    assert_eq!((*c.jobs.max_per_account, *c.jobs.workers), (100, 64));
+    assert_eq!(*c.jobs.max_workers_per_account, 16);
     let calls = c
         .providers()
         .iter()
@@ -60,20 +65,20 @@ fn the_values_of_the_contract() {
     assert_eq!((calls["openai"], calls["sandbox"]), (256, 2_048));
     assert_eq!(c.media.url_lifetime.as_secs(), 86_400);
     assert!(!c.media.allow_private_urls && c.media.s3.is_none());
-    assert_eq!(c.retention.days, 0);
+    assert_eq!(*c.retention.days, 0);
     assert_eq!(
-        (c.submissions.attempts, c.submissions.window.as_secs()),
+        (*c.submissions.attempts, c.submissions.window.as_secs()),
         (3, 20)
     );
     assert_eq!(c.submissions.retry_base.as_millis(), 500);
     assert!(!c.webhooks.allow_private);
     assert_eq!(
-        (c.webhooks.timeout.as_millis(), c.webhooks.log_days),
+        (c.webhooks.timeout.as_millis(), *c.webhooks.log_days),
         (15_000, 30)
     );
-    assert_eq!(c.sessions.days, 30);
+    assert_eq!(*c.sessions.days, 30);
     assert_eq!(
-        (c.idempotency.hours, c.idempotency.wait.as_secs()),
+        (*c.idempotency.hours, c.idempotency.wait.as_secs()),
         (24, 60)
     );
     assert_eq!(c.demo.credits.to_string(), "1000");
@@ -155,44 +160,40 @@ fn the_rules_of_the_vendors_hold() {
                 continue;
             };
             let takes = text.limits.temperature;
-            match &model.wire {
-                Wire::Sandbox => assert_eq!(provider.kind, Kind::Sandbox),
-                Wire::OpenAi(wire) => {
-                    assert_eq!(wire.token_field, TokenField::MaxCompletionTokens, "{id}");
-                    assert_eq!(wire.service_tier.as_deref(), Some("default"), "{id}");
-                    assert!(wire.stream_usage && wire.no_obfuscation, "{id}");
-                    let reasons = !id.starts_with("gpt-4");
-                    let role = if reasons {
-                        SystemRole::Developer
-                    } else {
-                        SystemRole::System
-                    };
-                    assert_eq!(wire.system_role, role, "{id}");
-                    assert_eq!(wire.reasoning_effort.is_some(), reasons, "{id}");
-                    let writes = id.starts_with("gpt-6") || id.starts_with("gpt-5.6");
-                    assert_eq!(wire.explicit_cache, writes, "{id}");
-                    let hidden = wire.reasoning_effort.as_deref() == Some("low");
-                    assert_eq!(takes.is_none(), hidden, "{id}");
-                    assert_eq!(hidden, ["gpt-6-astra", "gpt-6.1-sol"].contains(&id), "{id}");
-                }
-                Wire::Anthropic(wire) => {
-                    let old = wire.version == "2023-06-01";
-                    assert_eq!(takes, old.then_some([0.0, 1.0]), "{id}");
-                    assert!(!old || wire.thinking.is_none(), "{id}");
-                    let always = id.contains("fable") || id == "claude-opus-5-5";
-                    assert!(!always || wire.thinking.is_none(), "{id}");
-                    let between = wire.thinking == Some(Thinking::BetweenTools);
-                    assert_eq!(between, id == "claude-sonnet-5-5", "{id}");
-                }
-                Wire::Gemini(wire) => {
-                    let budget = id.starts_with("gemini-2.5");
-                    assert_eq!(wire.thinking_budget.is_some(), budget, "{id}");
-                    assert_eq!(wire.thinking_level.is_some(), !budget, "{id}");
-                    let minimal = wire.thinking_level.as_deref() == Some("MINIMAL");
-                    assert!(!minimal || id == "gemini-3.5-flash-lite", "{id}");
-                    assert!(takes.is_none() || !id.starts_with("gemini-4"), "{id}");
-                }
-                other => panic!("{id}: {other:?}"),
+            if let Some(wire) = settings_of::<OpenAiModel>(model) {
+                assert_eq!(wire.token_field, TokenField::MaxCompletionTokens, "{id}");
+                assert_eq!(wire.service_tier.as_deref(), Some("default"), "{id}");
+                assert!(wire.stream_usage && wire.no_obfuscation, "{id}");
+                let reasons = !id.starts_with("gpt-4");
+                let role = if reasons {
+                    SystemRole::Developer
+                } else {
+                    SystemRole::System
+                };
+                assert_eq!(wire.system_role, role, "{id}");
+                assert_eq!(wire.reasoning_effort.is_some(), reasons, "{id}");
+                let writes = id.starts_with("gpt-6") || id.starts_with("gpt-5.6");
+                assert_eq!(wire.explicit_cache, writes, "{id}");
+                let hidden = wire.reasoning_effort.as_deref() == Some("low");
+                assert_eq!(takes.is_none(), hidden, "{id}");
+                assert_eq!(hidden, ["gpt-6-astra", "gpt-6.1-sol"].contains(&id), "{id}");
+            } else if let Some(wire) = settings_of::<AnthropicModel>(model) {
+                let old = wire.version == "2023-06-01";
+                assert_eq!(takes, old.then_some([0.0, 1.0]), "{id}");
+                assert!(!old || wire.thinking.is_none(), "{id}");
+                let always = id.contains("fable") || id == "claude-opus-5-5";
+                assert!(!always || wire.thinking.is_none(), "{id}");
+                let between = wire.thinking.as_deref() == Some("between_tools");
+                assert_eq!(between, id == "claude-sonnet-5-5", "{id}");
+            } else if let Some(wire) = settings_of::<GeminiModel>(model) {
+                let budget = id.starts_with("gemini-2.5");
+                assert_eq!(wire.thinking_budget.is_some(), budget, "{id}");
+                assert_eq!(wire.thinking_level.is_some(), !budget, "{id}");
+                let minimal = wire.thinking_level.as_deref() == Some("MINIMAL");
+                assert!(!minimal || id == "gemini-3.5-flash-lite", "{id}");
+                assert!(takes.is_none() || !id.starts_with("gemini-4"), "{id}");
+            } else {
+                assert_eq!(provider.vendor.kind, "sandbox");
             }
         }
     }

@@ -1,0 +1,88 @@
+//! What is wrong with a setting, in one sentence.
+
+use std::fmt::Display;
+
+use serde::de;
+use toml::Value;
+
+/// Characters of a bad value that an error repeats.
+const SHOWN: usize = 80;
+
+/// Why a configuration cannot be used: one sentence that names the key (or the variable
+/// that set it), the bad value unless it is a secret, and what to mend.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{key} {problem}")]
+pub struct ConfigError {
+    /// The key, with the tables that it is in.
+    pub key: String,
+    /// What is wrong; reads on after the key.
+    pub problem: String,
+}
+
+impl ConfigError {
+    /// `problem` reads on after `key`.
+    pub fn new(key: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self {
+            key: key.into(),
+            problem: problem.into(),
+        }
+    }
+
+    /// The same error of a value inside the table `path`.
+    #[must_use]
+    pub fn under(mut self, path: &str) -> Self {
+        let dot = if self.key.is_empty() || self.key.starts_with('[') {
+            ""
+        } else {
+            "."
+        };
+        self.key = format!("{path}{dot}{}", self.key);
+        self
+    }
+}
+
+/// What serde finds wrong, as sentences that read on after the key.
+impl de::Error for ConfigError {
+    fn custom<T: Display>(problem: T) -> Self {
+        Self::new("", problem.to_string())
+    }
+
+    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
+        let known = expected.join(", ");
+        let problem = format!("is not a known key: remove it or use one of {known}");
+        Self::new(field, problem)
+    }
+
+    fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
+        let known = expected.join(", ");
+        Self::custom(format_args!(
+            "is {}: must be one of {known}",
+            quoted(variant)
+        ))
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self::new(field, "is missing: add it")
+    }
+}
+
+/// A bad value as an error shows it: text in quotes, cut when long.
+pub fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => quoted(text),
+        Value::Integer(number) => number.to_string(),
+        Value::Float(number) => number.to_string(),
+        Value::Boolean(flag) => flag.to_string(),
+        Value::Datetime(time) => time.to_string(),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Table(_) => "a table".to_owned(),
+    }
+}
+
+/// Text in quotes, cut when long.
+pub fn quoted(text: &str) -> String {
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{:?}...", &text[..end]),
+        None => format!("{text:?}"),
+    }
+}

@@ -1,0 +1,90 @@
+//! Numbers that lie in a range by their type.
+
+use std::{ops::Deref, time::Duration};
+
+use serde::{Deserialize, Deserializer, de::Error as _};
+use toml::Value;
+
+use super::error::shown;
+
+/// A whole number of `MIN` to `MAX`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounded<T, const MIN: usize, const MAX: usize>(T);
+
+/// A number of seconds, `MIN` to `MAX`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seconds<const MIN: usize, const MAX: usize>(Duration);
+
+/// A number of milliseconds, `MIN` to `MAX`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Millis<const MIN: usize, const MAX: usize>(Duration);
+
+/// Reads a whole number of `MIN` to `MAX` into a plain one; 3.7 is refused, not rounded.
+pub fn bounded<'de, T: TryFrom<usize>, const MIN: usize, const MAX: usize, D: Deserializer<'de>>(
+    source: D,
+) -> Result<T, D::Error> {
+    let value = Value::deserialize(source)?;
+    let number = match &value {
+        Value::Integer(number) => Some(*number),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    };
+    number
+        .and_then(|number| usize::try_from(number).ok())
+        .filter(|number| (MIN..=MAX).contains(number))
+        .and_then(|number| T::try_from(number).ok())
+        .ok_or_else(|| {
+            let bad = shown(&value);
+            D::Error::custom(format_args!(
+                "is {bad}: must be a whole number from {MIN} to {MAX}"
+            ))
+        })
+}
+
+impl<'de, T: TryFrom<usize>, const MIN: usize, const MAX: usize> Deserialize<'de>
+    for Bounded<T, MIN, MAX>
+{
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        bounded::<_, MIN, MAX, _>(source).map(Self)
+    }
+}
+
+impl<'de, const MIN: usize, const MAX: usize> Deserialize<'de> for Seconds<MIN, MAX> {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        bounded::<_, MIN, MAX, _>(source)
+            .map(Duration::from_secs)
+            .map(Self)
+    }
+}
+
+impl<'de, const MIN: usize, const MAX: usize> Deserialize<'de> for Millis<MIN, MAX> {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        bounded::<_, MIN, MAX, _>(source)
+            .map(Duration::from_millis)
+            .map(Self)
+    }
+}
+
+impl<T, const MIN: usize, const MAX: usize> Deref for Bounded<T, MIN, MAX> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<const MIN: usize, const MAX: usize> Deref for Seconds<MIN, MAX> {
+    type Target = Duration;
+
+    fn deref(&self) -> &Duration {
+        &self.0
+    }
+}
+
+impl<const MIN: usize, const MAX: usize> Deref for Millis<MIN, MAX> {
+    type Target = Duration;
+
+    fn deref(&self) -> &Duration {
+        &self.0
+    }
+}

@@ -1,0 +1,61 @@
+//! Gemini, as the configuration knows it.
+
+use std::sync::Arc;
+
+use toml::Value;
+
+use super::{
+    Gemini, GeminiModel,
+    omni::{GeminiOmni, OmniModel},
+    speech::{GeminiSpeech, GeminiSpeechModel},
+};
+use crate::{
+    domain::{
+        generation::Modality,
+        request::SpeechFormat,
+        settings::{ConfigError, read_table},
+        vendor::{SharedSettings, SpeechRange, Vendor, no_settings, read_settings},
+    },
+    providers::setup::Adapters,
+};
+
+/// Gemini.
+pub const ADAPTERS: Adapters = Adapters {
+    vendor: Vendor {
+        speech: SpeechRange {
+            formats: &[SpeechFormat::Wav],
+            ..SpeechRange::ALL
+        },
+        ..Vendor::new(
+            "gemini",
+            &[Modality::Text, Modality::Video, Modality::Audio],
+            |modality, wire| match modality {
+                Modality::Video => read_settings::<OmniModel>(wire),
+                Modality::Audio => {
+                    no_settings::<GeminiSpeechModel>("Gemini's speech", wire.as_ref())
+                }
+                Modality::Text | Modality::Image => text(wire),
+            },
+        )
+    },
+    add: |registry, setup| {
+        let name = || setup.name.clone();
+        registry.text.insert(name(), Arc::new(Gemini::new(setup)?));
+        let speech = GeminiSpeech::new(setup)?;
+        registry.speech.insert(name(), Arc::new(speech));
+        let video = GeminiOmni::new(setup)?;
+        registry.video.insert(name(), Arc::new(video));
+        Ok(())
+    },
+};
+
+fn text(wire: Option<Value>) -> Result<SharedSettings, ConfigError> {
+    let model: GeminiModel = read_table(wire)?;
+    if model.thinking_level.is_some() && model.thinking_budget.is_some() {
+        return Err(ConfigError::new(
+            "",
+            "sets both thinking_level and thinking_budget: keep the one that the model takes",
+        ));
+    }
+    Ok(Arc::new(model))
+}

@@ -1,0 +1,15 @@
+//! The vendors: one line each. What one can do stands beside its adapter.
+
+use super::{anthropic, elevenlabs, gemini, openai, runway, sandbox, setup::Adapters, stability};
+
+/// All, in the order in which errors list them.
+pub const VENDORS: &[&Adapters] = &[
+    &sandbox::ADAPTERS,
+    &openai::vendor::ADAPTERS,
+    &openai::vendor::COMPATIBLE,
+    &anthropic::ADAPTERS,
+    &gemini::vendor::ADAPTERS,
+    &stability::ADAPTERS,
+    &runway::ADAPTERS,
+    &elevenlabs::ADAPTERS,
+];
