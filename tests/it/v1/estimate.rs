@@ -19,7 +19,11 @@ async fn an_estimate_is_what_is_held(_: PgPoolOptions, options: PgConnectOptions
     let app = TestApp::new(options).await;
     let account = app.account("1000000").await;
     let template = app
-        .template(&account, "{{ a * 10 }} {{ prompt }}", Some("{{ b }}"))
+        .template(
+            &account,
+            "{{ a|replace('é', 'éééééééééé') }} {{ prompt }}",
+            Some("{{ b }}"),
+        )
         .await;
     let mut requests: Vec<(&str, Value)> = Vec::new();
     for length in [1, 63, 1_000, 10_000] {
