@@ -42,12 +42,14 @@ pub fn setup(base: &str, timeout: Duration) -> Setup {
 
 impl Setup {
     /// With a model more.
+    #[must_use]
     pub fn with(mut self, model: &str, settings: impl ModelSettings) -> Self {
         self.models.insert(model.to_owned(), Arc::new(settings));
         self
     }
 
     /// Without a key.
+    #[must_use]
     pub fn keyless(self) -> Self {
         Self {
             api_key: None,
