@@ -12,9 +12,10 @@ WORKDIR /build
 # The libraries first, with empty sources: this layer stays until Cargo.lock changes.
 COPY .cargo .cargo
 COPY Cargo.toml Cargo.lock ./
-RUN mkdir -p src tests/it tests/chaos tests/scale \
+RUN mkdir -p src tests/it tests/chaos tests/failover tests/scale \
     && echo 'fn main() {}' \
-        | tee src/main.rs tests/it/main.rs tests/chaos/main.rs tests/scale/main.rs \
+        | tee src/main.rs tests/it/main.rs tests/chaos/main.rs tests/failover/main.rs \
+            tests/scale/main.rs \
     && touch src/lib.rs \
     && cargo build --release --locked
 COPY .sqlx .sqlx

@@ -69,7 +69,7 @@ pub struct HealthBody {
 #[utoipa::path(
     get, path = "/health", tag = "health",
     responses(
-        (status = 200, description = "It can; `degraded` without its file storage, which text does not need", body = HealthBody),
+        (status = 200, description = "It can; `degraded` without its file storage, which text does not need, or while the clock of the machine is off by more than 30 seconds", body = HealthBody),
         (status = 503, description = "It cannot, or is shutting down", body = HealthBody),
     ),
 )]

@@ -85,7 +85,7 @@ impl Cluster {
     /// Whether the server certainly runs. Cheap: no process, no connection.
     pub(super) fn is_well(&self) -> bool {
         self.note()
-            .is_some_and(|note| note.ready && is_postgres(note.pid))
+            .is_some_and(|note| note.ready && self.is_ours(note.pid))
             && socket::file(&self.socket).exists()
     }
 
@@ -127,7 +127,7 @@ impl Cluster {
             return Ok(false);
         }
         let cluster = self.home.cluster();
-        let Some(note) = self.note().filter(|note| is_postgres(note.pid)) else {
+        let Some(note) = self.note().filter(|note| self.is_ours(note.pid)) else {
             return Err(LocalPostgresError::Elsewhere { cluster });
         };
         let programs = programs::of_version(self.home.version()?, &cluster).await?;
@@ -138,6 +138,9 @@ impl Cluster {
             if status.success() {
                 return Ok(true);
             }
+        }
+        if !self.is_ours(note.pid) {
+            return Ok(true);
         }
         // It hangs. Killing is safe: the next start recovers from the write-ahead log.
         let killed = kill(Pid::from_raw(note.pid), Signal::SIGKILL);
@@ -152,13 +155,17 @@ impl Cluster {
         let (home, cluster) = (&self.home, self.home.cluster());
         let programs = programs::of_version(home.version()?, &cluster).await?;
         // Postgres deals with the note of a dead process itself, and carefully. It gives up
-        // only when the number lives on as another process.
+        // only when the number lives on as another process. Then only the number is made one
+        // that no process has: the shared memory that the note names keeps a second server away
+        // while processes of the dead one live.
         if let Some(note) = self.note()
             && Path::new(&format!("/proc/{}", note.pid)).exists()
-            && !is_postgres(note.pid)
+            && !self.is_ours(note.pid)
         {
             let path = home.pid_file();
-            fs::remove_file(&path).at("remove", &path)?;
+            let text = fs::read_to_string(&path).at("read", &path)?;
+            let rest = text.split_once('\n').map_or("", |(_, rest)| rest);
+            fs::write(&path, format!("{}\n{rest}", i32::MAX)).at("write", &path)?;
         }
         socket::ensure(&self.socket, &home.dir, &home.account)?;
         let path = home.log();
@@ -207,10 +214,21 @@ impl Cluster {
             Ok(_) => State::Busy,
             // So busy that its queue of connections is full.
             Err(e) if e.kind() == ErrorKind::WouldBlock => State::Ready,
-            Err(_) if !note.is_some_and(|note| is_postgres(note.pid)) => State::Down,
+            Err(_) if !note.is_some_and(|note| self.is_ours(note.pid)) => State::Down,
             Err(_) if ready => State::Unreachable,
             Err(_) => State::Busy,
         }
+    }
+
+    /// Whether a process lives and is this cluster's server: its arguments name the socket's
+    /// folder. The number alone may be another's by now.
+    fn is_ours(&self, pid: i32) -> bool {
+        let folder = self.socket.as_os_str().as_encoded_bytes();
+        is_postgres(pid)
+            && match fs::read(format!("/proc/{pid}/cmdline")) {
+                Ok(line) => line.windows(folder.len()).any(|part| part == folder),
+                Err(_) => !Path::new("/proc/self/stat").exists(),
+            }
     }
 
     fn note(&self) -> Option<Note> {

@@ -83,7 +83,7 @@ pub enum LocalPostgresError {
         target: PathBuf,
     },
     /// The files vanished while the database was in use.
-    #[error("the database files in {} are gone: restore them or restart gensvc", cluster.display())]
+    #[error("the database files in {} are incomplete or gone: restore them", cluster.display())]
     Gone {
         /// Where the files were.
         cluster: PathBuf,

@@ -65,6 +65,11 @@ impl Home {
                 link.clone()
             }
         };
+        // Not quietly replaced by an empty database: perhaps a restore was cut off.
+        let cluster = dir.join("cluster");
+        if cluster.exists() {
+            return Err(LocalPostgresError::Gone { cluster });
+        }
         let dir = if account.can_enter(&dir).await? {
             dir
         } else {

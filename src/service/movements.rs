@@ -172,7 +172,7 @@ impl Service {
                 balance.available()
             )),
             Moved::NoAccount => Err(ServiceError::NotFound),
-            Moved::NoGeneration => not_refundable("is none of this account".to_owned()),
+            Moved::NoGeneration => not_refundable("is not a generation of this account".to_owned()),
             Moved::NotCharged => not_refundable("has not been charged anything".to_owned()),
             Moved::AboveCharge(charged) => out_of_range(format!(
                 "is more than the {charged} credits that were charged"

@@ -109,7 +109,7 @@ impl From<ServiceError> for ApiError {
             }
             ServiceError::ProviderBusy(provider) => unavailable(
                 "provider_overloaded",
-                &format!("as many calls to {provider} are running as may; nothing was held"),
+                &format!("{provider} has reached its limit of concurrent calls (max_concurrent); nothing was held"),
             )
             .retry_after(BUSY_RETRY_SECONDS),
             ServiceError::Overloaded => Self::overloaded(),
