@@ -211,12 +211,11 @@ impl Cluster {
         let ready = note.is_some_and(|note| note.ready);
         match UnixStream::connect(socket::file(&self.socket)).await {
             Ok(_) if ready => State::Ready,
-            Ok(_) => State::Busy,
             // So busy that its queue of connections is full.
             Err(e) if e.kind() == ErrorKind::WouldBlock => State::Ready,
             Err(_) if !note.is_some_and(|note| self.is_ours(note.pid)) => State::Down,
             Err(_) if ready => State::Unreachable,
-            Err(_) => State::Busy,
+            Ok(_) | Err(_) => State::Busy,
         }
     }
 

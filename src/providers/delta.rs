@@ -105,27 +105,27 @@ impl DeltaSink {
 mod tests {
     use super::*;
 
-    fn counts(input: u64, output: Option<u64>) -> Option<ReportedUsage> {
-        Some(ReportedUsage {
+    fn counts(input: u64, output: Option<u64>) -> ReportedUsage {
+        ReportedUsage {
             input_tokens: Some(input),
             output_tokens: output,
             ..ReportedUsage::default()
-        })
+        }
     }
 
     #[test]
     fn counts_hold_for_the_pieces_before_them() {
         let (sink, _receiver) = DeltaSink::channel();
         assert_eq!(sink.delivered(), None);
-        sink.note(counts(7, Some(0)), None);
+        sink.note(Some(counts(7, Some(0))), None);
         sink.push("Hello");
-        assert_eq!(sink.delivered().unwrap().usage, counts(7, None).unwrap());
-        sink.note(counts(7, Some(3)), Some(&"id".to_owned()));
+        assert_eq!(sink.delivered().unwrap().usage, counts(7, None));
+        sink.note(Some(counts(7, Some(3))), Some(&"id".to_owned()));
         sink.push(" you");
         // A later count that leaves the output out takes nothing back.
-        sink.note(counts(8, None), None);
+        sink.note(Some(counts(8, None)), None);
         let delivered = sink.delivered().unwrap();
-        assert_eq!(delivered.usage, counts(8, Some(3)).unwrap());
+        assert_eq!(delivered.usage, counts(8, Some(3)));
         assert_eq!(
             (delivered.text.as_str(), delivered.uncounted_bytes),
             ("Hello you", 4)
@@ -139,12 +139,12 @@ mod tests {
         sink.push("Hello");
         drop(receiver);
         // Still of what was delivered.
-        sink.note(counts(7, Some(2)), None);
+        sink.note(Some(counts(7, Some(2))), None);
         sink.push(" there");
-        sink.note(counts(7, Some(90)), None);
+        sink.note(Some(counts(7, Some(90))), None);
         let delivered = sink.delivered().unwrap();
         assert_eq!(delivered.text, "Hello");
-        assert_eq!(delivered.usage, counts(7, Some(2)).unwrap());
+        assert_eq!(delivered.usage, counts(7, Some(2)));
         assert_eq!(delivered.uncounted_bytes, 0);
     }
 }
