@@ -103,7 +103,7 @@ async fn what_does_not_fit_is_named_before_any_hold(_: PgPoolOptions, options: P
     let two = make("{{ a }}{{ b.c }}\n{{ d|default('x') }}", Some("{{ s }}")).await;
     let lines = make("{{ a }}\n{{ user.name }}", None).await;
     let guarded = make(
-        "{% if a is defined %}x{% endif %}\n{{ b|d('') }}{{ a }}",
+        "{% if a is defined %}x{% endif %}\n{{ b|default('') }}{{ a }}",
         None,
     )
     .await;
@@ -115,7 +115,7 @@ async fn what_does_not_fit_is_named_before_any_hold(_: PgPoolOptions, options: P
     let grows = make("{{ a|replace('x', a)|replace('x', a)|length }}", None).await;
     let long = make(
         "{% for i in ten %}{{ a }}{% endfor %}{{ prompt }}",
-        Some("{% for i in ten if loop.index < 6 %}{{ a }}{% endfor %}{{ a[0] }}"),
+        Some("{% for i in ten %}{% if loop.index < 7 %}{{ a }}{% endif %}{% endfor %}"),
     )
     .await;
     let blank = make("{% if prompt == 'x' %} {% endif %}", None).await;
