@@ -131,3 +131,22 @@ impl fmt::Display for InstanceId {
         self.0.hyphenated().fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_ascend_and_follow_a_clock_that_is_set_back() {
+        let ids = GenerationIds::default();
+        let now = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
+        let first = ids.next(now);
+        // As a reading of the database's clock may correct it.
+        let second = ids.next(now - TimeDelta::milliseconds(200));
+        assert!(first < second);
+        assert!(second.created_at() >= now);
+        let hour_ago = now - TimeDelta::hours(1);
+        assert_eq!(ids.next(hour_ago).created_at(), hour_ago);
+        assert!(ids.next(hour_ago) < first);
+    }
+}
