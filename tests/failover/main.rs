@@ -49,7 +49,7 @@ mod stage;
 #[path = "../chaos/tally.rs"]
 #[expect(dead_code, reason = "chaos uses more of it")]
 mod tally;
-#[path = "../chaos/upstream/mod.rs"]
+#[path = "../chaos/upstream.rs"]
 #[expect(dead_code, reason = "chaos uses more of it")]
 mod upstream;
 #[path = "../chaos/wire.rs"]
