@@ -68,7 +68,6 @@ pub struct ApiSettings {
     pub trusted_proxies: Vec<Network>,
     /// Origins of browsers that may call; none: no CORS.
     pub cors_origins: Vec<String>,
-    /// Where files lie.
     pub storage: MediaStore,
     /// How they are linked to.
     pub links: MediaLinks,
@@ -76,7 +75,6 @@ pub struct ApiSettings {
     pub metrics: MetricsEndpoint,
 }
 
-/// What handlers see.
 #[derive(Clone)]
 pub struct ApiState {
     service: Service,

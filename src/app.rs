@@ -37,11 +37,8 @@ use crate::{
 /// The parts of a running server.
 #[derive(Clone)]
 pub struct App {
-    /// The rules.
     pub service: Service,
-    /// What runs generations.
     pub runner: Runner,
-    /// What tells webhooks.
     pub dispatcher: Dispatcher,
     /// What audits the books while they are written.
     pub auditor: Auditor,
@@ -52,49 +49,36 @@ pub struct App {
 /// Why the parts could not be put together.
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
-    /// The configuration.
     #[error(transparent)]
     Config(#[from] crate::config::ConfigError),
-    /// A provider's adapter.
     #[error("providers.{name}: {source}")]
     Provider {
-        /// Which.
         name: String,
-        /// What is wrong.
         source: crate::providers::http::SetupError,
     },
     /// The HTTP client of all adapters.
     #[error("the HTTP client could not be made: {0}")]
     HttpClient(crate::providers::http::SetupError),
-    /// The private Postgres.
     #[error(transparent)]
     LocalPostgres(#[from] crate::local_postgres::LocalPostgresError),
-    /// The database's URL.
     #[error("DATABASE_URL is no Postgres URL; its value is not shown")]
     DatabaseUrl,
-    /// The database.
     #[error("{}{}", .0, causes(.0))]
     Store(#[from] crate::store::StoreError),
-    /// The rules.
     #[error("{0}")]
     Service(#[from] crate::service::ServiceError),
-    /// The address.
     #[error("cannot listen on {address} ({source}); choose another with GENSVC_BIND")]
     Bind {
-        /// Which.
         address: std::net::SocketAddr,
         /// What the system says.
         source: std::io::Error,
     },
-    /// Files.
     #[error("cannot use the folder {} ({source}); choose another with GENSVC_DATA_DIR", .path.display())]
     Folder {
-        /// Which.
         path: std::path::PathBuf,
         /// What the system says.
         source: std::io::Error,
     },
-    /// Stored files.
     #[error("the store of files cannot be used: {}{}", .0, causes(.0))]
     Media(#[from] crate::media::StoreError),
     /// The client that fetches files.
@@ -109,7 +93,6 @@ pub enum AppError {
     /// Anything of the system.
     #[error("{0}")]
     Io(#[from] std::io::Error),
-    /// The OpenAPI document.
     #[error("the OpenAPI document could not be made: {0}")]
     Document(#[from] serde_json::Error),
 }

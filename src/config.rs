@@ -43,25 +43,19 @@ use crate::domain::catalogue::Catalogue;
 pub struct Config {
     /// The HTTP side.
     pub server: sections::Server,
-    /// Postgres.
     pub database: sections::Database,
-    /// Local files.
     pub data: sections::Data,
     /// Stored files of generations.
     pub media: Media,
     /// How long generations are kept.
     pub retention: sections::Retention,
-    /// Logging.
     pub log: sections::Log,
-    /// Background work.
     pub jobs: sections::Jobs,
     /// Repeating calls to providers.
     pub submissions: sections::Submissions,
     /// Telling callers of what happened.
     pub webhooks: sections::Webhooks,
-    /// Sessions of people.
     pub sessions: sections::Sessions,
-    /// Idempotency keys.
     pub idempotency: sections::Idempotency,
     /// Who serves requests that name no provider.
     pub defaults: sections::Defaults,
@@ -69,7 +63,6 @@ pub struct Config {
     pub demo: sections::Demo,
     /// GET /metrics and the self-audit.
     pub metrics: observe::Metrics,
-    /// Traces.
     pub traces: observe::Traces,
     /// Empty once they are resolved.
     #[serde(rename = "providers")]

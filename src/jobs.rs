@@ -98,9 +98,7 @@ pub struct RunnerSettings {
 /// Where files come from and go to.
 #[derive(Clone)]
 pub struct Media {
-    /// Keeps them.
     pub store: MediaStore,
-    /// Fetches them.
     pub downloader: Downloader,
 }
 
@@ -119,7 +117,6 @@ struct Inner {
     worker_count: usize,
     /// Which accounts the workers work for.
     shares: Shares,
-    /// Workers at work.
     busy: AtomicUsize,
     /// For reading and converting files: each may take hundreds of MiB for a moment.
     conversions: Arc<Semaphore>,

@@ -42,7 +42,6 @@ pub use video::{VideoCall, VideoOutput, VideoProvider, VideoStatus};
 pub struct TextCall {
     /// The provider's own model id.
     pub model: String,
-    /// The user's message.
     pub prompt: String,
     /// Instructions above the prompt.
     pub system_prompt: Option<String>,
@@ -77,7 +76,6 @@ pub struct TextAnswer {
     pub request_id: Option<String>,
 }
 
-/// Makes text.
 #[async_trait]
 pub trait TextProvider: Send + Sync {
     /// One submission, never repeated inside. With `deltas` the provider's streaming form is

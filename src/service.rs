@@ -114,7 +114,6 @@ impl Service {
         }))
     }
 
-    /// For pure reads.
     pub fn store(&self) -> &Store {
         &self.0.store
     }
@@ -148,11 +147,9 @@ impl Service {
 /// Why a token was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenRefusal {
-    /// None was sent.
     Missing,
     /// Not one of ours, or a session that has ended.
     Invalid,
-    /// A revoked key.
     Revoked,
     /// A key past its expiry.
     Expired,
@@ -165,7 +162,6 @@ pub enum ShortOf {
     MaxCost,
     /// The key's own cap.
     SpendLimit(SpendLimit),
-    /// The balance itself.
     Balance,
     /// The balance would do, but holds of running work take it for now.
     Holds,
@@ -174,7 +170,6 @@ pub enum ShortOf {
 /// A refusal for want of credits, explained.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CreditsShort {
-    /// Which rule.
     pub of: ShortOf,
     /// What the request needs held.
     pub required: Credits,
@@ -255,7 +250,6 @@ pub enum ServiceError {
     /// 503: as much waits as may.
     #[error("too much to do")]
     Overloaded,
-    /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A state that cannot be.
@@ -264,7 +258,6 @@ pub enum ServiceError {
 }
 
 impl ServiceError {
-    /// One failing field.
     pub fn invalid(error: FieldError) -> Self {
         Self::Invalid(vec![error])
     }

@@ -34,7 +34,6 @@ use tokio::time::Instant;
 
 use pool::{Outages, Pool};
 
-/// The schema, embedded.
 pub static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!();
 
 /// Connections kept apart from requests, for settlements and jobs: a fourth of all, within these
@@ -77,7 +76,6 @@ pub enum StoreError {
     /// A write touched another number of rows than it must.
     #[error("{statement} touched {rows} rows")]
     RowCount {
-        /// Which write.
         statement: &'static str,
         /// How many rows it touched.
         rows: u64,
@@ -91,10 +89,8 @@ pub enum StoreError {
     /// The database takes no writes: a standby, or a failover under way.
     #[error("the database is read-only")]
     ReadOnly,
-    /// A migration failed.
     #[error("the schema could not be brought up to date")]
     Migrate(#[source] sqlx::migrate::MigrateError),
-    /// Anything else.
     #[error("the database refused a statement")]
     Database(#[source] sqlx::Error),
 }

@@ -79,9 +79,7 @@ impl From<AccountRecord> for AdminAccountBody {
 /// An admin token, without the token itself. Only the command line shows it.
 #[derive(Debug, Serialize)]
 pub struct AdminTokenBody {
-    /// Its id.
     pub id: AdminTokenId,
-    /// Its label.
     pub name: String,
     /// When it was last used; may lag by 60 s.
     pub last_used_at: Option<DateTime<Utc>>,
@@ -96,7 +94,6 @@ pub struct AdminTokenBody {
 pub struct NewAdminTokenBody {
     /// The full token, once.
     pub token: String,
-    /// The record.
     #[serde(flatten)]
     pub record: AdminTokenBody,
 }

@@ -53,7 +53,6 @@ fn parse(text: &str) -> Option<IpAddr> {
 /// A network whose `X-Forwarded-For` is believed.
 #[derive(Debug, Clone, Copy)]
 pub struct Network {
-    /// Its first address.
     pub base: IpAddr,
     /// Length of its prefix in bits.
     pub prefix: u8,

@@ -262,7 +262,6 @@ fn error_schema() -> Value {
     })
 }
 
-/// GET /openapi.json
 pub async fn openapi(State(state): State<ApiState>, _query: NoQuery) -> Response {
     let json = [(header::CONTENT_TYPE, "application/json")];
     (json, state.settings.openapi.clone()).into_response()
@@ -304,7 +303,6 @@ const GUARDED: [(HeaderName, &str); 3] = [
     (header::REFERRER_POLICY, "no-referrer"),
 ];
 
-/// GET /docs
 pub async fn page(_query: NoQuery) -> impl IntoResponse {
     (GUARDED, Html(PAGE))
 }

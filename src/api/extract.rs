@@ -56,16 +56,13 @@ permissions! {
     ReadCredits => |c| c.require(Ability::ReadCredits);
     /// A session, or a key with `*`
     Manage => |c| c.require(Ability::All);
-    /// Any token
     AnyToken => Caller::require_active;
-    /// A session
     SessionOnly => Caller::require_session;
 }
 
 /// A caller who is known, within the rate limit, and permitted: 401, 429, 403, in this order.
 #[derive(Debug)]
 pub struct Authorized<P> {
-    /// Who calls.
     pub caller: Caller,
     permission: PhantomData<P>,
 }
@@ -157,7 +154,6 @@ impl Query {
         (value, errors.take())
     }
 
-    /// Refuses every parameter.
     pub fn none(&self) -> Result<(), ApiError> {
         self.read(|_| ())
     }
@@ -332,7 +328,6 @@ pub struct PathId<T>(pub T);
 
 /// Ids that a path can hold.
 pub trait FromPath: Sized {
-    /// Reads one.
     fn from_path(text: &str) -> Option<Self>;
 }
 

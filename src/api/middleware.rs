@@ -21,7 +21,6 @@ const REQUEST_ID_CHARS: usize = 128;
 pub struct RateSlot(Arc<OnceLock<RateState>>);
 
 impl RateSlot {
-    /// Notes the state.
     pub fn set(&self, rate: RateState) {
         let _ = self.0.set(rate);
     }

@@ -16,11 +16,9 @@ use crate::{
 /// How long busy connections are waited for at the end of a command.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// An open database.
 pub struct Database {
     /// The store over it.
     pub store: Store,
-    /// Its clock.
     pub clock: SharedClock,
     /// The private cluster, if it is one.
     pub local: Option<LocalPostgres>,

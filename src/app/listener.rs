@@ -48,7 +48,6 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// What connections may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Open at once.
     pub max_connections: usize,
     /// From the connection to the end of its first request's head.
     pub header_timeout: Duration,

@@ -47,7 +47,6 @@ const CLOSE_DATABASE: Duration = Duration::from_secs(3);
 
 /// Until when after the grace period interrupted work is settled,
 const WORK_ENDS: Duration = Duration::from_millis(2_250);
-/// answers are written,
 const ANSWERS_END: Duration = Duration::from_secs(3);
 /// the database is left,
 const DATABASE_ENDS: Duration = Duration::from_millis(3_500);

@@ -44,7 +44,6 @@ pub(super) struct Stop {
 pub(super) struct Periods {
     /// From the first signal to the begin of the stop.
     pub announced: Duration,
-    /// For running work.
     pub grace: Duration,
 }
 

@@ -33,7 +33,6 @@ pub struct S3 {
     /// The bucket, which must exist.
     #[serde(deserialize_with = "bucket")]
     pub bucket: String,
-    /// Its region.
     #[serde(deserialize_with = "region")]
     pub region: String,
     /// The server, for others than AWS.

@@ -26,7 +26,6 @@ use crate::domain::{
 /// Characters of a model id.
 const MAX_ID_CHARS: usize = 200;
 
-/// An enabled model.
 #[derive(Debug, Clone)]
 pub struct ModelConfig {
     /// The provider's own model id.
@@ -53,7 +52,6 @@ impl ModelConfig {
         }
     }
 
-    /// What it makes.
     pub const fn modality(&self) -> Modality {
         match self.kind {
             ModelKind::Text(_) => Modality::Text,

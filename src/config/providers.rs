@@ -35,7 +35,6 @@ const MAX_CONCURRENT_SANDBOX: usize = 2_048;
 /// Whether a provider is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// It is.
     Enabled,
     /// `enabled = false`.
     SwitchedOff,
@@ -64,7 +63,6 @@ pub struct Provider {
     pub timeout: Duration,
     /// Calls at once from this process, 1 to 10,000.
     pub max_concurrent: usize,
-    /// Its enabled models.
     pub models: Vec<ModelConfig>,
 }
 

@@ -69,7 +69,6 @@ pub struct Server {
     /// How long a request that makes nothing may take in all.
     #[serde(rename = "request_timeout_seconds")]
     pub request_timeout: Seconds<1, 300>,
-    /// Connections at once.
     pub max_connections: Bounded<usize, 1, 100_000>,
     /// Requests at work at once.
     pub max_requests: Bounded<usize, 1, 100_000>,
@@ -84,7 +83,6 @@ pub struct Database {
     /// Where Postgres is. `None`: a private one is started.
     #[serde(deserialize_with = "database_url")]
     pub url: Option<SecretString>,
-    /// Connections at once.
     pub max_connections: Bounded<u32, 4, 1_000>,
     /// How long a request waits for a free connection.
     #[serde(rename = "acquire_timeout_ms")]
@@ -115,7 +113,6 @@ pub struct Log {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// For people.
     Text,
     /// One JSON object a line.
     Json,

@@ -46,7 +46,6 @@ pub struct ProviderSummary {
     pub reason: String,
     /// Variables that may hold its key; empty when it needs none.
     pub api_key_env: Vec<String>,
-    /// Where it is.
     pub base_url: Option<String>,
     /// The models for requests that name none, by type.
     pub default_models: BTreeMap<Modality, String>,

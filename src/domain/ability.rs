@@ -76,7 +76,6 @@ pub struct Abilities(Vec<Ability>);
 /// Why a list of names is no set of abilities.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AbilitiesError {
-    /// An empty list.
     #[error("must name at least one ability; leave it out for all of them")]
     Empty,
     /// A name that does not exist, with its position.
@@ -93,7 +92,6 @@ pub enum AbilitiesError {
 }
 
 impl Abilities {
-    /// Everything.
     pub fn all() -> Self {
         Self(vec![Ability::All])
     }

@@ -21,20 +21,15 @@ use super::{
 /// What belongs to a modality.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelKind {
-    /// Makes text.
     Text(TextModel),
-    /// Makes images.
     Image(ImageModel),
-    /// Makes videos.
     Video(VideoModel),
-    /// Makes speech.
     Speech(SpeechModel),
 }
 
 /// One model of one provider.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
-    /// Provider name.
     pub provider: String,
     /// The provider's own model id.
     pub id: String,
@@ -42,12 +37,10 @@ pub struct Model {
     pub default: bool,
     /// The day from which the provider may have switched it off.
     pub retiring: Option<NaiveDate>,
-    /// What it makes.
     pub kind: ModelKind,
 }
 
 impl Model {
-    /// Its modality.
     pub const fn modality(&self) -> Modality {
         match self.kind {
             ModelKind::Text(_) => Modality::Text,
@@ -57,7 +50,6 @@ impl Model {
         }
     }
 
-    /// Its price row.
     pub fn prices(&self) -> Prices {
         match &self.kind {
             ModelKind::Text(model) => Prices::Text(model.prices),
@@ -96,7 +88,6 @@ impl Catalogue {
         &self.models
     }
 
-    /// One model.
     pub fn find(&self, provider: &str, id: &str) -> Option<&Model> {
         self.models
             .iter()

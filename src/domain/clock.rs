@@ -14,7 +14,6 @@ use chrono::{DateTime, DurationRound, TimeDelta, Utc};
 /// How far the machine's clock may be off before the server is not well.
 pub const MAX_SKEW: TimeDelta = TimeDelta::seconds(30);
 
-/// Tells the time.
 pub trait Clock: Send + Sync {
     /// Now, in whole microseconds: what Postgres keeps, so that a stored time equals the one
     /// in memory.

@@ -27,7 +27,6 @@ pub enum CreditsError {
 }
 
 impl Credits {
-    /// No credits.
     pub const ZERO: Self = Self(0);
 
     /// From micro-credits.

@@ -13,13 +13,9 @@ use super::{
 named_enum!(
     /// The modality of a generation; `type` on the wire.
     Modality {
-        /// Text.
         Text = "text",
-        /// Images.
         Image = "image",
-        /// Video.
         Video = "video",
-        /// Speech.
         Audio = "audio",
     }
 );
@@ -29,9 +25,7 @@ named_enum!(
     Status {
         /// A job that waits for a free worker.
         Pending = "pending",
-        /// Work goes on.
         Processing = "processing",
-        /// Done and charged.
         Completed = "completed",
         /// Ended without a result; nothing was charged.
         Failed = "failed",
@@ -95,14 +89,12 @@ impl FailureCode {
 /// Why a generation failed, in words that its owner may read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// The code.
     pub code: FailureCode,
     /// One sentence, never upstream text.
     pub message: String,
 }
 
 impl Failure {
-    /// A failure.
     pub fn new(code: FailureCode, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -116,9 +108,7 @@ impl Failure {
 pub struct Output {
     /// Its name in the store.
     pub key: String,
-    /// Media type.
     pub content_type: String,
-    /// Length.
     pub bytes: u64,
     /// SHA-256, hexadecimal.
     pub sha256: String,
@@ -136,7 +126,6 @@ pub struct Output {
 /// Which template a prompt was rendered from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TemplateUse {
-    /// The template.
     pub id: TemplateId,
     /// Its version, from 1.
     pub version: i32,
@@ -145,25 +134,16 @@ pub struct TemplateUse {
 /// A generation as stored.
 #[derive(Debug, Clone)]
 pub struct Generation {
-    /// Its uuid.
     pub id: GenerationId,
-    /// Its owner.
     pub account_id: AccountId,
-    /// Modality.
     pub modality: Modality,
-    /// Where it stands.
     pub status: Status,
-    /// Resolved provider.
     pub provider: String,
-    /// Resolved model.
     pub model: String,
-    /// The caller's prompt.
     pub prompt: String,
-    /// Resolved parameters.
     pub parameters: Value,
     /// The text itself; `None` for stored files.
     pub result: Option<String>,
-    /// The stored files.
     pub outputs: Vec<Output>,
     /// How far it is, 0 to 100, where the provider tells.
     pub progress: Option<i16>,
@@ -173,7 +153,6 @@ pub struct Generation {
     pub estimated: Credits,
     /// What was charged; `None` until finished, zero when failed.
     pub charged: Option<Credits>,
-    /// Why it failed.
     pub failure: Option<Failure>,
     /// Why it was completed early.
     pub finish_reason: Option<FinishReason>,
@@ -189,9 +168,7 @@ pub struct Generation {
     pub provider_request_id: Option<String>,
     /// When it was made.
     pub created_at: DateTime<Utc>,
-    /// When work began.
     pub started_at: Option<DateTime<Utc>>,
-    /// When it ended.
     pub completed_at: Option<DateTime<Utc>>,
 }
 

@@ -33,26 +33,14 @@ numeric_id!(
     /// A person who logs in to an account.
     UserId
 );
-numeric_id!(
-    /// An API key.
-    ApiKeyId
-);
-numeric_id!(
-    /// A login session.
-    SessionId
-);
+numeric_id!(ApiKeyId);
+numeric_id!(SessionId);
 numeric_id!(
     /// One movement of credits.
     LedgerEntryId
 );
-numeric_id!(
-    /// A prompt template.
-    TemplateId
-);
-numeric_id!(
-    /// A webhook endpoint.
-    WebhookId
-);
+numeric_id!(TemplateId);
+numeric_id!(WebhookId);
 numeric_id!(
     /// One event on its way to one webhook.
     WebhookDeliveryId

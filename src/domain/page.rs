@@ -23,7 +23,6 @@ pub enum Cursor {
 }
 
 impl Cursor {
-    /// The opaque text.
     pub fn encode(self) -> String {
         let mut bytes = Vec::with_capacity(17);
         match self {
@@ -115,7 +114,6 @@ impl PageRequest {
 /// One page of rows, newest first.
 #[derive(Debug, Clone)]
 pub struct Page<T> {
-    /// The rows.
     pub rows: Vec<T>,
     /// The size that was asked for.
     pub per_page: i64,

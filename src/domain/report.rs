@@ -13,11 +13,8 @@ named_enum!(
     UsageGroup {
         /// The day, in UTC.
         Day = "day",
-        /// Modality.
         Type = "type",
-        /// Provider.
         Provider = "provider",
-        /// Model.
         Model = "model",
         /// The key that made it.
         ApiKey = "api_key",
@@ -27,9 +24,7 @@ named_enum!(
 /// A span of creation times: from inclusive, to exclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// Inclusive.
     pub from: DateTime<Utc>,
-    /// Exclusive.
     pub to: DateTime<Utc>,
 }
 
@@ -99,17 +94,11 @@ pub struct SpanParts {
 pub struct UsageTotals {
     /// All that were made, running ones included.
     pub generations: i64,
-    /// Those that completed.
     pub completed: i64,
-    /// Those that failed.
     pub failed: i64,
-    /// What they cost.
     pub charged: Credits,
-    /// Of text.
     pub input_tokens: i64,
-    /// Of text.
     pub output_tokens: i64,
-    /// Images.
     pub images: i64,
     /// Seconds of video.
     pub seconds: i64,
@@ -152,15 +141,10 @@ pub type GroupName<'a> = (
 pub struct UsageRow {
     /// In UTC.
     pub day: Option<NaiveDate>,
-    /// Modality.
     pub r#type: Option<String>,
-    /// Provider.
     pub provider: Option<String>,
-    /// Model.
     pub model: Option<String>,
-    /// The key.
     pub api_key: Option<UsageKey>,
-    /// Its sums.
     pub totals: UsageTotals,
 }
 

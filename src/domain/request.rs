@@ -50,7 +50,6 @@ pub struct Target {
 /// A prompt template to be applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateUse {
-    /// The template's id.
     pub id: i64,
     /// Values for its placeholders.
     pub variables: Map<String, Value>,
@@ -59,7 +58,6 @@ pub struct TemplateUse {
 /// A body with failing fields.
 #[derive(Debug)]
 pub struct Unreadable<T> {
-    /// Every failing field.
     pub errors: Vec<FieldError>,
     /// What could be read; failing fields are absent or empty.
     pub read: Box<T>,

@@ -5,7 +5,6 @@ use super::named::named_enum;
 named_enum!(
     /// How often the sum begins anew, in UTC.
     SpendPeriod {
-        /// At midnight.
         Day = "day",
         /// At midnight of the first.
         Month = "month",

@@ -60,7 +60,6 @@ pub struct Template<'a> {
 }
 
 impl<'a> Template<'a> {
-    /// Checks a template.
     pub fn parse(source: &'a str) -> Result<Self, TemplateError> {
         let reads = syntax::check(source)?;
         let env = Environment::empty();
@@ -92,7 +91,6 @@ impl<'a> Template<'a> {
         self.variables.iter().any(|name| name == PROMPT)
     }
 
-    /// Renders it.
     pub fn render(&self, values: &Map<String, Value>) -> Result<String, RenderError> {
         render::render(self.source, values).map_err(|error| {
             let kind = error.kind();

@@ -61,7 +61,6 @@ impl BearerToken {
 pub struct NewToken {
     /// The plain text, to be shown once.
     pub secret: SecretString,
-    /// What is stored.
     pub digest: TokenDigest,
     /// A hint for people: prefix, first and last characters.
     pub hint: String,

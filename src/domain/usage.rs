@@ -9,9 +9,7 @@ const MAX_COUNT: u64 = (1 << 53) - 1;
 /// Token counts as a provider reported them, before they are believed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TokenCounts {
-    /// All input tokens.
     pub input: Option<u64>,
-    /// All output tokens.
     pub output: Option<u64>,
     /// Bytes of the text that came after `output` was counted: of a stream that was cancelled.
     pub uncounted_bytes: usize,

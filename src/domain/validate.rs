@@ -53,7 +53,6 @@ pub struct FieldError {
 }
 
 impl FieldError {
-    /// A failing field.
     pub fn new(param: impl Into<String>, code: FieldCode, message: impl Into<String>) -> Self {
         Self {
             param: param.into(),
@@ -124,7 +123,6 @@ impl<'a> Fields<'a> {
         format!("{}{name}", self.prefix)
     }
 
-    /// Reports a field.
     pub fn error(&self, name: &str, code: FieldCode, message: impl Into<String>) {
         self.errors.add(self.path(name), code, message);
     }
@@ -149,7 +147,6 @@ impl<'a> Fields<'a> {
         read
     }
 
-    /// A string.
     pub fn string(&self, name: &'static str) -> Option<&'a str> {
         self.typed(name, "a string", Value::as_str)
     }
@@ -217,7 +214,6 @@ impl<'a> Fields<'a> {
         None
     }
 
-    /// A boolean.
     pub fn boolean(&self, name: &'static str) -> Option<bool> {
         self.typed(name, "true or false", Value::as_bool)
     }

@@ -33,9 +33,7 @@ pub struct ImageJob {
     pub call: ImageCall,
     /// The pixels that were asked of us.
     pub size: (u32, u32),
-    /// The provider.
     pub provider: Arc<dyn ImageProvider>,
-    /// The bill.
     pub price: ImageCeiling,
     /// Its seat at the provider, kept to the end.
     pub seat: Seat,

@@ -70,7 +70,6 @@ impl Slot {
         self.handle.state.opened.store(true, Ordering::Release);
     }
 
-    /// Notes a submission.
     pub(super) fn submitted(&self) {
         self.handle.state.attempts.fetch_add(1, Ordering::AcqRel);
     }

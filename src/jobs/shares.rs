@@ -35,7 +35,6 @@ impl Shares {
         self.most
     }
 
-    /// Counts a worker.
     pub(super) fn take(&self, account: AccountId) -> Share {
         *lock(&self.counts).entry(account).or_default() += 1;
         let counts = Arc::clone(&self.counts);

@@ -22,7 +22,6 @@ const AFTER_TROUBLE: f64 = 2.0;
 pub(super) enum Step {
     /// The job has ended.
     End {
-        /// How.
         outcome: Box<Outcome>,
         /// The provider's id of the request.
         request_id: Option<String>,

@@ -22,7 +22,6 @@ pub struct SubmitSettings {
 pub(super) struct Submissions {
     settings: SubmitSettings,
     since: Instant,
-    /// Made so far.
     pub(super) made: u32,
 }
 

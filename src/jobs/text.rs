@@ -33,7 +33,6 @@ pub struct TextJob {
     pub new: NewGeneration,
     /// What the provider is asked.
     pub call: TextCall,
-    /// The provider.
     pub provider: Arc<dyn TextProvider>,
     /// The price row of the bill.
     pub prices: TextPrices,

@@ -80,7 +80,6 @@ struct Inner {
     away: Mutex<bool>,
 }
 
-/// What is posted.
 #[derive(Serialize)]
 struct Payload<'a> {
     r#type: WebhookEvent,

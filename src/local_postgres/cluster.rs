@@ -77,7 +77,6 @@ impl Cluster {
         &self.socket
     }
 
-    /// The log's file.
     pub(super) fn log(&self) -> PathBuf {
         self.home.log()
     }

@@ -30,7 +30,6 @@ pub enum LocalPostgresError {
     /// Another process holds the server lock of this data directory.
     #[error("another gensvc server already uses {} ({holder})", data.display())]
     ServerRunning {
-        /// The data directory.
         data: PathBuf,
         /// `pid N`, as the holder wrote it.
         holder: String,
@@ -38,7 +37,6 @@ pub enum LocalPostgresError {
     /// Somebody uses the database that was asked to stop.
     #[error("{user} still uses the database in {}: stop that first", data.display())]
     InUse {
-        /// The data directory.
         data: PathBuf,
         /// Who, as far as it is known.
         user: String,
@@ -49,7 +47,6 @@ pub enum LocalPostgresError {
          end that process or try again", path.display()
     )]
     Busy {
-        /// The lock file.
         path: PathBuf,
         /// For how long we waited.
         seconds: u64,
@@ -79,7 +76,6 @@ pub enum LocalPostgresError {
     BrokenLink {
         /// The link in the data directory.
         link: PathBuf,
-        /// What it names.
         target: PathBuf,
     },
     /// The files vanished while the database was in use.
@@ -111,7 +107,6 @@ pub enum LocalPostgresError {
     /// A program could not be run at all, or ended badly.
     #[error("{program} failed as user {account}: {reason}")]
     Program {
-        /// The program.
         program: String,
         /// The user it ran as.
         account: String,
@@ -121,7 +116,6 @@ pub enum LocalPostgresError {
     /// The server ended while starting.
     #[error("Postgres does not start, its log {} says: {tail}", log.display())]
     StartFailed {
-        /// The whole log.
         log: PathBuf,
         /// The end of it.
         tail: String,
@@ -134,7 +128,6 @@ pub enum LocalPostgresError {
     Slow {
         /// Where the files lie.
         cluster: PathBuf,
-        /// Its log.
         log: PathBuf,
         /// For how long we waited.
         seconds: u64,
@@ -151,11 +144,9 @@ pub enum LocalPostgresError {
     /// A file or folder could not be read, made or changed.
     #[error("cannot {action} {}: {source}{}", path.display(), advice(source))]
     File {
-        /// A verb.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// The system's words.
         source: io::Error,
     },
 }

@@ -97,7 +97,6 @@ impl Home {
         self.dir.join("cluster/postmaster.pid")
     }
 
-    /// Postgres' log.
     pub(super) fn log(&self) -> PathBuf {
         self.data.join("postgres.log")
     }

@@ -23,7 +23,6 @@ pub(super) const PORT: &str = "5432";
 /// `sockaddr_un` has 108 bytes on Linux and 104 on macOS, one of them a zero.
 const LONGEST: usize = 103;
 
-/// The socket itself.
 pub(super) fn file(folder: &Path) -> PathBuf {
     folder.join(format!(".s.PGSQL.{PORT}"))
 }

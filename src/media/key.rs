@@ -11,9 +11,7 @@ use crate::domain::ids::GenerationId;
 pub enum MediaKind {
     /// An image: PNG. What we serve as an image is always this.
     Png,
-    /// An image: JPEG.
     Jpeg,
-    /// An image: WebP.
     Webp,
     /// Speech: MPEG layer 3.
     Mp3,
@@ -24,7 +22,6 @@ pub enum MediaKind {
 }
 
 impl MediaKind {
-    /// All of them.
     pub const ALL: [Self; 6] = [
         Self::Png,
         Self::Jpeg,
@@ -88,7 +85,6 @@ impl MediaKey {
         self.index
     }
 
-    /// What it is.
     pub const fn kind(&self) -> MediaKind {
         self.kind
     }

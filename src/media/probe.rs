@@ -12,7 +12,6 @@ use super::{BadMedia, MediaKind, audio, sign::hex};
 /// A checked file, as its bytes tell.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MediaInfo {
-    /// Its format.
     pub kind: MediaKind,
     /// Its length in bytes.
     pub bytes: u64,

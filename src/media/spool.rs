@@ -96,7 +96,6 @@ impl Spooled {
         }
     }
 
-    /// Where it lies.
     pub(super) fn path(&self) -> io::Result<&Path> {
         self.path.path()
     }

@@ -26,11 +26,8 @@ pub struct Live {
 /// Connections of one pool.
 #[derive(Debug, Clone, Copy)]
 pub struct Connections {
-    /// Which pool.
     pub pool: &'static str,
-    /// At work.
     pub in_use: u32,
-    /// Open and free.
     pub idle: u32,
 }
 

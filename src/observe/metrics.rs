@@ -67,11 +67,8 @@ pub(super) struct Series {
 /// What a settlement was about.
 #[derive(Debug, Clone, Copy)]
 pub struct Settled<'a> {
-    /// Modality.
     pub modality: Modality,
-    /// Of the catalogue.
     pub provider: &'a str,
-    /// Of the catalogue.
     pub model: &'a str,
     /// What was held.
     pub held: Credits,

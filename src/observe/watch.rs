@@ -52,7 +52,6 @@ pub struct RequestWatch {
 }
 
 impl RequestWatch {
-    /// It was answered.
     pub fn answered(mut self, status: u16) {
         self.status = Some(status);
     }

@@ -69,7 +69,6 @@ impl<'a> Pieces<'a> {
         self.text.is_empty()
     }
 
-    /// The whole text.
     pub fn into_text(self) -> String {
         self.text
     }

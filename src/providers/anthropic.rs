@@ -34,7 +34,6 @@ use crate::domain::{
 };
 use reading::Reading;
 
-/// Anthropic.
 pub const ADAPTERS: Adapters = Adapters {
     vendor: Vendor::new("anthropic", &[Modality::Text], |_, wire| {
         read_settings::<AnthropicModel>(wire)

@@ -25,7 +25,6 @@ pub struct DeltaSink {
 pub struct Delivered {
     /// The pieces up to now, or until the caller went away.
     pub text: String,
-    /// The last counts.
     pub usage: ReportedUsage,
     /// Bytes of `text` that came after the last count of the output.
     pub uncounted_bytes: usize,

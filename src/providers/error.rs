@@ -40,7 +40,6 @@ impl ProviderErrorKind {
 /// An upstream call that did not end in a usable answer.
 #[derive(Debug, Clone)]
 pub struct ProviderError {
-    /// What it means.
     pub kind: ProviderErrorKind,
     /// Whether the provider is known not to have started the work: connection refused,
     /// 429 (rate), 503, 529. Only then may a submission be repeated.

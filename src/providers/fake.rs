@@ -48,7 +48,6 @@ impl Setup {
         self
     }
 
-    /// Without a key.
     #[must_use]
     pub fn keyless(self) -> Self {
         Self {
@@ -141,7 +140,6 @@ impl Reply {
     }
 }
 
-/// A listening fake.
 pub struct Upstream {
     pub base: String,
     seen: Arc<Mutex<Vec<Seen>>>,

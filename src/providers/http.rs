@@ -35,7 +35,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 pub const TEXT_BODY_CAP: usize = 4 << 20;
 /// Images in JSON: four of them in base64, at some 12 MiB each.
 pub const IMAGES_BODY_CAP: usize = 64 << 20;
-/// One image file.
 pub const IMAGE_CAP: usize = 20 << 20;
 /// All files of one speech.
 pub const SPEECH_CAP: usize = 100 << 20;
@@ -70,14 +69,11 @@ pub struct HttpClient {
     inner: reqwest::Client,
 }
 
-/// One JSON submission.
 #[derive(Debug)]
 pub struct JsonPost<'a> {
-    /// Where to.
     pub url: Url,
     /// Authentication and version headers; secrets are marked sensitive.
     pub headers: HeaderMap,
-    /// The body.
     pub body: &'a Value,
     /// From the first byte of the connection to the last of the body.
     pub timeout: Duration,

@@ -8,18 +8,14 @@ use super::ProviderError;
 /// The two tiers of a model's own quality setting, priced apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ImageQuality {
-    /// The usual one.
     Standard,
-    /// The dearer one.
     Hd,
 }
 
 /// How an image should look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ImageStyle {
-    /// Dramatic.
     Vivid,
-    /// Plain.
     Natural,
 }
 
@@ -29,13 +25,11 @@ pub enum ImageStyle {
 pub struct ImageCall {
     /// The provider's own model id.
     pub model: String,
-    /// The prompt.
     pub prompt: String,
     /// What to avoid; only for models with a field for it.
     pub negative_prompt: Option<String>,
     /// Width and height to ask for, in pixels: a size that the model makes itself.
     pub size: (u32, u32),
-    /// Which tier.
     pub quality: ImageQuality,
     /// How it should look; only for models with a field for it.
     pub style: Option<ImageStyle>,
@@ -52,7 +46,6 @@ pub struct ImageAnswer {
     pub request_id: Option<String>,
 }
 
-/// Makes images.
 #[async_trait]
 pub trait ImageProvider: Send + Sync {
     /// One submission, never repeated inside. Where a vendor makes one image a request, `n`

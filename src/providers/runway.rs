@@ -35,7 +35,6 @@ use crate::domain::{
 };
 pub use settings::RunwayModel;
 
-/// Runway.
 pub const ADAPTERS: Adapters = Adapters {
     vendor: Vendor::new("runway", &[Modality::Video], |_, wire| {
         read_settings::<RunwayModel>(wire)

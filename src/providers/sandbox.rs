@@ -30,7 +30,6 @@ pub use video::SandboxVideo;
 /// Between two words of a streamed text: slow enough to be seen, fast enough for tests.
 const WORD_DELAY: Duration = Duration::from_millis(5);
 
-/// The sandbox.
 pub const ADAPTERS: Adapters = Adapters {
     vendor: Vendor {
         access: Access::BuiltIn,

@@ -25,7 +25,6 @@ pub struct SpeechCall {
     pub voice: String,
     /// Playback rate, 0.25 to 4.0; 1.0 is sent only where the vendor needs it.
     pub speed: f64,
-    /// The format wanted.
     pub format: SpeechFormat,
 }
 
@@ -39,7 +38,6 @@ pub struct SpeechAnswer {
     pub request_id: Option<String>,
 }
 
-/// Makes speech.
 #[async_trait]
 pub trait SpeechProvider: Send + Sync {
     /// One submission, never repeated inside. A text beyond the vendor's limit is split at

@@ -33,7 +33,6 @@ use super::{
 use crate::domain::{generation::Modality, vendor::Vendor};
 pub use settings::{StabilityEndpoint, StabilityModel, StabilityTarget};
 
-/// Stability AI.
 pub const ADAPTERS: Adapters = Adapters {
     vendor: Vendor::new("stability", &[Modality::Image], |_, wire| {
         settings::read(wire)

@@ -11,7 +11,6 @@ use super::ProviderError;
 pub struct VideoCall {
     /// The provider's own model id.
     pub model: String,
-    /// The prompt.
     pub prompt: String,
     /// Seconds.
     pub duration: u32,
@@ -22,7 +21,6 @@ pub struct VideoCall {
 /// Where a task stands.
 #[derive(Debug, Clone)]
 pub enum VideoStatus {
-    /// Still working.
     Running {
         /// 0 to 100, where the provider tells.
         progress: Option<u8>,
@@ -35,21 +33,17 @@ pub enum VideoStatus {
     Gone,
 }
 
-/// A finished file.
 #[derive(Debug, Clone)]
 pub enum VideoOutput {
     /// To be fetched by the caller, who checks the address.
     Url {
-        /// Where.
         url: Url,
         /// The provider's key, only when `url` has the base URL's own origin.
         header: Option<(HeaderName, HeaderValue)>,
     },
-    /// Already here.
     Bytes(bytes::Bytes),
 }
 
-/// Makes videos.
 #[async_trait]
 pub trait VideoProvider: Send + Sync {
     /// One submission, never repeated inside; answers the provider's task id at once.

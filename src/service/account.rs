@@ -17,7 +17,6 @@ use crate::{
 pub struct DefaultsChange(Value);
 
 impl Service {
-    /// The caller's account.
     pub async fn own_account(&self, caller: &Caller) -> Result<AccountSettings, ServiceError> {
         Ok(self.0.store.account_settings(caller.account_id).await?)
     }

@@ -20,7 +20,6 @@ use crate::{
 pub struct Caller {
     /// Whose credits are spent.
     pub account_id: AccountId,
-    /// What was presented.
     pub credential: Credential,
     /// The session's user; `None` for keys.
     pub user_id: Option<UserId>,
@@ -85,7 +84,6 @@ impl Caller {
 /// A good token, and its request counted.
 #[derive(Debug)]
 pub struct Authenticated {
-    /// Who calls.
     pub caller: Caller,
     /// How the limit stands after this request.
     pub rate: RateState,

@@ -48,7 +48,6 @@ impl Login {
 /// A session just made.
 #[derive(Debug)]
 pub struct LoggedIn {
-    /// The token, once.
     pub token: SecretString,
     /// When the server ends the session.
     pub expires_at: DateTime<Utc>,

@@ -22,7 +22,6 @@ const REFERENCE_CHARS: usize = 255;
 /// A movement that is asked for, with the reference that makes it happen once.
 #[derive(Debug, Clone)]
 pub struct MoveRequest {
-    /// What is moved.
     pub what: Move,
     /// 1 to 255 characters.
     pub reference: String,

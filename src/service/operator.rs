@@ -159,7 +159,6 @@ impl Service {
         user.ok_or(ServiceError::NotFound)
     }
 
-    /// One account.
     pub async fn account(&self, id: AccountId) -> Result<AccountRecord, ServiceError> {
         let account = self.0.store.account(id).await?;
         account.ok_or(ServiceError::NotFound)

@@ -50,7 +50,6 @@ pub fn read_template(body: &Map<String, Value>) -> Result<TemplateText, ServiceE
 }
 
 impl Service {
-    /// Keeps a template.
     pub async fn create_template(
         &self,
         caller: &Caller,

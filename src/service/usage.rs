@@ -26,16 +26,13 @@ pub struct UsageRequest {
     pub from: Option<DateTime<Utc>>,
     /// Exclusive; up to now by default.
     pub to: Option<DateTime<Utc>>,
-    /// In any order.
     pub group_by: Vec<UsageGroup>,
 }
 
-/// A report.
 #[derive(Debug, Clone)]
 pub struct UsageReport {
     /// The groups, in ascending order.
     pub rows: Vec<UsageRow>,
-    /// Their sum.
     pub total: UsageTotals,
 }
 

@@ -9,9 +9,7 @@ use crate::domain::ids::AccountId;
 /// An account, as its owner sees it.
 #[derive(Debug, Clone)]
 pub struct AccountSettings {
-    /// Its id.
     pub id: AccountId,
-    /// Its name.
     pub name: String,
     /// Default providers and models by modality.
     pub defaults: Value,
@@ -38,7 +36,6 @@ impl From<SettingsRow> for AccountSettings {
 }
 
 impl Store {
-    /// One account.
     pub async fn account_settings(&self, id: AccountId) -> Result<AccountSettings, StoreError> {
         let row = sqlx::query_as!(
             SettingsRow,

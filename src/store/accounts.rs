@@ -13,51 +13,40 @@ use crate::domain::{
 /// The letter of the account list's cursors.
 pub const ACCOUNTS_CURSOR: u8 = b'a';
 
-/// Unique without case.
 pub const USERS_EMAIL_KEY: &str = "users_email_key";
 
 /// An account to be made, with its first user.
 #[derive(Debug)]
 pub struct NewAccount<'a> {
-    /// The account's name.
     pub name: &'a str,
-    /// The user's email.
     pub email: &'a str,
     /// argon2id, PHC string.
     pub password_hash: &'a str,
     /// Credits granted at creation.
     pub credits: Credits,
-    /// When.
     pub now: DateTime<Utc>,
 }
 
 /// A user with what a login needs.
 #[derive(Debug)]
 pub struct UserRow {
-    /// The user.
     pub id: UserId,
-    /// The user's account.
     pub account_id: AccountId,
     /// As typed at creation.
     pub email: String,
-    /// The user's name.
     pub name: Option<String>,
     /// argon2id, PHC string.
     pub password_hash: String,
-    /// The account's name.
     pub account_name: String,
 }
 
 /// An account, as the operator sees it.
 #[derive(Debug, Clone)]
 pub struct AccountRecord {
-    /// Its id.
     pub id: AccountId,
-    /// Its name.
     pub name: String,
     /// Its first user's email.
     pub email: String,
-    /// How it stands.
     pub balance: Balance,
     /// Since when it is suspended.
     pub suspended_at: Option<DateTime<Utc>>,
@@ -81,7 +70,6 @@ struct AccountRow {
 pub struct Identity {
     /// The session's user; `None` for keys.
     pub user: Option<(UserId, String, Option<String>)>,
-    /// The account's name.
     pub account_name: String,
 }
 
@@ -164,7 +152,6 @@ impl Store {
         })
     }
 
-    /// One account.
     pub async fn account(&self, id: AccountId) -> Result<Option<AccountRecord>, StoreError> {
         let row = sqlx::query_as!(
             AccountRow,

@@ -16,9 +16,7 @@ const LAST_USED_LAG: TimeDelta = TimeDelta::seconds(60);
 /// A stored admin token.
 #[derive(Debug, Clone)]
 pub struct AdminTokenRecord {
-    /// Its id.
     pub id: AdminTokenId,
-    /// Its label.
     pub name: String,
     /// When it was last used; may lag by 60 s.
     pub last_used_at: Option<DateTime<Utc>>,
@@ -31,7 +29,6 @@ pub struct AdminTokenRecord {
 /// An admin token that was presented.
 #[derive(Debug)]
 pub struct PresentedAdmin {
-    /// Its id.
     pub id: AdminTokenId,
     /// The request, counted; `None` for a revoked one.
     pub rate: Option<RateState>,

@@ -62,11 +62,8 @@ pub struct LiveAudit {
 /// Unfinished generations of one type and status.
 #[derive(Debug, Clone, Copy)]
 pub struct Unfinished {
-    /// Modality.
     pub modality: Modality,
-    /// Pending or processing.
     pub status: Status,
-    /// How many.
     pub count: i64,
     /// On hold for them, in micro-credits.
     pub held: i64,

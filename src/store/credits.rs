@@ -17,7 +17,6 @@ pub const LEDGER_CURSOR: u8 = b'l';
 /// What an account owns and what of it is on hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Balance {
-    /// What is owned.
     pub balance: Credits,
     /// What running work may cost at most.
     pub held: Credits,
@@ -37,7 +36,6 @@ pub struct LedgerEntry {
     pub id: LedgerEntryId,
     /// grant, hold, charge, release, adjustment or refund.
     pub kind: String,
-    /// What was moved.
     pub amount: Credits,
     /// The balance after it.
     pub balance: Credits,
@@ -45,9 +43,7 @@ pub struct LedgerEntry {
     pub held: Credits,
     /// The generation that it belongs to.
     pub generation: Option<GenerationId>,
-    /// The operator's note.
     pub reference: Option<String>,
-    /// When.
     pub created_at: DateTime<Utc>,
 }
 

@@ -22,13 +22,9 @@ const NEVER_TRIED: TimeDelta = TimeDelta::days(30);
 /// One event on its way to one webhook.
 #[derive(Debug, Clone)]
 pub struct DeliveryRecord {
-    /// Its id.
     pub id: WebhookDeliveryId,
-    /// What is told.
     pub event: WebhookEvent,
-    /// Of which generation.
     pub generation: GenerationId,
-    /// Where it stands.
     pub status: DeliveryStatus,
     /// Attempts so far, one that is under way included.
     pub attempts: i32,

@@ -24,9 +24,7 @@ use crate::domain::{
 /// What pays: checked again by the statement that places the hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Credential {
-    /// An API key.
     ApiKey(ApiKeyId),
-    /// A session.
     Session(SessionId),
 }
 
@@ -44,29 +42,20 @@ pub struct Idempotency {
 /// A generation to be opened.
 #[derive(Debug)]
 pub struct NewGeneration {
-    /// Its id.
     pub id: GenerationId,
-    /// Who pays.
     pub account_id: AccountId,
-    /// With what.
     pub credential: Credential,
-    /// Modality.
     pub modality: Modality,
-    /// Resolved provider.
     pub provider: String,
-    /// Resolved model.
     pub model: String,
-    /// The caller's prompt.
     pub prompt: String,
     /// The caller's system prompt.
     pub system_prompt: Option<String>,
     /// The caller's negative prompt.
     pub negative_prompt: Option<String>,
-    /// Resolved parameters.
     pub parameters: Value,
     /// The template that the prompt was rendered from.
     pub template: Option<TemplateUse>,
-    /// The price row.
     pub pricing: Value,
     /// The ceiling to hold.
     pub hold: Credits,
@@ -82,7 +71,6 @@ pub struct NewGeneration {
     pub max_unfinished: i32,
     /// The key to bind.
     pub idempotency: Option<Idempotency>,
-    /// When.
     pub now: DateTime<Utc>,
 }
 
@@ -121,9 +109,7 @@ pub enum Outcome {
     Completed {
         /// The text itself; `None` for stored files.
         result: Option<String>,
-        /// The stored files.
         outputs: Vec<Output>,
-        /// What it used.
         usage: Value,
         /// At most what is held.
         charged: Credits,
@@ -137,24 +123,20 @@ pub enum Outcome {
 /// The end of a generation.
 #[derive(Debug, Clone)]
 pub struct Finish {
-    /// Which.
     pub id: GenerationId,
     /// Only if this instance still works on it; `None`: whoever does (a cancel).
     pub instance: Option<InstanceId>,
-    /// How.
     pub outcome: Outcome,
     /// Submissions made, where known.
     pub attempts: Option<i32>,
     /// The provider's own id.
     pub provider_request_id: Option<String>,
-    /// When.
     pub now: DateTime<Utc>,
 }
 
 /// What an idempotency key is bound to.
 #[derive(Debug)]
 pub struct Bound {
-    /// The request's fingerprint.
     pub fingerprint: Vec<u8>,
     /// The generation that it made.
     pub generation: GenerationId,

@@ -14,17 +14,11 @@ use crate::domain::{
 /// What of a history is wanted.
 #[derive(Debug, Clone, Default)]
 pub struct HistoryFilter {
-    /// Modality.
     pub modality: Option<Modality>,
-    /// Where they stand.
     pub status: Option<Status>,
-    /// Provider name.
     pub provider: Option<String>,
-    /// Model id.
     pub model: Option<String>,
-    /// Inclusive.
     pub created_after: Option<DateTime<Utc>>,
-    /// Exclusive.
     pub created_before: Option<DateTime<Utc>>,
 }
 

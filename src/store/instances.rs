@@ -14,7 +14,6 @@ use crate::domain::{
 };
 
 impl Store {
-    /// The database's time.
     pub async fn time(&self) -> Result<DateTime<Utc>, StoreError> {
         let reading = sqlx::query_scalar!(r#"select clock_timestamp() as "now!""#)
             .fetch_one(self.heartbeat.named("read the time"));
@@ -119,18 +118,13 @@ impl Store {
 /// A generation whose worker is, or may be, gone.
 #[derive(Debug, Clone)]
 pub struct Abandoned {
-    /// Which.
     pub id: GenerationId,
-    /// Whose it was.
     pub owner: InstanceId,
     /// Whether another worker can go on: nothing was submitted yet, or the provider's task is
     /// known.
     pub resumable: bool,
-    /// Modality.
     pub modality: Modality,
-    /// Resolved provider.
     pub provider: String,
-    /// Resolved model.
     pub model: String,
     /// What is held.
     pub held: Credits,

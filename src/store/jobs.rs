@@ -15,27 +15,18 @@ use crate::domain::{
 /// A job, claimed for its next step.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// Its generation.
     pub id: GenerationId,
-    /// Whose it is.
     pub account_id: AccountId,
-    /// Video or audio.
     pub modality: Modality,
-    /// Resolved provider.
     pub provider: String,
-    /// Resolved model.
     pub model: String,
-    /// The prompt.
     pub prompt: String,
-    /// Resolved parameters.
     pub parameters: Value,
     /// What is held, in micro-credits.
     pub estimated: i64,
-    /// Submissions so far.
     pub attempts: i32,
     /// When the intent to submit was stored.
     pub submitted_at: Option<DateTime<Utc>>,
-    /// The provider's task.
     pub remote_id: Option<String>,
     /// When it is given up.
     pub deadline_at: Option<DateTime<Utc>>,

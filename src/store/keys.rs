@@ -21,9 +21,7 @@ const LAST_USED_LAG: TimeDelta = TimeDelta::seconds(60);
 /// A key to be stored.
 #[derive(Debug)]
 pub struct NewApiKey<'a> {
-    /// Its account.
     pub account_id: AccountId,
-    /// Its label.
     pub name: &'a str,
     /// SHA-256 of the key.
     pub digest: TokenDigest,
@@ -33,7 +31,6 @@ pub struct NewApiKey<'a> {
     pub abilities: &'a Abilities,
     /// Requests per minute.
     pub rate_limit_per_minute: u32,
-    /// When it ends.
     pub expires_at: Option<DateTime<Utc>>,
     /// What it may spend in each period.
     pub spend_limit: Option<Credits>,
@@ -43,12 +40,9 @@ pub struct NewApiKey<'a> {
     pub now: DateTime<Utc>,
 }
 
-/// A stored key.
 #[derive(Debug, Clone)]
 pub struct ApiKeyRecord {
-    /// Its id.
     pub id: ApiKeyId,
-    /// Its label.
     pub name: String,
     /// What it is recognised by.
     pub key_hint: String,
@@ -56,7 +50,6 @@ pub struct ApiKeyRecord {
     pub abilities: Abilities,
     /// Requests per minute.
     pub rate_limit_per_minute: u32,
-    /// When it ends.
     pub expires_at: Option<DateTime<Utc>>,
     /// What it may spend in each period.
     pub spend_limit: Option<Credits>,
@@ -75,13 +68,10 @@ pub struct ApiKeyRecord {
 /// A key that was presented.
 #[derive(Debug)]
 pub struct PresentedKey {
-    /// Its id.
     pub id: ApiKeyId,
-    /// Its account.
     pub account_id: AccountId,
     /// What it may call.
     pub abilities: Abilities,
-    /// When it ends.
     pub expires_at: Option<DateTime<Utc>>,
     /// Whether it has been revoked.
     pub revoked: bool,

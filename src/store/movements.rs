@@ -20,7 +20,6 @@ pub enum Move {
     Adjustment(Credits),
     /// What one completed generation was charged, or a part of it, once.
     Refund {
-        /// Of which generation.
         generation: GenerationId,
         /// How much; all of the charge when absent. Positive.
         amount: Option<Credits>,
@@ -30,13 +29,10 @@ pub enum Move {
 /// A movement to be made.
 #[derive(Debug, Clone, Copy)]
 pub struct NewMove<'a> {
-    /// Of whose credits.
     pub account: AccountId,
-    /// What is moved.
     pub what: Move,
     /// The operator's note. One is one movement of an account.
     pub reference: Option<&'a str>,
-    /// When.
     pub now: DateTime<Utc>,
 }
 

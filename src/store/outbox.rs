@@ -14,7 +14,6 @@ use crate::domain::{
 /// A webhook that has pending deliveries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Queue {
-    /// Which.
     pub webhook: WebhookId,
     /// Whose; `None`: nobody's any more.
     pub account: Option<AccountId>,
@@ -25,15 +24,10 @@ pub struct Queue {
 /// A delivery that was taken for one attempt.
 #[derive(Debug)]
 pub struct Attempt {
-    /// Which.
     pub id: WebhookDeliveryId,
-    /// Where to.
     pub webhook: WebhookId,
-    /// Whose.
     pub account: AccountId,
-    /// What is told.
     pub event: WebhookEvent,
-    /// Of which generation.
     pub generation: GenerationId,
     /// When the event happened.
     pub created_at: DateTime<Utc>,
@@ -41,11 +35,8 @@ pub struct Attempt {
     pub number: i32,
     /// The same, counted from when the owner last asked for the delivery.
     pub in_series: i32,
-    /// When it began.
     pub began_at: DateTime<Utc>,
-    /// Where to.
     pub url: String,
-    /// Signs it.
     pub secret: SecretSlice<u8>,
 }
 

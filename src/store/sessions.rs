@@ -19,24 +19,18 @@ const THROTTLE_WINDOW: TimeDelta = TimeDelta::minutes(15);
 /// A session that was presented.
 #[derive(Debug)]
 pub struct PresentedSession {
-    /// Its id.
     pub id: SessionId,
-    /// Its user.
     pub user_id: UserId,
-    /// Its account.
     pub account_id: AccountId,
-    /// When it ends.
     pub expires_at: DateTime<Utc>,
     /// Whether its account is suspended.
     pub suspended: bool,
-    /// The request, counted.
     pub rate: RateState,
     /// The account's default providers and models, by modality.
     pub defaults: serde_json::Value,
 }
 
 impl Store {
-    /// Stores a session.
     pub async fn create_session(
         &self,
         user: UserId,

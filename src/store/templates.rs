@@ -14,7 +14,6 @@ pub const TEMPLATES_CURSOR: u8 = b't';
 /// What a template says.
 #[derive(Debug, Clone)]
 pub struct TemplateText {
-    /// Its label.
     pub name: String,
     /// The template of the prompt.
     pub prompt: String,
@@ -27,11 +26,9 @@ pub struct TemplateText {
 /// A stored template, at its newest version.
 #[derive(Debug, Clone)]
 pub struct TemplateRecord {
-    /// Its id.
     pub id: TemplateId,
     /// The version, from 1.
     pub version: i32,
-    /// What it says.
     pub text: TemplateText,
     /// When it was made.
     pub created_at: DateTime<Utc>,

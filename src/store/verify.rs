@@ -12,11 +12,8 @@ const SPELLED_OUT: i64 = 1000;
 /// What an audit found.
 #[derive(Debug, Default)]
 pub struct Audit {
-    /// Accounts looked at.
     pub accounts: i64,
-    /// Entries looked at.
     pub entries: i64,
-    /// Generations looked at.
     pub generations: i64,
     /// What does not agree, one sentence each. Empty: all is well.
     pub differences: Vec<String>,

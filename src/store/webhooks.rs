@@ -17,13 +17,10 @@ const SETTLEMENT_AT_MOST: TimeDelta = TimeDelta::hours(1);
 /// A webhook to be stored.
 #[derive(Debug)]
 pub struct NewWebhook<'a> {
-    /// Its account.
     pub account_id: AccountId,
     /// Who asks for it, and must still be a caller when it is stored.
     pub by: Credential,
-    /// Where events go.
     pub url: &'a str,
-    /// Which events.
     pub events: &'a [WebhookEvent],
     /// When it is made.
     pub now: DateTime<Utc>,
@@ -32,7 +29,6 @@ pub struct NewWebhook<'a> {
 /// How making a webhook ended.
 #[derive(Debug)]
 pub enum WebhookMade {
-    /// It is there.
     Made(WebhookRecord),
     /// The account has as many as it may have.
     TooMany,
@@ -43,11 +39,8 @@ pub enum WebhookMade {
 /// A stored webhook, without its secret.
 #[derive(Debug, Clone)]
 pub struct WebhookRecord {
-    /// Its id.
     pub id: WebhookId,
-    /// Where events go.
     pub url: String,
-    /// Which events.
     pub events: Vec<WebhookEvent>,
     /// When it was made.
     pub created_at: DateTime<Utc>,

@@ -38,12 +38,9 @@ const CLOSE: Duration = Duration::from_secs(2);
 /// of its own.
 const JOINTS: [&str; 2] = ["generation", "job"];
 
-/// Where traces go.
 #[derive(Debug, Clone)]
 pub struct TraceSettings {
-    /// The collector.
     pub endpoint: Url,
-    /// Our name.
     pub service_name: String,
     /// The part that is exported, 0 to 1.
     pub sample_ratio: f64,
@@ -55,7 +52,6 @@ pub enum TraceError {
     /// The HTTP client.
     #[error("the HTTP client of traces could not be made: {0}")]
     Client(#[from] reqwest::Error),
-    /// The exporter.
     #[error("traces cannot be exported: {0}")]
     Exporter(#[from] opentelemetry_otlp::ExporterBuildError),
 }

@@ -49,9 +49,11 @@ mod stage;
 #[path = "../chaos/tally.rs"]
 #[expect(dead_code, reason = "chaos uses more of it")]
 mod tally;
-#[path = "../chaos/upstream.rs"]
-#[expect(dead_code, reason = "chaos uses more of it")]
-mod upstream;
+#[path = "../chaos"]
+mod chaos {
+    #[expect(dead_code, reason = "chaos uses more of it")]
+    pub mod upstream;
+}
 #[path = "../chaos/wire.rs"]
 #[expect(dead_code, reason = "chaos uses more of it")]
 mod wire;
@@ -61,6 +63,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use chaos::upstream;
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 

@@ -18,7 +18,6 @@ use crate::{
 /// type, so that a handler cannot forget it.
 #[derive(Debug)]
 pub struct Operator {
-    /// Which token.
     pub token: AdminTokenId,
 }
 

@@ -24,7 +24,6 @@ const DRAINED: usize = 256 << 10;
 /// How long that may take.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 
-/// The connection.
 pub(super) struct Guarded {
     stream: TcpStream,
     patience: Duration,

@@ -47,7 +47,6 @@ struct RawLimits {
     negative_prompt: Option<Support>,
 }
 
-/// Reads one.
 pub(super) fn read(
     prices: Option<Value>,
     limits: Option<Value>,

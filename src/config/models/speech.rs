@@ -34,7 +34,6 @@ struct RawLimits {
     speed: Option<Vec<f64>>,
 }
 
-/// Reads one.
 pub(super) fn read(
     vendor: &Vendor,
     prices: Option<Value>,

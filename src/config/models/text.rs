@@ -35,7 +35,6 @@ struct RawLimits {
     temperature: Option<Vec<f64>>,
 }
 
-/// Reads one.
 pub(super) fn read(
     vendor: &Vendor,
     prices: Option<Value>,

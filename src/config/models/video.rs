@@ -66,7 +66,6 @@ impl<'de> Deserialize<'de> for Durations {
     }
 }
 
-/// Reads one.
 pub(super) fn read(
     vendor: &Vendor,
     prices: Option<Value>,

@@ -40,12 +40,10 @@ pub struct ImageLimits {
     pub negative_prompt: Support,
 }
 
-/// An image model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageModel {
     /// Prices, for every size and quality of the limits.
     pub prices: ImagePrices,
-    /// Limits.
     pub limits: ImageLimits,
     /// Sizes that it makes itself, in pixels.
     pub native_sizes: Vec<(u32, u32)>,
@@ -64,12 +62,9 @@ pub struct VideoLimits {
     pub ratios: Option<Vec<String>>,
 }
 
-/// A video model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VideoModel {
-    /// Prices.
     pub prices: VideoPrices,
-    /// Limits.
     pub limits: VideoLimits,
     /// UTF-16 code units of a prompt, where the provider counts in them.
     pub max_prompt_utf16: Option<usize>,
@@ -90,12 +85,9 @@ pub struct SpeechLimits {
     pub speed: Option<[f64; 2]>,
 }
 
-/// A speech model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpeechModel {
-    /// Prices.
     pub prices: SpeechPrices,
-    /// Limits.
     pub limits: SpeechLimits,
 }
 

@@ -19,12 +19,9 @@ pub struct TextLimits {
     pub temperature: Option<[f64; 2]>,
 }
 
-/// A text model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TextModel {
-    /// Prices.
     pub prices: TextPrices,
-    /// Limits.
     pub limits: TextLimits,
     /// Input tokens that the provider's own template may add to the caller's.
     pub overhead_tokens: u32,

@@ -45,7 +45,6 @@ pub struct SpeechPrices {
     pub per_1000_characters: Credits,
 }
 
-/// What images cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageCeiling {
     /// Credits per image of the size and quality asked for.
@@ -65,7 +64,6 @@ pub struct VideoCeiling {
     pub durations: Vec<u32>,
 }
 
-/// What speech costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpeechCeiling {
     /// Credits per 1,000 characters.

@@ -21,7 +21,6 @@ pub struct TextPrices {
 /// What a text request can cost at most, and from what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextCeiling {
-    /// Prices at creation.
     pub prices: TextPrices,
     /// Upper bound of input tokens: the UTF-8 bytes of prompt and system prompt plus the
     /// model's overhead, so that a byte-level tokenizer cannot exceed it.

@@ -24,9 +24,7 @@ pub const SIZES: [(u32, u32); 5] = [
 named_enum!(
     /// The quality tier of an image.
     Quality {
-        /// The usual one.
         Standard = "standard",
-        /// The dearer one.
         Hd = "hd",
     }
 );
@@ -34,9 +32,7 @@ named_enum!(
 named_enum!(
     /// The style of an image.
     Style {
-        /// Dramatic.
         Vivid = "vivid",
-        /// Plain.
         Natural = "natural",
     }
 );
@@ -46,7 +42,6 @@ named_enum!(
     SpeechFormat {
         /// MPEG layer 3.
         Mp3 = "mp3",
-        /// RIFF, PCM.
         Wav = "wav",
     }
 );
@@ -108,9 +103,7 @@ pub struct ImageRequest {
     pub target: Target,
     /// One of [`SIZES`].
     pub size: Option<(u32, u32)>,
-    /// Quality tier.
     pub quality: Option<Quality>,
-    /// Style.
     pub style: Option<Style>,
     /// How many, 1 to 4.
     pub n: Option<u32>,
@@ -127,7 +120,6 @@ pub struct VideoRequest {
     pub target: Target,
     /// Seconds, 1 to 60.
     pub duration: Option<u32>,
-    /// Aspect ratio.
     pub ratio: Option<Ratio>,
     /// The hold must not be above it.
     pub max_cost: Option<Credits>,
@@ -140,11 +132,9 @@ pub struct SpeechRequest {
     pub prompt: String,
     /// Provider and model asked for.
     pub target: Target,
-    /// Voice id.
     pub voice: Option<String>,
     /// Playback rate, 0.25 to 4.0.
     pub speed: Option<f64>,
-    /// File format.
     pub format: Option<SpeechFormat>,
     /// The hold must not be above it.
     pub max_cost: Option<Credits>,

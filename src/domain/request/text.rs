@@ -20,7 +20,6 @@ pub struct TextRequest {
     pub system_prompt: Option<String>,
     /// Provider and model asked for.
     pub target: Target,
-    /// Template asked for.
     pub template: Option<TemplateUse>,
     /// 1 to 4096; [`DEFAULT_MAX_TOKENS`] when absent.
     pub max_tokens: Option<u32>,

@@ -44,7 +44,6 @@ pub struct SenderSettings {
 pub struct Sender {
     client: Client,
     gate: Arc<Gate>,
-    /// For new webhooks.
     checks: Arc<Gate>,
     settings: SenderSettings,
 }
@@ -91,7 +90,6 @@ pub struct Message<'a> {
     pub id: &'a str,
     /// When this attempt is made, in Unix seconds.
     pub timestamp: i64,
-    /// JSON.
     pub body: Vec<u8>,
 }
 

@@ -17,9 +17,7 @@ use crate::{
 
 /// Attempts that run at once in this process.
 const IN_ALL: usize = 128;
-/// Of one account.
 const PER_ACCOUNT: usize = 16;
-/// To one webhook.
 const PER_WEBHOOK: usize = 4;
 /// To one webhook whose last attempt got no answer in time.
 const PER_HANGING: usize = 1;
@@ -93,7 +91,6 @@ impl Slots {
         self.state().in_all >= IN_ALL
     }
 
-    /// Takes a place.
     pub fn take(&self, webhook: WebhookId, account: AccountId) -> Slot {
         self.state().occupy(webhook, account);
         Slot {

@@ -16,7 +16,6 @@ const SAMPLE_RATES: [u32; 3] = [44_100, 48_000, 32_000];
 /// The four bytes before every frame, read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
-    /// As they are.
     pub raw: [u8; 4],
     /// Samples a second.
     pub rate: u32,

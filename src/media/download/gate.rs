@@ -21,7 +21,6 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub struct Gate {
     /// Lower-case, without brackets and final dot.
     allowed: HashSet<String>,
-    /// Every host is.
     all: bool,
     /// Names that are looked up at once. A look-up cannot be stopped, and a silent name server
     /// may keep its thread for half a minute: the rest of the process needs threads too.

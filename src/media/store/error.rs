@@ -13,10 +13,7 @@ pub enum StoreError {
     Denied(#[source] Box<dyn Error + Send + Sync>),
     /// The asked range is empty or reaches beyond the file.
     #[error("the range does not lie within the {bytes} bytes of the file")]
-    Range {
-        /// The file's length.
-        bytes: u64,
-    },
+    Range { bytes: u64 },
     /// Anything else, with its cause; worth repeating.
     #[error("the place of files failed")]
     Failed(#[source] Box<dyn Error + Send + Sync>),

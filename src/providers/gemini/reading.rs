@@ -28,7 +28,6 @@ pub struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    /// Nothing read yet.
     pub fn new(provider: &'a str, asked: &'a str, head: &'a Head, pieces: Pieces<'a>) -> Self {
         Self {
             provider,

@@ -19,7 +19,6 @@ use crate::{
     providers::setup::Adapters,
 };
 
-/// Gemini.
 pub const ADAPTERS: Adapters = Adapters {
     vendor: Vendor {
         speech: SpeechRange {

@@ -19,7 +19,6 @@ use super::{
 /// Where a choice keeps its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// A whole answer.
     Message,
     /// A chunk of a stream.
     Delta,
@@ -39,7 +38,6 @@ pub struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    /// Nothing read yet.
     pub fn new(provider: &'a str, asked: &'a str, head: &'a Head, pieces: Pieces<'a>) -> Self {
         Self {
             provider,

@@ -57,7 +57,6 @@ fn cut(window: &str, next: &str) -> usize {
 /// How the text so far ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ending {
-    /// Inside a sentence.
     None,
     /// With a mark that ends a sentence only if a blank follows ("3.14" goes on).
     Plain,

@@ -35,7 +35,6 @@ pub(super) enum Mood {
     Plain,
     /// Full colours, far apart.
     Vivid,
-    /// Earth tones.
     Natural,
 }
 

@@ -43,7 +43,6 @@ const LONG_SIDE: u32 = 1280;
 /// The shortest short side: less than a macroblock is too little for some decoders.
 const LEAST_SIDE: u32 = 16;
 
-/// The whole file.
 pub(super) fn make(
     call: &VideoCall,
     prompt: &str,

@@ -16,9 +16,7 @@ use crate::domain::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StabilityEndpoint {
-    /// Stable Image Core.
     Core,
-    /// Stable Image Ultra.
     Ultra,
     /// Stable Diffusion 3.5, one of several models.
     Sd3,
@@ -28,7 +26,6 @@ pub enum StabilityEndpoint {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StabilityTarget {
-    /// Where.
     pub endpoint: StabilityEndpoint,
     /// `model`, for sd3 only (`sd3.5-large`). `None` sends nothing.
     #[serde(default, deserialize_with = "blank_is_none")]

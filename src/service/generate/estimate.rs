@@ -18,24 +18,17 @@ use crate::{
 /// A generation request of any modality.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AnyRequest {
-    /// Text.
     Text(TextRequest),
-    /// Images.
     Image(ImageRequest),
-    /// Video.
     Video(VideoRequest),
-    /// Speech.
     Audio(SpeechRequest),
 }
 
 /// What a request would cost.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Estimate {
-    /// Modality.
     pub modality: Modality,
-    /// Resolved provider.
     pub provider: String,
-    /// Resolved model.
     pub model: String,
     /// What would be held.
     pub hold: Credits,

@@ -137,7 +137,6 @@ impl Active {
         self.in_transaction = in_transaction;
     }
 
-    /// Ends the call.
     pub fn finish(mut self) {
         if let Some(mut connection) = self.connection.take() {
             connection.finished();

@@ -39,7 +39,6 @@ const SETTINGS: &str = "
     set tcp_user_timeout = '30s';
 ";
 
-/// A connection.
 #[derive(Debug)]
 pub struct Session {
     pub connection: PgConnection,
@@ -96,7 +95,6 @@ impl Outages {
     }
 }
 
-/// Makes connections.
 #[derive(Debug)]
 pub struct Sessions {
     options: PgConnectOptions,

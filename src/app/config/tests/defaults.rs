@@ -13,7 +13,6 @@ use crate::{
     },
 };
 
-/// All vendors' keys.
 pub(super) const ALL_KEYS: &[(&str, &str)] = &[
     ("OPENAI_API_KEY", "sk-openai"),
     ("ANTHROPIC_API_KEY", "sk-anthropic"),

@@ -20,7 +20,6 @@ pub(super) fn children(content: &[u8]) -> impl Iterator<Item = Result<([u8; 4], 
 /// A box: its name, its content, and what lies behind it.
 type Split<'a> = ([u8; 4], &'a [u8], &'a [u8]);
 
-/// The first box.
 fn split(bytes: &[u8]) -> Result<Split<'_>, BadMedia> {
     let mut fields = Fields::new(bytes);
     let size = fields.u32()?;

@@ -7,11 +7,9 @@ use crate::media::BadMedia;
 /// of the track's scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Track {
-    /// Its number.
     pub id: u32,
     /// Units a second.
     pub scale: u32,
-    /// Units a sample.
     pub sample: u32,
 }
 

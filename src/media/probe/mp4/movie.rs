@@ -9,7 +9,6 @@ use crate::media::BadMedia;
 /// What `moov` tells.
 #[derive(Debug)]
 pub(super) struct Movie {
-    /// As shown.
     pub size: (u32, u32),
     /// None when the video is in fragments whose sum is not told here.
     pub seconds: Option<f64>,

@@ -21,7 +21,6 @@ pub enum State {
     Running,
     /// Here is the video.
     Done(Url),
-    /// Over, without one.
     Failed(ProviderError),
 }
 
