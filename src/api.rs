@@ -7,11 +7,9 @@ mod admin;
 mod admission;
 mod api_keys;
 mod auth;
-mod bare;
 mod catalogue;
 mod client_address;
 mod credits;
-mod docs;
 mod error;
 mod estimate;
 mod extract;
@@ -21,7 +19,9 @@ mod health;
 mod media;
 mod metrics;
 mod middleware;
+mod openapi;
 mod prefer;
+mod raw_error;
 mod record;
 mod schema;
 mod stream;
@@ -42,12 +42,12 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 pub use admin::{AdminAccountBody, AdminTokenBody, NewAdminTokenBody};
 pub use api_keys::{KeyBody, NewKeyBody};
-pub use bare::bare_answer;
 pub use client_address::Network;
 pub use credits::LedgerEntryBody;
 pub use error::ApiError;
 pub use media::MediaLinks;
 pub use metrics::MetricsEndpoint;
+pub use raw_error::raw_error_response;
 pub use usage::UsageBody;
 pub use webhooks::renderer;
 
@@ -101,7 +101,7 @@ impl ApiState {
 
 /// The route table. The document is made of the same declarations.
 fn routes() -> OpenApiRouter<ApiState> {
-    OpenApiRouter::with_openapi(docs::Document::openapi())
+    OpenApiRouter::with_openapi(openapi::Document::openapi())
         .routes(routes!(generate::text))
         .routes(routes!(generate::image))
         .routes(routes!(generate::video))
@@ -145,7 +145,7 @@ fn routes() -> OpenApiRouter<ApiState> {
 
 /// The OpenAPI document, as GET /openapi.json serves it.
 pub fn openapi() -> Result<serde_json::Value, serde_json::Error> {
-    docs::complete(&mut routes().into_openapi())
+    openapi::complete(&mut routes().into_openapi())
 }
 
 /// The whole HTTP side.
@@ -166,9 +166,9 @@ pub fn router(service: Service, settings: ApiSettings) -> Result<Router, serde_j
         }),
     };
     let router = router
-        .route("/openapi.json", get(docs::openapi))
-        .route("/docs", get(docs::page))
-        .route("/docs/{file}", get(docs::asset))
+        .route("/openapi.json", get(openapi::openapi))
+        .route("/docs", get(openapi::page))
+        .route("/docs/{file}", get(openapi::asset))
         .with_state(state)
         .fallback(|| async { ApiError::from_status(StatusCode::NOT_FOUND) })
         .layer(axum::middleware::from_fn_with_state(
@@ -185,7 +185,7 @@ pub fn router(service: Service, settings: ApiSettings) -> Result<Router, serde_j
         Some(cors) => router.layer(cors),
         None => router,
     };
-    let router = router.layer(axum::middleware::from_fn(middleware::surround));
+    let router = router.layer(axum::middleware::from_fn(middleware::request_context));
     let measure = axum::middleware::from_fn_with_state(metrics, metrics::measure);
     Ok(router.layer(measure))
 }

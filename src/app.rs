@@ -80,7 +80,7 @@ pub enum AppError {
         source: std::io::Error,
     },
     #[error("the store of files cannot be used: {}{}", .0, causes(.0))]
-    Media(#[from] crate::media::StoreError),
+    Media(#[from] crate::media::MediaStoreError),
     /// The client that fetches files.
     #[error("the client that fetches files could not be made: {0}")]
     Downloader(reqwest::Error),

@@ -41,7 +41,7 @@ pub use audit::Auditor;
 pub use cancel::Cancel;
 pub use image::ImageJob;
 pub use observed::observed;
-pub use running::{Handle, Slot};
+pub use running::{Handle, RunningGuard};
 pub use submit::SubmitSettings;
 pub use task::Started;
 pub use text::TextJob;
@@ -58,7 +58,7 @@ use crate::{
     providers::Registry,
     store::{
         Store, StoreError,
-        generations::{Finish, NewGeneration, Opened, Outcome},
+        generations::{HoldOutcome, NewGeneration, Outcome, Settlement},
     },
 };
 use peers::Peers;
@@ -251,22 +251,22 @@ impl Runner {
 
     /// Takes this process off the list, once nothing sweeps any more: what it could not
     /// settle is then anybody's to end.
-    pub async fn retire(&self) {
-        if let Err(error) = self.0.store.retire(self.0.instance).await {
+    pub async fn deregister(&self) {
+        if let Err(error) = self.0.store.deregister(self.0.instance).await {
             tracing::warn!(%error, "this instance could not be taken off the list");
         }
     }
 
-    async fn open(&self, new: &NewGeneration) -> Result<Opened, StoreError> {
+    async fn open(&self, new: &NewGeneration) -> Result<HoldOutcome, StoreError> {
         self.0.store.open(new).await
     }
 
     /// Settles, however long the database is away; a paid answer is not given up while the
     /// process lives. Returns the record as it then is; `None` when the process had to end
     /// first.
-    async fn settle(&self, mut opened: Generation, mut finish: Finish) -> Option<Generation> {
+    async fn settle(&self, mut opened: Generation, mut finish: Settlement) -> Option<Generation> {
         let (mut tries, mut refusals) = (0_u32, 0_u32);
-        let about = About::from(&opened);
+        let about = MetricLabels::from(&opened);
         loop {
             let error = match self.end(&about, &finish).await {
                 Ok(true) => {
@@ -317,7 +317,7 @@ impl Runner {
 
     /// The one way to a settlement, which is counted when it was carried out. One whose answer
     /// was lost is carried out all the same and missing in the metrics; the books have it.
-    async fn end(&self, about: &About, finish: &Finish) -> Result<bool, StoreError> {
+    async fn end(&self, about: &MetricLabels, finish: &Settlement) -> Result<bool, StoreError> {
         let ended = self.0.store.finish(finish).await?;
         if ended {
             self.0.metrics.settled(Settled {
@@ -335,20 +335,20 @@ impl Runner {
     }
 }
 
-fn log_refused(finish: &Finish, error: &StoreError) {
+fn log_refused(finish: &Settlement, error: &StoreError) {
     let error = error as &dyn std::error::Error;
     tracing::error!(generation = %finish.id, error, "a settlement was refused");
 }
 
 /// What is counted of a generation when it ends.
-struct About {
+struct MetricLabels {
     modality: Modality,
     provider: String,
     model: String,
     held: Credits,
 }
 
-impl From<&Generation> for About {
+impl From<&Generation> for MetricLabels {
     fn from(generation: &Generation) -> Self {
         Self {
             modality: generation.modality,
@@ -361,7 +361,7 @@ impl From<&Generation> for About {
 
 impl Generation {
     /// The record after a settlement that was carried out.
-    fn finished(&mut self, finish: &Finish) {
+    fn finished(&mut self, finish: &Settlement) {
         use crate::domain::generation::Status;
         match &finish.outcome {
             Outcome::Completed {

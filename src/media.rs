@@ -28,9 +28,9 @@ mod store;
 
 pub use address::is_public;
 pub use audio::{mp3_from_parts, wav_from_parts};
-pub use bad::BadMedia;
+pub use bad::InvalidMedia;
 pub use download::{
-    BoxError, DownloadError, DownloadSettings, Downloader, Gate, NoPublicAddress, Resolver,
+    AddressPolicy, BoxError, DownloadError, DownloadSettings, Downloader, NoPublicAddress, Resolver,
 };
 pub use fit::fit_png;
 pub use key::{InvalidKey, MediaKey, MediaKind};
@@ -38,4 +38,4 @@ pub use probe::{MediaInfo, inspect};
 pub use s3::S3Settings;
 pub use sign::{LinkError, MediaSigner, WeakSecret};
 pub use spool::{Spool, Spooled};
-pub use store::{MediaFile, MediaHead, MediaStore, StoreError};
+pub use store::{MediaFile, MediaHead, MediaStore, MediaStoreError};

@@ -3,17 +3,17 @@
 //! Here: who may do what, what a request becomes, how a refusal is explained. Not here: SQL
 //! text, JSON, headers, status codes.
 
-pub mod account;
-pub mod admin;
+pub mod account_settings;
+pub mod admin_accounts;
+pub mod admin_tokens;
 pub mod auth;
+pub mod credit_adjustments;
 pub mod credits;
 mod explain;
 pub mod generate;
+pub mod generations;
 pub mod keys;
 pub mod login;
-pub mod lookup;
-pub mod movements;
-pub mod operator;
 mod password;
 pub mod templates;
 pub mod usage;

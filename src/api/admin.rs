@@ -27,7 +27,7 @@ use crate::{
         ids::{AccountId, AdminTokenId},
         page::PageRequest,
     },
-    service::{movements::MoveRequest, operator::AccountRequest},
+    service::{admin_accounts::AccountRequest, credit_adjustments::MoveRequest},
     store::{
         accounts::{ACCOUNTS_CURSOR, AccountRecord},
         admin::AdminTokenRecord,

@@ -27,7 +27,7 @@ use crate::{
     service::{
         ServiceError,
         auth::Caller,
-        generate::{Begun, KeyedRequest},
+        generate::{IdempotentRequest, Submitted},
     },
 };
 
@@ -82,9 +82,9 @@ pub async fn text(
         return answer_sync(&state, &caller, &headers, &place, begun).await;
     };
     Ok(match begun {
-        Begun::New(record, handle) => stream::live(state, caller, *record, handle, deltas),
-        Begun::Queued(record) => stream::replayed(state, caller, *record),
-        Begun::Replay(id) => {
+        Submitted::New(record, handle) => stream::live(state, caller, *record, handle, deltas),
+        Submitted::Queued(record) => stream::replayed(state, caller, *record),
+        Submitted::Replay(id) => {
             let record = state.service.generation(&caller, id).await?;
             replayed(stream::replayed(state, caller, record))
         }
@@ -199,13 +199,13 @@ async fn answer_sync(
     caller: &Caller,
     headers: &HeaderMap,
     place: &Place,
-    begun: Begun,
+    begun: Submitted,
 ) -> Result<Response, ApiError> {
     let at_once = Prefer::read(headers).respond_async;
     match begun {
-        Begun::Queued(record) => Ok(accepted(state, &record)),
-        Begun::New(record, _) if at_once => Ok(preferred(accepted(state, &record))),
-        Begun::New(record, handle) => {
+        Submitted::Queued(record) => Ok(accepted(state, &record)),
+        Submitted::New(record, _) if at_once => Ok(preferred(accepted(state, &record))),
+        Submitted::New(record, handle) => {
             place.leave();
             let ended = tokio::select! {
                 biased;
@@ -226,7 +226,7 @@ async fn answer_sync(
                 },
             }
         }
-        Begun::Replay(id) if at_once => {
+        Submitted::Replay(id) if at_once => {
             let record = state.service.generation(caller, id).await?;
             Ok(replayed(if record.status.is_finished() {
                 finished(state, &record)
@@ -234,7 +234,7 @@ async fn answer_sync(
                 preferred(accepted(state, &record))
             }))
         }
-        Begun::Replay(id) => {
+        Submitted::Replay(id) => {
             let record = state.service.replay(caller, id, || place.leave()).await?;
             Ok(replayed(if record.status.is_finished() {
                 finished(state, &record)
@@ -252,11 +252,11 @@ async fn answer_queued(
     caller: &Caller,
     headers: &HeaderMap,
     place: &Place,
-    begun: Begun,
+    begun: Submitted,
 ) -> Result<Response, ApiError> {
     let (id, mut record, again) = match begun {
-        Begun::New(record, _) | Begun::Queued(record) => (record.id, Some(*record), false),
-        Begun::Replay(id) => (id, None, true),
+        Submitted::New(record, _) | Submitted::Queued(record) => (record.id, Some(*record), false),
+        Submitted::Replay(id) => (id, None, true),
     };
     let wait = Prefer::read(headers).wait;
     let mut waited = false;
@@ -330,7 +330,7 @@ fn idempotency_key(
     headers: &HeaderMap,
     route: &str,
     body: &Map<String, Value>,
-) -> Result<Option<KeyedRequest>, ApiError> {
+) -> Result<Option<IdempotentRequest>, ApiError> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(value) = values.next() else {
         return Ok(None);
@@ -339,7 +339,7 @@ fn idempotency_key(
     let sound = (1..=255).contains(&key.len()) && key.iter().all(u8::is_ascii_graphic);
     match value.to_str() {
         Ok(key) if sound && values.next().is_none() => {
-            Ok(Some(KeyedRequest::new(key.to_owned(), route, body)))
+            Ok(Some(IdempotentRequest::new(key.to_owned(), route, body)))
         }
         _ => Err(ApiError::invalid_header(
             "Idempotency-Key must be given once, as 1 to 255 visible ASCII characters",

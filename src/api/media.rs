@@ -14,7 +14,7 @@ use url::Url;
 use super::{ApiState, error::ApiError, extract::Query};
 use crate::{
     domain::clock::SharedClock,
-    media::{MediaFile, MediaHead, MediaKey, MediaSigner, StoreError},
+    media::{MediaFile, MediaHead, MediaKey, MediaSigner, MediaStoreError},
 };
 
 /// Makes links to stored files.
@@ -208,9 +208,9 @@ fn byte_range(headers: &HeaderMap, head: &MediaHead) -> Result<Option<Range<u64>
     Ok(Some(range))
 }
 
-impl From<StoreError> for ApiError {
-    fn from(error: StoreError) -> Self {
-        if let StoreError::Range { bytes } = error {
+impl From<MediaStoreError> for ApiError {
+    fn from(error: MediaStoreError) -> Self {
+        if let MediaStoreError::Range { bytes } = error {
             return Self::range(bytes);
         }
         tracing::error!(

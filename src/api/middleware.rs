@@ -27,7 +27,7 @@ impl RateSlot {
 }
 
 /// Gives the request its id, and its response everything that every response carries.
-pub async fn surround(mut request: Request, next: Next) -> Response {
+pub async fn request_context(mut request: Request, next: Next) -> Response {
     let id = request_id(&request);
     let rate = RateSlot::default();
     request.extensions_mut().insert(rate.clone());

@@ -7,7 +7,7 @@ use secrecy::ExposeSecret as _;
 use super::{App, AppError};
 use crate::{
     domain::{ability::Abilities, credits::Credits, rate::DEFAULT_PER_MINUTE, token},
-    service::{ServiceError, keys::KeyRequest, operator::AccountRequest},
+    service::{ServiceError, admin_accounts::AccountRequest, keys::KeyRequest},
 };
 
 const EMAIL: &str = "demo@example.com";

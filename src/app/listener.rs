@@ -30,7 +30,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt as _;
 
 use crate::api;
-use guarded::Guarded;
+use guarded::WriteTimeoutStream;
 
 /// Bytes that one connection may keep unread or unsent, at least the largest head.
 const BUFFER: usize = 64 << 10;
@@ -148,7 +148,7 @@ async fn connection(
             router.clone().oneshot(request)
         })
     };
-    let io = TokioIo::new(Guarded::new(stream, limits.write_timeout));
+    let io = TokioIo::new(WriteTimeoutStream::new(stream, limits.write_timeout));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.keep_alive)
@@ -188,7 +188,7 @@ async fn connection(
 
 /// Says that the server is full, and closes.
 async fn refuse(mut stream: TcpStream, permit: OwnedSemaphorePermit) {
-    let answer = api::bare_answer(StatusCode::SERVICE_UNAVAILABLE);
+    let answer = api::raw_error_response(StatusCode::SERVICE_UNAVAILABLE);
     let telling = async {
         stream.write_all(&answer).await?;
         stream.shutdown().await?;
@@ -203,7 +203,7 @@ async fn refuse(mut stream: TcpStream, permit: OwnedSemaphorePermit) {
 fn refuse_at_once(stream: TcpStream) {
     if let Ok(mut stream) = stream.into_std() {
         // It does not block; a peer that misses it sees the end of the connection.
-        let _ = stream.write(&api::bare_answer(StatusCode::SERVICE_UNAVAILABLE));
+        let _ = stream.write(&api::raw_error_response(StatusCode::SERVICE_UNAVAILABLE));
     }
 }
 

@@ -102,7 +102,7 @@ async fn run(
     let app = App::build(config, store.clone(), Arc::clone(clock), &url).await?;
     // What a killed server left is ended before the first request is taken.
     if local.is_some_and(|local| local.is_sole_server()) {
-        app.runner.declare_alone().await?;
+        app.runner.assume_sole_instance().await?;
     }
     let mut background = JoinSet::new();
     background.spawn(signs_of_life(app.runner.clone(), *config.jobs.lease));
@@ -160,7 +160,7 @@ async fn run(
     server.abort();
     let rest = async {
         background.shutdown().await;
-        app.runner.retire().await;
+        app.runner.deregister().await;
     };
     stop.step("background work", DATABASE_ENDS, rest).await;
     Ok(())
@@ -198,7 +198,7 @@ async fn signs_of_life(runner: Runner, lease: Duration) {
     loop {
         tokio::time::sleep(every).await;
         // The sweep meets the same trouble and tells of it.
-        if let Err(error) = runner.sign_of_life().await {
+        if let Err(error) = runner.heartbeat().await {
             tracing::debug!(%error, "a sign of life was not taken");
         }
     }

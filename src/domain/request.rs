@@ -65,7 +65,7 @@ pub struct Unreadable<T> {
 
 impl<T> Unreadable<T> {
     /// What was read, if nothing failed.
-    fn unless_sound(errors: &Errors, read: T) -> Result<T, Self> {
+    fn into_result(errors: &Errors, read: T) -> Result<T, Self> {
         let errors = errors.take();
         if errors.is_empty() {
             return Ok(read);

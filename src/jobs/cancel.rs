@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::{sync::oneshot, time::Instant};
 
-use super::{About, Runner};
+use super::{MetricLabels, Runner};
 use crate::{
     domain::{
         generation::{Failure, FailureCode, Generation, Modality},
@@ -13,7 +13,7 @@ use crate::{
     },
     store::{
         StoreError,
-        generations::{Finish, Outcome},
+        generations::{Outcome, Settlement},
     },
 };
 
@@ -68,8 +68,12 @@ impl Runner {
         })
     }
 
-    async fn end_cancelled(&self, id: GenerationId, about: About) -> Result<bool, StoreError> {
-        let finish = Finish {
+    async fn end_cancelled(
+        &self,
+        id: GenerationId,
+        about: MetricLabels,
+    ) -> Result<bool, StoreError> {
+        let finish = Settlement {
             id,
             instance: None,
             outcome: Outcome::Failed(cancelled()),

@@ -11,7 +11,7 @@ use crate::{
         generation::{Failure, FailureCode, Output},
         ids::GenerationId,
     },
-    media::{self, BadMedia, MediaInfo, MediaKey, MediaKind},
+    media::{self, InvalidMedia, MediaInfo, MediaKey, MediaKind},
 };
 
 /// How long after a generation's end its files may still be written: by a worker that has not
@@ -28,7 +28,7 @@ pub(super) fn unusable(id: GenerationId, error: &(dyn std::error::Error + 'stati
 }
 
 /// A failure of our own store.
-pub(super) fn not_stored(id: GenerationId, error: &media::StoreError) -> Failure {
+pub(super) fn not_stored(id: GenerationId, error: &media::MediaStoreError) -> Failure {
     let error = error as &dyn std::error::Error;
     tracing::error!(generation = %id, error, "a file could not be stored");
     Failure::new(
@@ -55,8 +55,8 @@ impl Runner {
     /// milliseconds, and much memory.
     pub(super) async fn convert<T: Send + 'static>(
         &self,
-        work: impl FnOnce() -> Result<T, BadMedia> + Send + 'static,
-    ) -> Result<T, BadMedia> {
+        work: impl FnOnce() -> Result<T, InvalidMedia> + Send + 'static,
+    ) -> Result<T, InvalidMedia> {
         let permit = Arc::clone(&self.0.conversions).acquire_owned().await;
         let done = tokio::task::spawn_blocking(move || {
             let done = work();
@@ -64,7 +64,7 @@ impl Runner {
             done
         });
         done.await
-            .unwrap_or(Err(BadMedia::Damaged("reading it failed")))
+            .unwrap_or(Err(InvalidMedia::Damaged("reading it failed")))
     }
 
     /// Checks a file to be of `kind` and stores it.
@@ -95,7 +95,7 @@ impl Runner {
     }
 
     /// Removes files that were left on their way in.
-    pub async fn sweep_files(&self) -> Result<(), media::StoreError> {
+    pub async fn sweep_files(&self) -> Result<(), media::MediaStoreError> {
         self.0.media.store.sweep().await
     }
 

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde_json::json;
 
 use super::{
-    Runner, Slot,
+    Runner, RunningGuard,
     cancel::cancelled,
     files::unusable,
     submit::Submissions,
@@ -21,7 +21,7 @@ use crate::{
     providers::{ImageAnswer, ImageCall, ImageProvider, Seat},
     store::{
         StoreError,
-        generations::{Finish, NewGeneration, Outcome},
+        generations::{NewGeneration, Outcome, Settlement},
     },
 };
 
@@ -53,7 +53,7 @@ impl Work for ImageJob {
         &self.new
     }
 
-    async fn run(&self, runner: &Runner, slot: &Slot) -> Finish {
+    async fn run(&self, runner: &Runner, slot: &RunningGuard) -> Settlement {
         let mut submissions = Submissions::begin(runner.0.submit);
         let (outcome, request_id) = tokio::select! {
             biased;
@@ -75,7 +75,7 @@ impl ImageJob {
     async fn make(
         &self,
         runner: &Runner,
-        slot: &Slot,
+        slot: &RunningGuard,
         submissions: &mut Submissions,
     ) -> (Outcome, Option<String>) {
         let answer = loop {

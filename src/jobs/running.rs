@@ -43,7 +43,7 @@ struct State {
 
 /// A place in the register; leaves it when dropped, also by a panic.
 #[derive(Debug)]
-pub struct Slot {
+pub struct RunningGuard {
     id: GenerationId,
     entries: Entries,
     handle: Handle,
@@ -59,7 +59,7 @@ pub(super) enum Stopped {
     Interrupted,
 }
 
-impl Slot {
+impl RunningGuard {
     /// A handle to wait with.
     pub(super) fn handle(&self) -> Handle {
         self.handle.clone()
@@ -80,7 +80,7 @@ impl Running {
         &self,
         id: GenerationId,
         streams: bool,
-    ) -> (Slot, watch::Sender<Option<Arc<Generation>>>) {
+    ) -> (RunningGuard, watch::Sender<Option<Arc<Generation>>>) {
         let (sender, done) = watch::channel(None);
         let cancel = CancellationToken::new();
         let handle = Handle {
@@ -93,7 +93,7 @@ impl Running {
         };
         lock(&self.0).insert(id, handle.clone());
         let entries = Arc::clone(&self.0);
-        let slot = Slot {
+        let slot = RunningGuard {
             id,
             entries,
             handle,
@@ -163,7 +163,7 @@ impl Handle {
     }
 }
 
-impl Drop for Slot {
+impl Drop for RunningGuard {
     fn drop(&mut self) {
         // Only its own entry: the same job may have been taken again meanwhile.
         let mut entries = lock(&self.entries);

@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
-use super::{Runner, Slot, files::unusable, running::Stopped, step::Step, submit::Submissions};
+use super::{
+    Runner, RunningGuard, files::unusable, running::Stopped, step::Step, submit::Submissions,
+};
 use crate::{
     domain::{
         credits::Credits,
@@ -16,7 +18,7 @@ use crate::{
 impl Runner {
     /// Submits and stores. A row whose intent is stored already belongs to a call that was
     /// cut off: it is never submitted again.
-    pub(super) async fn speech_step(&self, job: &Job, slot: &Slot) -> Step {
+    pub(super) async fn speech_step(&self, job: &Job, slot: &RunningGuard) -> Step {
         if job.submitted_at.is_some() {
             return Step::interrupted();
         }
@@ -31,7 +33,7 @@ impl Runner {
         let mut submissions = Submissions::begin(self.0.submit);
         loop {
             if !self.intend(job, slot, submissions.made).await {
-                return Step::Lost;
+                return Step::LeaseLost;
             }
             submissions.made += 1;
             let error = match self.unless_stopped(slot, provider.generate(&call)).await {
@@ -40,7 +42,7 @@ impl Runner {
                     return self.keep_speech(job, &call, answer).await;
                 }
                 Ok(Err(error)) => error,
-                Err(Stopped::Cancelled) => return Step::Lost,
+                Err(Stopped::Cancelled) => return Step::LeaseLost,
                 Err(Stopped::Interrupted) => return Step::interrupted(),
             };
             let Some(wait) = submissions.wait_after(&error) else {
@@ -48,14 +50,14 @@ impl Runner {
             };
             match self.unless_stopped(slot, tokio::time::sleep(wait)).await {
                 Ok(()) => {}
-                Err(Stopped::Cancelled) => return Step::Lost,
+                Err(Stopped::Cancelled) => return Step::LeaseLost,
                 Err(Stopped::Interrupted) => return Step::interrupted(),
             }
         }
     }
 
     /// Stores the intent to submit, before the call. `false`: the job is not to be submitted.
-    pub(super) async fn intend(&self, job: &Job, slot: &Slot, made: u32) -> bool {
+    pub(super) async fn intend(&self, job: &Job, slot: &RunningGuard, made: u32) -> bool {
         if self.0.interrupt.is_cancelled() {
             return false;
         }
@@ -88,7 +90,7 @@ impl Runner {
             Err(error) => Err(unusable(job.id, &error)),
         };
         match kept {
-            Ok(output) => Step::End {
+            Ok(output) => Step::Finished {
                 outcome: Box::new(Outcome::Completed {
                     result: None,
                     outputs: vec![output],

@@ -6,7 +6,7 @@ use chrono::TimeDelta;
 use futures_util::FutureExt as _;
 
 use super::{
-    Runner, Slot,
+    Runner, RunningGuard,
     task::{failure, log_failure},
 };
 use crate::{
@@ -21,27 +21,27 @@ const AFTER_TROUBLE: f64 = 2.0;
 /// What a step came to.
 pub(super) enum Step {
     /// The job has ended.
-    End {
+    Finished {
         outcome: Box<Outcome>,
         /// The provider's id of the request.
         request_id: Option<String>,
     },
     /// It is to be looked at again.
-    Again {
+    Retry {
         /// How far it is, where the provider tells.
         progress: Option<u8>,
         /// In how many intervals.
         intervals: f64,
     },
-    /// As [`Self::Again`], because the file storage failed; past the deadline that is the end.
+    /// As [`Self::Retry`], because the file storage failed; past the deadline that is the end.
     NotStored(Failure),
     /// It is no longer this worker's: cancelled, or taken over.
-    Lost,
+    LeaseLost,
 }
 
 impl Step {
     pub(super) fn failed(failure: Failure) -> Self {
-        Self::End {
+        Self::Finished {
             outcome: Box::new(Outcome::Failed(failure)),
             request_id: None,
         }
@@ -55,7 +55,7 @@ impl Step {
     /// The end that a provider's error is.
     pub(super) fn upstream(job: &Job, error: ProviderError) -> Self {
         log_failure(&job.provider, &job.model, &error);
-        Self::End {
+        Self::Finished {
             outcome: Box::new(Outcome::Failed(failure(&error))),
             request_id: error.request_id,
         }
@@ -73,14 +73,14 @@ impl Step {
     }
 
     pub(super) const fn after_trouble() -> Self {
-        Self::Again {
+        Self::Retry {
             progress: None,
             intervals: AFTER_TROUBLE,
         }
     }
 
     pub(super) const fn again() -> Self {
-        Self::Again {
+        Self::Retry {
             progress: None,
             intervals: 1.0,
         }
@@ -89,13 +89,13 @@ impl Step {
 
 impl Runner {
     /// Takes a job's next step and writes down what came of it.
-    pub(super) async fn advance(&self, job: &Job, slot: &Slot) {
+    pub(super) async fn advance(&self, job: &Job, slot: &RunningGuard) {
         let late = job.deadline_at.is_some_and(|at| at <= self.0.clock.now());
         let step = AssertUnwindSafe(self.next(job, slot, late)).catch_unwind();
         let step = step.await.unwrap_or_else(|_panic| Step::panicked(job));
         let step = match step {
             // Not where a stop cut the last look short: the next worker takes it.
-            Step::Again { .. } if late && !self.0.interrupt.is_cancelled() => {
+            Step::Retry { .. } if late && !self.0.interrupt.is_cancelled() => {
                 self.expire(job).await
             }
             Step::NotStored(failure) if late => Step::failed(failure),
@@ -103,20 +103,20 @@ impl Runner {
             step => step,
         };
         match step {
-            Step::End {
+            Step::Finished {
                 outcome,
                 request_id,
             } => self.end_job(job, *outcome, request_id).await,
-            Step::Again {
+            Step::Retry {
                 progress,
                 intervals,
-            } => self.put_back(job, progress, intervals).await,
+            } => self.reschedule(job, progress, intervals).await,
             // The latter has become one of the others above.
-            Step::Lost | Step::NotStored(_) => {}
+            Step::LeaseLost | Step::NotStored(_) => {}
         }
     }
 
-    async fn next(&self, job: &Job, slot: &Slot, late: bool) -> Step {
+    async fn next(&self, job: &Job, slot: &RunningGuard, late: bool) -> Step {
         match job.modality {
             // One last look at a task that may have been done while nobody could look.
             Modality::Video if !late || job.remote_id.is_some() => self.video_step(job, slot).await,
@@ -137,7 +137,7 @@ impl Runner {
         }
     }
 
-    async fn put_back(&self, job: &Job, progress: Option<u8>, intervals: f64) {
+    async fn reschedule(&self, job: &Job, progress: Option<u8>, intervals: f64) {
         // A quarter more or less, so that many jobs do not ask together.
         let jitter: [u8; 1] = crate::domain::token::random().unwrap_or([128]);
         let wait = self.intervals(intervals * (0.75 + f64::from(jitter[0]) / 512.0));

@@ -4,7 +4,7 @@ use std::sync::{MutexGuard, PoisonError};
 
 use chrono::TimeDelta;
 
-use super::{About, Runner, peers::Peers};
+use super::{MetricLabels, Runner, peers::Peers};
 use crate::{
     domain::{
         clock::ClockReading,
@@ -13,7 +13,7 @@ use crate::{
     },
     store::{
         StoreError,
-        generations::{Finish, Outcome},
+        generations::{Outcome, Settlement},
         instances::Abandoned,
     },
 };
@@ -26,13 +26,13 @@ const LOGGED_SKEW: TimeDelta = TimeDelta::seconds(5);
 impl Runner {
     /// Declares every other process dead: right only when this one is known to be alone on the
     /// database.
-    pub async fn declare_alone(&self) -> Result<(), StoreError> {
-        self.sign_of_life().await?;
+    pub async fn assume_sole_instance(&self) -> Result<(), StoreError> {
+        self.heartbeat().await?;
         self.0.store.retire_others(self.0.instance).await
     }
 
     /// Says that this process lives, also while a sweep takes long, and compares clocks.
-    pub async fn sign_of_life(&self) -> Result<(), StoreError> {
+    pub async fn heartbeat(&self) -> Result<(), StoreError> {
         let reading = ClockReading::of(self.0.store.heartbeat(self.0.instance)).await?;
         self.0.clock.follow(&reading);
         self.log_skew();
@@ -79,7 +79,7 @@ impl Runner {
 
     async fn sweep(&self) -> Result<u64, StoreError> {
         let store = &self.0.store;
-        self.sign_of_life().await?;
+        self.heartbeat().await?;
         let others = store.other_instances(self.0.instance).await?;
         let silent = self
             .peers()
@@ -93,7 +93,7 @@ impl Runner {
         }
         let mut ended = 0;
         for left in store.abandoned(BATCH).await? {
-            ended += self.end_or_pass_on(left).await?;
+            ended += self.recover(left).await?;
         }
         {
             // A row that is being claimed is not in the register yet.
@@ -104,7 +104,7 @@ impl Runner {
                 // The register is asked after the row was read: a row that had an owner then
                 // and has none now is settled, and ending it again touches nothing.
                 if !self.0.running.contains(left.id) {
-                    ended += self.end_or_pass_on(left).await?;
+                    ended += self.recover(left).await?;
                 }
             }
             self.0.running.stop_lost(&ids);
@@ -119,7 +119,7 @@ impl Runner {
     }
 
     /// What another worker can go on with is given back; the rest is ended.
-    async fn end_or_pass_on(&self, left: Abandoned) -> Result<u64, StoreError> {
+    async fn recover(&self, left: Abandoned) -> Result<u64, StoreError> {
         if !left.resumable {
             return self.end_interrupted(&left).await;
         }
@@ -135,7 +135,7 @@ impl Runner {
     async fn end_interrupted(&self, left: &Abandoned) -> Result<u64, StoreError> {
         let id = left.id;
         let message = "the server stopped during the call";
-        let finish = Finish {
+        let finish = Settlement {
             id,
             instance: Some(left.owner),
             outcome: Outcome::Failed(Failure::new(FailureCode::Interrupted, message)),
@@ -158,7 +158,7 @@ impl Runner {
     }
 }
 
-impl From<&Abandoned> for About {
+impl From<&Abandoned> for MetricLabels {
     fn from(left: &Abandoned) -> Self {
         Self {
             modality: left.modality,

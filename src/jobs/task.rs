@@ -8,7 +8,7 @@ use futures_util::FutureExt as _;
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
 
-use super::{Handle, Runner, Slot};
+use super::{Handle, Runner, RunningGuard};
 use crate::{
     domain::{
         generation::{Failure, FailureCode, Generation},
@@ -17,7 +17,7 @@ use crate::{
     providers::{ProviderError, ProviderErrorKind},
     store::{
         StoreError,
-        generations::{Finish, NewGeneration, Opened, Outcome},
+        generations::{HoldOutcome, NewGeneration, Outcome, Settlement},
     },
 };
 
@@ -29,11 +29,11 @@ pub(super) trait Work: Send + Sync + 'static {
 
     /// The work itself. After a cancel its end may have been settled already; then what this
     /// answers has no effect.
-    async fn run(&self, runner: &Runner, slot: &Slot) -> Finish;
+    async fn run(&self, runner: &Runner, slot: &RunningGuard) -> Settlement;
 }
 
 /// What an opening came to: the record with a handle to wait with, or why not.
-pub type Started = Result<(Generation, Handle), Opened>;
+pub type Started = Result<(Generation, Handle), HoldOutcome>;
 
 impl Runner {
     /// Opens a generation and runs its work, all in one task. Answers as soon as the verdict on
@@ -49,7 +49,7 @@ impl Runner {
         self.spawn(
             async move {
                 let record = match runner.open(work.new_generation()).await {
-                    Ok(Opened::Held) => {
+                    Ok(HoldOutcome::Held) => {
                         slot.opened();
                         work.new_generation().record()
                     }
@@ -92,8 +92,8 @@ impl Runner {
         outcome: Outcome,
         attempts: Option<u32>,
         provider_request_id: Option<String>,
-    ) -> Finish {
-        Finish {
+    ) -> Settlement {
+        Settlement {
             id,
             instance: Some(self.0.instance),
             outcome,

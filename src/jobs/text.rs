@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::{
-    Runner, Slot,
+    Runner, RunningGuard,
     cancel::cancelled,
     submit::Submissions,
     task::{Started, Work, failure, log_failure, storable},
@@ -23,7 +23,7 @@ use crate::{
     },
     store::{
         StoreError,
-        generations::{Finish, NewGeneration, Outcome},
+        generations::{NewGeneration, Outcome, Settlement},
     },
 };
 
@@ -56,7 +56,7 @@ impl Work for TextJob {
         &self.new
     }
 
-    async fn run(&self, runner: &Runner, slot: &Slot) -> Finish {
+    async fn run(&self, runner: &Runner, slot: &RunningGuard) -> Settlement {
         let mut submissions = Submissions::begin(runner.0.submit);
         let result = tokio::select! {
             // An answer that is there is not given up for anything that comes with it.
@@ -95,7 +95,7 @@ impl Work for TextJob {
 async fn submit(
     job: &TextJob,
     submissions: &mut Submissions,
-    slot: &Slot,
+    slot: &RunningGuard,
 ) -> Result<TextAnswer, ProviderError> {
     loop {
         submissions.made += 1;

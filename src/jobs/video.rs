@@ -6,7 +6,7 @@ use chrono::TimeDelta;
 use serde_json::json;
 
 use super::{
-    Runner, Slot,
+    Runner, RunningGuard,
     files::{not_stored, output, unusable},
     running::Stopped,
     step::Step,
@@ -19,7 +19,7 @@ use crate::{
         generation::{Failure, FailureCode, Output},
         request::Ratio,
     },
-    media::{self, BadMedia, DownloadError, MediaKey, MediaKind},
+    media::{self, DownloadError, InvalidMedia, MediaKey, MediaKind},
     providers::{VideoCall, VideoOutput, VideoProvider, VideoStatus},
     store::{StoreError, generations::Outcome, jobs::Job},
 };
@@ -37,7 +37,7 @@ const STORE_AGAIN: Duration = Duration::from_millis(200);
 
 impl Runner {
     /// The next step of a video.
-    pub(super) async fn video_step(&self, job: &Job, slot: &Slot) -> Step {
+    pub(super) async fn video_step(&self, job: &Job, slot: &RunningGuard) -> Step {
         let (Some(provider), Some(call)) = (self.0.providers.video.get(&job.provider), call(job))
         else {
             let message = "the provider is no longer on this server";
@@ -57,7 +57,7 @@ impl Runner {
     async fn submit_video(
         &self,
         job: &Job,
-        slot: &Slot,
+        slot: &RunningGuard,
         provider: &dyn VideoProvider,
         call: &VideoCall,
     ) -> Step {
@@ -69,7 +69,7 @@ impl Runner {
         let mut submissions = Submissions::begin(self.0.submit);
         loop {
             if !self.intend(job, slot, submissions.made).await {
-                return Step::Lost;
+                return Step::LeaseLost;
             }
             submissions.made += 1;
             // Not stopped by a cancel: without the task's id the provider could not be told to
@@ -84,7 +84,7 @@ impl Runner {
             };
             match self.unless_stopped(slot, tokio::time::sleep(wait)).await {
                 Ok(()) => {}
-                Err(Stopped::Cancelled) => return Step::Lost,
+                Err(Stopped::Cancelled) => return Step::LeaseLost,
                 Err(Stopped::Interrupted) => return Step::interrupted(),
             }
         }
@@ -101,7 +101,7 @@ impl Runner {
                 // Cancelled or ended while the submission ran: nobody waits for it.
                 Ok(false) => {
                     stop_task(job, provider, task).await;
-                    return Step::Lost;
+                    return Step::LeaseLost;
                 }
                 Err(error) => error,
             };
@@ -121,20 +121,20 @@ impl Runner {
     async fn poll_video(
         &self,
         job: &Job,
-        slot: &Slot,
+        slot: &RunningGuard,
         provider: &dyn VideoProvider,
         task: &str,
         call: &VideoCall,
     ) -> Step {
         match self.unless_stopped(slot, provider.poll(task, call)).await {
-            Err(Stopped::Cancelled) => Step::Lost,
+            Err(Stopped::Cancelled) => Step::LeaseLost,
             // The task goes on without us; the next worker asks again.
             Err(Stopped::Interrupted) => Step::again(),
             Ok(Err(error)) => {
                 tracing::warn!(generation = %job.id, %error, "a look at a task failed");
                 Step::after_trouble()
             }
-            Ok(Ok(VideoStatus::Running { progress })) => Step::Again {
+            Ok(Ok(VideoStatus::Running { progress })) => Step::Retry {
                 progress,
                 intervals: 1.0,
             },
@@ -154,7 +154,7 @@ impl Runner {
                 {
                     Ok(Ok(output)) => completed(job, task, call, output),
                     Ok(Err(step)) => *step,
-                    Err(Stopped::Cancelled) => Step::Lost,
+                    Err(Stopped::Cancelled) => Step::LeaseLost,
                     Err(Stopped::Interrupted) => Step::again(),
                 }
             }
@@ -206,7 +206,7 @@ impl Runner {
         {
             return Err(failed(unusable(
                 job.id,
-                &BadMedia::Damaged("it is too short"),
+                &InvalidMedia::Damaged("it is too short"),
             )));
         }
         let key = MediaKey::new(job.id, 0, MediaKind::Mp4);
@@ -226,16 +226,16 @@ async fn stop_task(job: &Job, provider: &dyn VideoProvider, task: &str) {
 /// Our own store has failed: the provider still has the file, and the job its deadline. But a
 /// full disk ends the job at once, as it does for every kind of file: nothing says that room
 /// will be made, and what each further try fetches fills the disk again.
-fn store_trouble(job: &Job, error: &media::StoreError) -> Step {
+fn store_trouble(job: &Job, error: &media::MediaStoreError) -> Step {
     let failure = not_stored(job.id, error);
-    if matches!(error, media::StoreError::NoSpace(_)) {
+    if matches!(error, media::MediaStoreError::NoSpace(_)) {
         return Step::failed(failure);
     }
     Step::NotStored(failure)
 }
 
 fn completed(job: &Job, task: &str, call: &VideoCall, output: Output) -> Step {
-    Step::End {
+    Step::Finished {
         outcome: Box::new(Outcome::Completed {
             result: None,
             outputs: vec![output],

@@ -188,7 +188,7 @@ impl Dispatcher {
         self.0.tasks.spawn(async move {
             let stop = this.0.stop.clone();
             tokio::select! {
-                hung = this.attempt(attempt) => slot.hung(hung),
+                timed_out = this.attempt(attempt) => slot.timed_out(timed_out),
                 // The next server repeats it.
                 () = stop.cancelled() => {}
             }
@@ -259,7 +259,7 @@ impl Dispatcher {
     async fn body(&self, attempt: &Attempt) -> Result<Vec<u8>, StoreError> {
         let id = attempt.generation;
         let corrupt = |what: String| StoreError::Corrupt(format!("generation {id}: {what}"));
-        let generation = self.0.store.generation_or_rest(id).await?;
+        let generation = self.0.store.generation_including_deleted(id).await?;
         let generation = generation.ok_or_else(|| corrupt("it is not there".to_owned()))?;
         let record = (self.0.render)(&generation).map_err(|e| corrupt(e.to_string()))?;
         let payload = Payload {

@@ -9,7 +9,7 @@ use futures_util::FutureExt as _;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument as _;
 
-use super::{About, Runner, Slot, running};
+use super::{MetricLabels, Runner, RunningGuard, running};
 use crate::{
     domain::{
         generation::{Failure, FailureCode, Generation, Status},
@@ -17,7 +17,7 @@ use crate::{
     },
     store::{
         StoreError,
-        generations::{Finish, NewGeneration, Opened, Outcome},
+        generations::{HoldOutcome, NewGeneration, Outcome, Settlement},
         jobs::{Job, Share},
     },
 };
@@ -31,7 +31,7 @@ const UNANSWERED: Duration = Duration::from_secs(30);
 impl Runner {
     /// Opens a job and lets a worker take it. In a task of its own, so that a caller who hangs
     /// up leaves no half of it.
-    pub async fn start_job(&self, new: NewGeneration) -> Result<Opened, StoreError> {
+    pub async fn start_job(&self, new: NewGeneration) -> Result<HoldOutcome, StoreError> {
         let (runner, (done, verdict)) = (self.clone(), tokio::sync::oneshot::channel());
         self.spawn(async move {
             let opened = runner.open(&new).await;
@@ -54,12 +54,12 @@ impl Runner {
     /// made: nobody must pay for what they were told had failed. A statement that was cut off
     /// may still be carried out for as long as statements may run.
     async fn end_unanswered(&self, record: &Generation) {
-        let (id, about) = (record.id, About::from(record));
+        let (id, about) = (record.id, MetricLabels::from(record));
         let until = tokio::time::Instant::now() + UNANSWERED;
         while tokio::time::Instant::now() < until && !self.0.interrupt.is_cancelled() {
             let message = "the database went away while the request was made";
             let failure = Failure::new(FailureCode::Interrupted, message);
-            let finish = Finish {
+            let finish = Settlement {
                 instance: None,
                 ..self.finish(id, Outcome::Failed(failure), None, None)
             };
@@ -158,7 +158,7 @@ impl Runner {
 
     /// Settles a job's end, however long the database is away. Answers how it ended, which
     /// somebody else may have decided; `None` when that is not known.
-    pub(super) async fn settle_job(&self, job: &Job, finish: Finish) -> Option<Status> {
+    pub(super) async fn settle_job(&self, job: &Job, finish: Settlement) -> Option<Status> {
         let settled = self.settle(job.record(), finish).await;
         settled.map(|record| record.status)
     }
@@ -199,7 +199,7 @@ impl Runner {
     /// Runs a provider's call unless the job is cancelled or the process must end.
     pub(super) async fn unless_stopped<T>(
         &self,
-        slot: &Slot,
+        slot: &RunningGuard,
         call: impl Future<Output = T>,
     ) -> Result<T, running::Stopped> {
         tokio::select! {

@@ -5,7 +5,7 @@ use super::MediaKind;
 /// Foreign bytes that are refused. None of these passes by itself: the same bytes are refused
 /// again. No variant carries any of the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum BadMedia {
+pub enum InvalidMedia {
     /// No bytes at all, or no part to join.
     #[error("the file is empty")]
     Empty,

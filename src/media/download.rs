@@ -12,13 +12,13 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use reqwest::{Client, Response, redirect};
 use url::Url;
 
-use super::{Spool, Spooled, StoreError};
+use super::{MediaStoreError, Spool, Spooled};
 
 mod error;
 mod gate;
 
 pub use error::DownloadError;
-pub use gate::{BoxError, Gate, NoPublicAddress, Resolver};
+pub use gate::{AddressPolicy, BoxError, NoPublicAddress, Resolver};
 
 /// How many redirects are followed.
 const MOST_REDIRECTS: usize = 3;
@@ -56,7 +56,7 @@ impl Default for DownloadSettings {
 #[derive(Debug, Clone)]
 pub struct Downloader {
     client: Client,
-    gate: Arc<Gate>,
+    gate: Arc<AddressPolicy>,
     total_time: Duration,
     idle_time: Duration,
 }
@@ -64,7 +64,10 @@ pub struct Downloader {
 impl Downloader {
     /// Fails only when the TLS library cannot be set up.
     pub fn new(settings: &DownloadSettings) -> Result<Self, reqwest::Error> {
-        let gate = Arc::new(Gate::new(&settings.allowed_hosts, settings.allow_private));
+        let gate = Arc::new(AddressPolicy::new(
+            &settings.allowed_hosts,
+            settings.allow_private,
+        ));
         let client = Client::builder()
             .user_agent(concat!("gensvc/", env!("CARGO_PKG_VERSION")))
             .redirect(redirect::Policy::none())
@@ -194,18 +197,18 @@ impl Downloader {
 
 /// Where the bytes go.
 trait Sink {
-    async fn write(&mut self, piece: Bytes) -> Result<(), StoreError>;
+    async fn write(&mut self, piece: Bytes) -> Result<(), MediaStoreError>;
 }
 
 impl Sink for Vec<u8> {
-    async fn write(&mut self, piece: Bytes) -> Result<(), StoreError> {
+    async fn write(&mut self, piece: Bytes) -> Result<(), MediaStoreError> {
         self.extend_from_slice(&piece);
         Ok(())
     }
 }
 
 impl Sink for Spool {
-    async fn write(&mut self, piece: Bytes) -> Result<(), StoreError> {
+    async fn write(&mut self, piece: Bytes) -> Result<(), MediaStoreError> {
         Spool::write(self, &piece).await
     }
 }

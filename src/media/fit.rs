@@ -10,7 +10,7 @@ use image::{
 };
 
 use super::{
-    BadMedia, MediaKind,
+    InvalidMedia, MediaKind,
     probe::{picture, sniff},
 };
 
@@ -34,12 +34,12 @@ const SHAPE_TOLERANCE: u64 = 2;
 /// Takes up to seconds and some 300 MiB for the largest image (8,192 pixels a side, 32 Mi
 /// pixels): call it on a thread for blocking work, and not for many images at once.
 ///
-/// Refused: other formats ([`BadMedia::Unknown`], [`BadMedia::WrongType`]), other shapes,
+/// Refused: other formats ([`InvalidMedia::Unknown`], [`InvalidMedia::WrongType`]), other shapes,
 /// images that are too large once decoded, cut or damaged ones.
-pub fn fit_png(bytes: &Bytes, width: u32, height: u32) -> Result<Bytes, BadMedia> {
+pub fn fit_png(bytes: &Bytes, width: u32, height: u32) -> Result<Bytes, InvalidMedia> {
     let kind = sniff(bytes)?;
     if !matches!(kind, MediaKind::Png | MediaKind::Jpeg | MediaKind::Webp) {
-        return Err(BadMedia::WrongType { found: kind });
+        return Err(InvalidMedia::WrongType { found: kind });
     }
     let claimed = picture::size(kind, bytes)?;
     check_size(claimed)?;
@@ -47,7 +47,7 @@ pub fn fit_png(bytes: &Bytes, width: u32, height: u32) -> Result<Bytes, BadMedia
     let has = (image.width(), image.height());
     if !same_shape(has, (width, height)) {
         let (width, height) = has;
-        return Err(BadMedia::Shape { width, height });
+        return Err(InvalidMedia::Shape { width, height });
     }
     if kind == MediaKind::Png && has == (width, height) {
         return Ok(bytes.clone());
@@ -55,16 +55,16 @@ pub fn fit_png(bytes: &Bytes, width: u32, height: u32) -> Result<Bytes, BadMedia
     encode(&scale(image, (width, height)), profile)
 }
 
-fn check_size((width, height): (u32, u32)) -> Result<(), BadMedia> {
+fn check_size((width, height): (u32, u32)) -> Result<(), InvalidMedia> {
     let pixels = u64::from(width) * u64::from(height);
     if width > LONGEST_SIDE || height > LONGEST_SIDE || pixels > MOST_PIXELS {
-        return Err(BadMedia::TooLarge);
+        return Err(InvalidMedia::TooLarge);
     }
     Ok(())
 }
 
 /// The whole image, upright, and its colour profile.
-fn decode(kind: MediaKind, bytes: &[u8]) -> Result<(DynamicImage, Option<Vec<u8>>), BadMedia> {
+fn decode(kind: MediaKind, bytes: &[u8]) -> Result<(DynamicImage, Option<Vec<u8>>), InvalidMedia> {
     let format = match kind {
         MediaKind::Jpeg => image::ImageFormat::Jpeg,
         MediaKind::Webp => image::ImageFormat::WebP,
@@ -79,7 +79,7 @@ fn decode(kind: MediaKind, bytes: &[u8]) -> Result<(DynamicImage, Option<Vec<u8>
     let mut decoder = reader.into_decoder().map_err(|error| refusal(&error))?;
     check_size(decoder.dimensions())?;
     if decoder.total_bytes() > MOST_MEMORY {
-        return Err(BadMedia::TooLarge);
+        return Err(InvalidMedia::TooLarge);
     }
     // Neither is worth a failure: an image without them is an image.
     let profile = decoder.icc_profile().ok().flatten();
@@ -91,12 +91,12 @@ fn decode(kind: MediaKind, bytes: &[u8]) -> Result<(DynamicImage, Option<Vec<u8>
     Ok((image, profile))
 }
 
-fn refusal(error: &ImageError) -> BadMedia {
+fn refusal(error: &ImageError) -> InvalidMedia {
     match error {
-        ImageError::Limits(_) => BadMedia::TooLarge,
-        ImageError::Unsupported(_) => BadMedia::Unsupported("this kind of image"),
-        ImageError::IoError(_) => BadMedia::Cut,
-        _ => BadMedia::Damaged("its pixels cannot be decoded"),
+        ImageError::Limits(_) => InvalidMedia::TooLarge,
+        ImageError::Unsupported(_) => InvalidMedia::Unsupported("this kind of image"),
+        ImageError::IoError(_) => InvalidMedia::Cut,
+        _ => InvalidMedia::Damaged("its pixels cannot be decoded"),
     }
 }
 
@@ -145,7 +145,7 @@ fn resize(image: &DynamicImage, width: u32, height: u32) -> DynamicImage {
     image.resize_exact(width, height, FilterType::Lanczos3)
 }
 
-fn encode(image: &DynamicImage, profile: Option<Vec<u8>>) -> Result<Bytes, BadMedia> {
+fn encode(image: &DynamicImage, profile: Option<Vec<u8>>) -> Result<Bytes, InvalidMedia> {
     let mut png = Vec::new();
     let mut encoder =
         PngEncoder::new_with_quality(&mut png, CompressionType::Default, PngFilter::Adaptive);
@@ -156,7 +156,7 @@ fn encode(image: &DynamicImage, profile: Option<Vec<u8>>) -> Result<Bytes, BadMe
     let colour = image.color().into();
     encoder
         .write_image(image.as_bytes(), image.width(), image.height(), colour)
-        .map_err(|_| BadMedia::Damaged("its pixels cannot be written"))?;
+        .map_err(|_| InvalidMedia::Damaged("its pixels cannot be written"))?;
     Ok(png.into())
 }
 

@@ -7,7 +7,7 @@ use std::io::Cursor;
 
 use sha2::{Digest, Sha256};
 
-use super::{BadMedia, MediaKind, audio, sign::hex};
+use super::{InvalidMedia, MediaKind, audio, sign::hex};
 
 /// A checked file, as its bytes tell.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,10 +64,10 @@ impl Traits {
 ///
 /// Time grows with the length only (a digest, and a walk over its parts); some milliseconds a
 /// megabyte at most. Call it on a thread for blocking work when the file may be large.
-pub fn inspect(bytes: &[u8], expected: &[MediaKind]) -> Result<MediaInfo, BadMedia> {
+pub fn inspect(bytes: &[u8], expected: &[MediaKind]) -> Result<MediaInfo, InvalidMedia> {
     let kind = sniff(bytes)?;
     if !expected.contains(&kind) {
-        return Err(BadMedia::WrongType { found: kind });
+        return Err(InvalidMedia::WrongType { found: kind });
     }
     let traits = match kind {
         MediaKind::Png | MediaKind::Jpeg | MediaKind::Webp => Traits {
@@ -87,7 +87,7 @@ pub fn inspect(bytes: &[u8], expected: &[MediaKind]) -> Result<MediaInfo, BadMed
         },
         MediaKind::Mp4 => mp4::read(&mut Cursor::new(bytes)).map_err(|error| match error {
             mp4::ReadError::Bad(bad) => bad,
-            mp4::ReadError::Io(_) => BadMedia::Cut,
+            mp4::ReadError::Io(_) => InvalidMedia::Cut,
         })?,
     };
     let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
@@ -95,14 +95,14 @@ pub fn inspect(bytes: &[u8], expected: &[MediaKind]) -> Result<MediaInfo, BadMed
 }
 
 /// The format that the first bytes announce.
-pub(super) fn sniff(bytes: &[u8]) -> Result<MediaKind, BadMedia> {
+pub(super) fn sniff(bytes: &[u8]) -> Result<MediaKind, InvalidMedia> {
     let at = |offset: usize, text: &[u8]| {
         bytes
             .get(offset..)
             .is_some_and(|rest| rest.starts_with(text))
     };
     if bytes.is_empty() {
-        Err(BadMedia::Empty)
+        Err(InvalidMedia::Empty)
     } else if at(0, b"\x89PNG\r\n\x1a\n") {
         Ok(MediaKind::Png)
     } else if at(0, b"\xff\xd8\xff") {
@@ -116,7 +116,7 @@ pub(super) fn sniff(bytes: &[u8]) -> Result<MediaKind, BadMedia> {
     } else if at(0, b"ID3") || audio::starts_a_frame(bytes) {
         Ok(MediaKind::Mp3)
     } else {
-        Err(BadMedia::Unknown)
+        Err(InvalidMedia::Unknown)
     }
 }
 

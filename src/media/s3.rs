@@ -11,7 +11,7 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::io::AsyncReadExt;
 use url::Url;
 
-use super::{MediaKey, StoreError};
+use super::{MediaKey, MediaStoreError};
 
 /// The size of a part of a large upload, in bytes; S3 takes 5 MiB at least.
 pub(super) const PART: usize = 8 << 20;
@@ -110,7 +110,7 @@ pub(super) fn attributes(key: &MediaKey) -> Attributes {
 }
 
 /// Sends a file's bytes, holding three parts in memory at most.
-pub(super) async fn send(upload: &mut WriteMultipart, path: &Path) -> Result<(), StoreError> {
+pub(super) async fn send(upload: &mut WriteMultipart, path: &Path) -> Result<(), MediaStoreError> {
     let mut file = tokio::fs::File::open(path).await?;
     loop {
         let mut piece = BytesMut::with_capacity(PIECE);

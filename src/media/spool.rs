@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use tokio::io::{AsyncWriteExt, BufWriter};
 
 use super::{
-    BadMedia, MediaInfo, MediaKind, StoreError,
+    InvalidMedia, MediaInfo, MediaKind, MediaStoreError,
     probe::{self, mp4, sniff},
     sign::hex,
 };
@@ -44,15 +44,15 @@ impl Spool {
         })
     }
 
-    /// Appends. [`StoreError::NoSpace`] may also come later, from [`Self::finish`].
-    pub async fn write(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+    /// Appends. [`MediaStoreError::NoSpace`] may also come later, from [`Self::finish`].
+    pub async fn write(&mut self, bytes: &[u8]) -> Result<(), MediaStoreError> {
         self.digest.update(bytes);
         self.bytes += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         Ok(self.file.write_all(bytes).await?)
     }
 
     /// The whole file, safe on the disk.
-    pub async fn finish(mut self) -> Result<Spooled, StoreError> {
+    pub async fn finish(mut self) -> Result<Spooled, MediaStoreError> {
         self.file.flush().await?;
         self.file.get_ref().sync_all().await?;
         Ok(Spooled {
@@ -79,13 +79,13 @@ impl Spooled {
 
     /// Checks that it is a whole file of one of the `expected` formats, as [`super::inspect`]
     /// does. Of an MP4 only the headers are read, so that its size does not matter; other
-    /// formats are read whole, up to 128 MiB ([`BadMedia::TooLarge`]).
+    /// formats are read whole, up to 128 MiB ([`InvalidMedia::TooLarge`]).
     ///
     /// The outer error: the file could not be read. The inner one: it is not what it should be.
     pub async fn inspect(
         &self,
         expected: &[MediaKind],
-    ) -> Result<Result<MediaInfo, BadMedia>, StoreError> {
+    ) -> Result<Result<MediaInfo, InvalidMedia>, MediaStoreError> {
         let path = self.path.path()?.to_owned();
         let (bytes, sha256, expected) = (self.bytes, self.sha256, expected.to_vec());
         let checked = tokio::task::spawn_blocking(move || check(&path, bytes, sha256, &expected));
@@ -117,13 +117,13 @@ fn check(
     file.by_ref().take(16).read_to_end(&mut start)?;
     let kind = sniff(&start)?;
     if !expected.contains(&kind) {
-        return Err(BadMedia::WrongType { found: kind }.into());
+        return Err(InvalidMedia::WrongType { found: kind }.into());
     }
     if kind == MediaKind::Mp4 {
         return Ok(mp4::read(&mut file)?.into_info(length, sha256));
     }
     if length > LARGEST_IN_MEMORY {
-        return Err(BadMedia::TooLarge.into());
+        return Err(InvalidMedia::TooLarge.into());
     }
     file.rewind()?;
     let mut bytes = Vec::new();

@@ -17,7 +17,7 @@ use crate::domain::ids::GenerationId;
 mod error;
 mod local;
 
-pub use error::StoreError;
+pub use error::MediaStoreError;
 
 /// The folder of files on their way in, beside those of the generations.
 const INCOMING: &str = "incoming";
@@ -87,7 +87,7 @@ pub struct MediaFile {
     pub range: Range<u64>,
     /// The bytes, in pieces of at most 256 KiB of a local file. Ends with an error when not
     /// all of them can be read.
-    pub body: BoxStream<'static, Result<Bytes, StoreError>>,
+    pub body: BoxStream<'static, Result<Bytes, MediaStoreError>>,
 }
 
 impl fmt::Debug for MediaFile {
@@ -123,11 +123,14 @@ impl MediaStore {
 
     /// A store in a bucket; `incoming` is a local folder for files on their way in, which is
     /// made when it is missing. Nothing is sent yet: see [`Self::probe`].
-    pub async fn open_s3(settings: &S3Settings, incoming: PathBuf) -> Result<Self, StoreError> {
+    pub async fn open_s3(
+        settings: &S3Settings,
+        incoming: PathBuf,
+    ) -> Result<Self, MediaStoreError> {
         tokio::fs::create_dir_all(&incoming).await?;
         local::sweep_at_start(&incoming).await?;
         let prefix = ObjectPath::parse(&settings.prefix)
-            .map_err(|source| StoreError::from(object_store::Error::from(source)))?;
+            .map_err(|source| MediaStoreError::from(object_store::Error::from(source)))?;
         let place = Place::S3 {
             bucket: Arc::new(s3::connect(settings)?),
             prefix,
@@ -137,18 +140,18 @@ impl MediaStore {
 
     /// Removes what was left on its way in: by a crash, or by a file system that refused the
     /// removal. What anybody may still be writing stays.
-    pub async fn sweep(&self) -> Result<(), StoreError> {
+    pub async fn sweep(&self) -> Result<(), MediaStoreError> {
         Ok(local::sweep(&self.incoming).await?)
     }
 
     /// A temporary file to write into, for [`Self::put_file`].
-    pub async fn spool(&self) -> Result<Spool, StoreError> {
+    pub async fn spool(&self) -> Result<Spool, MediaStoreError> {
         Ok(Spool::create(&self.incoming).await?)
     }
 
     /// Stores a file, in place of an older one of this key. When this returns, it survives a
     /// loss of power; until then nobody sees a part of it.
-    pub async fn put(&self, key: &MediaKey, bytes: Bytes) -> Result<(), StoreError> {
+    pub async fn put(&self, key: &MediaKey, bytes: Bytes) -> Result<(), MediaStoreError> {
         let mut options = PutOptions::default();
         if let Place::S3 { .. } = self.place {
             options.attributes = s3::attributes(key);
@@ -161,7 +164,7 @@ impl MediaStore {
 
     /// As [`Self::put`], from a temporary file: a local store moves it, without a copy; S3 is
     /// sent parts of 8 MiB, at most three of them in memory.
-    pub async fn put_file(&self, key: &MediaKey, file: Spooled) -> Result<(), StoreError> {
+    pub async fn put_file(&self, key: &MediaKey, file: Spooled) -> Result<(), MediaStoreError> {
         let to = self.path(key);
         match &self.place {
             Place::Local { files, .. } => {
@@ -190,7 +193,7 @@ impl MediaStore {
     }
 
     /// What is known of a file; none when there is none.
-    pub async fn head(&self, key: &MediaKey) -> Result<Option<MediaHead>, StoreError> {
+    pub async fn head(&self, key: &MediaKey) -> Result<Option<MediaHead>, MediaStoreError> {
         match self.objects().head(&self.path(key)).await {
             Ok(meta) => Ok(Some(meta.into())),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
@@ -199,18 +202,18 @@ impl MediaStore {
     }
 
     /// A file, whole or a range of it; none when there is none. A range must lie within the
-    /// file and not be empty, otherwise [`StoreError::Range`].
+    /// file and not be empty, otherwise [`MediaStoreError::Range`].
     pub async fn get(
         &self,
         key: &MediaKey,
         range: Option<Range<u64>>,
-    ) -> Result<Option<MediaFile>, StoreError> {
+    ) -> Result<Option<MediaFile>, MediaStoreError> {
         if let Some(range) = &range {
             let Some(head) = self.head(key).await? else {
                 return Ok(None);
             };
             if range.is_empty() || range.end > head.bytes {
-                return Err(StoreError::Range { bytes: head.bytes });
+                return Err(MediaStoreError::Range { bytes: head.bytes });
             }
         }
         let options = GetOptions {
@@ -232,7 +235,7 @@ impl MediaStore {
     }
 
     /// Removes a file for good; nothing happens when there is none.
-    pub async fn delete(&self, key: &MediaKey) -> Result<(), StoreError> {
+    pub async fn delete(&self, key: &MediaKey) -> Result<(), MediaStoreError> {
         match self.objects().delete(&self.path(key)).await {
             Err(object_store::Error::NotFound { .. }) => Ok(()),
             done => Ok(done?),
@@ -241,7 +244,7 @@ impl MediaStore {
 
     /// Removes all files of a generation for good, also those that nobody knows of any more;
     /// nothing happens when there are none.
-    pub async fn delete_generation(&self, generation: GenerationId) -> Result<(), StoreError> {
+    pub async fn delete_generation(&self, generation: GenerationId) -> Result<(), MediaStoreError> {
         match &self.place {
             Place::Local { folder, .. } => {
                 Ok(local::remove(folder, &generation.0.to_string()).await?)
@@ -260,7 +263,7 @@ impl MediaStore {
 
     /// Whether files can be stored: writes 4 KiB, so that a full disk shows, and removes them.
     /// In a bucket an object named `probe` is overwritten and stays.
-    pub async fn probe(&self) -> Result<(), StoreError> {
+    pub async fn probe(&self) -> Result<(), MediaStoreError> {
         match &self.place {
             Place::Local { folder, .. } => Ok(local::probe(folder).await?),
             Place::S3 { bucket, prefix } => {
@@ -279,7 +282,7 @@ impl MediaStore {
         &self,
         key: &MediaKey,
         valid_for: Duration,
-    ) -> Result<Option<String>, StoreError> {
+    ) -> Result<Option<String>, MediaStoreError> {
         let Place::S3 { bucket, .. } = &self.place else {
             return Ok(None);
         };

@@ -28,12 +28,12 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 /// Visible text, collected and passed on as it comes.
 #[derive(Debug)]
-pub struct Pieces<'a> {
+pub struct TextBuffer<'a> {
     text: String,
     sink: Option<&'a DeltaSink>,
 }
 
-impl<'a> Pieces<'a> {
+impl<'a> TextBuffer<'a> {
     /// Nothing yet; `sink` gets every piece.
     pub fn new(sink: Option<&'a DeltaSink>) -> Self {
         Self {

@@ -18,7 +18,7 @@ use url::Url;
 
 use super::{
     DeltaSink, ProviderError, TextAnswer, TextCall, TextProvider,
-    answer::Pieces,
+    answer::TextBuffer,
     http::{
         Answer, HttpClient, JsonPost, SetupError, TEXT_BODY_CAP,
         base_url::{VersionPath, endpoint},
@@ -32,7 +32,7 @@ use crate::domain::{
     settings::{ConfigError, word},
     vendor::{ModelSettings, Vendor, read_settings},
 };
-use reading::Reading;
+use reading::ResponseParser;
 
 pub const ADAPTERS: Adapters = Adapters {
     vendor: Vendor::new("anthropic", &[Modality::Text], |_, wire| {
@@ -205,7 +205,8 @@ impl Anthropic {
     async fn plain(&self, call: &TextCall, answer: Answer) -> Result<TextAnswer, ProviderError> {
         let head = answer.head().clone();
         let root = answer.json(TEXT_BODY_CAP).await?;
-        let mut reading = Reading::new(&self.name, &call.model, &head, Pieces::new(None));
+        let mut reading =
+            ResponseParser::new(&self.name, &call.model, &head, TextBuffer::new(None));
         reading.whole(&root)?;
         reading.end()
     }
@@ -218,8 +219,17 @@ impl Anthropic {
     ) -> Result<TextAnswer, ProviderError> {
         let head = answer.head().clone();
         let mut events = answer.events();
-        let mut reading = Reading::new(&self.name, &call.model, &head, Pieces::new(Some(deltas)));
-        while let Some(event) = events.next().await.map_err(|error| head.stamp(error))? {
+        let mut reading = ResponseParser::new(
+            &self.name,
+            &call.model,
+            &head,
+            TextBuffer::new(Some(deltas)),
+        );
+        while let Some(event) = events
+            .next()
+            .await
+            .map_err(|error| head.with_context(error))?
+        {
             let root =
                 serde_json::from_str(&event.data).map_err(|_| head.failed("event is not JSON"))?;
             if reading.event(&root)? {
@@ -258,7 +268,7 @@ impl TextProvider for Anthropic {
             return Err(classify::answered(
                 &self.name,
                 &head,
-                &errors::finding(body.as_ref()),
+                &errors::error_info(body.as_ref()),
             ));
         }
         match deltas {

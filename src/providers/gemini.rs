@@ -22,7 +22,7 @@ use url::Url;
 
 use super::{
     DeltaSink, ProviderError, TextAnswer, TextCall, TextProvider,
-    answer::Pieces,
+    answer::TextBuffer,
     http::{
         Answer, HttpClient, JsonPost, SetupError, TEXT_BODY_CAP,
         base_url::{BaseUrlError, VersionPath, endpoint},
@@ -34,7 +34,7 @@ use crate::domain::{
     settings::{range::bounded, word},
     vendor::ModelSettings,
 };
-use reading::Reading;
+use reading::ResponseParser;
 
 /// How to ask one model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -169,8 +169,9 @@ impl Gemini {
     async fn plain(&self, call: &TextCall, answer: Answer) -> Result<TextAnswer, ProviderError> {
         let head = answer.head().clone();
         let root = answer.json(TEXT_BODY_CAP).await?;
-        let mut reading = Reading::new(&self.name, &call.model, &head, Pieces::new(None));
-        reading.absorb(&root)?;
+        let mut reading =
+            ResponseParser::new(&self.name, &call.model, &head, TextBuffer::new(None));
+        reading.feed(&root)?;
         reading.end(false)
     }
 
@@ -182,11 +183,20 @@ impl Gemini {
     ) -> Result<TextAnswer, ProviderError> {
         let head = answer.head().clone();
         let mut events = answer.events();
-        let mut reading = Reading::new(&self.name, &call.model, &head, Pieces::new(Some(deltas)));
-        while let Some(event) = events.next().await.map_err(|error| head.stamp(error))? {
+        let mut reading = ResponseParser::new(
+            &self.name,
+            &call.model,
+            &head,
+            TextBuffer::new(Some(deltas)),
+        );
+        while let Some(event) = events
+            .next()
+            .await
+            .map_err(|error| head.with_context(error))?
+        {
             let root =
                 serde_json::from_str(&event.data).map_err(|_| head.failed("event is not JSON"))?;
-            reading.absorb(&root)?;
+            reading.feed(&root)?;
         }
         reading.end(true)
     }
@@ -218,7 +228,7 @@ impl TextProvider for Gemini {
             return Err(classify::answered(
                 &self.name,
                 &head,
-                &errors::finding(body.as_ref()),
+                &errors::error_info(body.as_ref()),
             ));
         }
         match deltas {

@@ -216,7 +216,7 @@ impl Answer {
                 Ok(Some(chunk)) if body.len() + chunk.len() > cap => return Ok((body, false)),
                 Ok(Some(chunk)) => body.extend_from_slice(&chunk),
                 Ok(None) => return Ok((body, true)),
-                Err(error) => return Err(self.head.stamp(classify::transport(&error))),
+                Err(error) => return Err(self.head.with_context(classify::transport(&error))),
             }
         }
     }

@@ -24,7 +24,7 @@ use url::Url;
 
 use super::{
     DeltaSink, ProviderError, TextAnswer, TextCall, TextProvider,
-    answer::Pieces,
+    answer::TextBuffer,
     http::{
         Answer, HttpClient, JsonPost, SetupError, TEXT_BODY_CAP,
         base_url::{VersionPath, endpoint},
@@ -32,7 +32,7 @@ use super::{
     },
     setup::Setup,
 };
-use reading::{Place, Reading};
+use reading::{Place, ResponseParser};
 pub use request::{OpenAiModel, SystemRole, TokenField};
 
 /// The text adapter of `OpenAI` and of compatible servers.
@@ -68,8 +68,9 @@ impl OpenAi {
     async fn plain(&self, call: &TextCall, answer: Answer) -> Result<TextAnswer, ProviderError> {
         let head = answer.head().clone();
         let root = answer.json(TEXT_BODY_CAP).await?;
-        let mut reading = Reading::new(&self.name, &call.model, &head, Pieces::new(None));
-        reading.absorb(&root, Place::Message)?;
+        let mut reading =
+            ResponseParser::new(&self.name, &call.model, &head, TextBuffer::new(None));
+        reading.feed(&root, Place::Message)?;
         reading.end(false)
     }
 
@@ -81,21 +82,30 @@ impl OpenAi {
     ) -> Result<TextAnswer, ProviderError> {
         let head = answer.head().clone();
         let mut events = answer.events();
-        let mut reading = Reading::new(&self.name, &call.model, &head, Pieces::new(Some(deltas)));
-        while let Some(event) = events.next().await.map_err(|error| head.stamp(error))? {
+        let mut reading = ResponseParser::new(
+            &self.name,
+            &call.model,
+            &head,
+            TextBuffer::new(Some(deltas)),
+        );
+        while let Some(event) = events
+            .next()
+            .await
+            .map_err(|error| head.with_context(error))?
+        {
             if event.data.trim() == "[DONE]" {
                 break;
             }
             let root =
                 serde_json::from_str(&event.data).map_err(|_| head.failed("event is not JSON"))?;
             if event.name.as_deref() == Some("error") {
-                return Err(classify::inside(
+                return Err(classify::from_error_in_body(
                     &self.name,
                     &head,
-                    &errors::finding(Some(&root)),
+                    &errors::error_info(Some(&root)),
                 ));
             }
-            reading.absorb(&root, Place::Delta)?;
+            reading.feed(&root, Place::Delta)?;
         }
         reading.end(true)
     }
@@ -131,7 +141,7 @@ impl TextProvider for OpenAi {
             return Err(classify::answered(
                 &self.name,
                 &head,
-                &errors::finding(body.as_ref()),
+                &errors::error_info(body.as_ref()),
             ));
         }
         match deltas {

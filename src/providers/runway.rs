@@ -118,7 +118,7 @@ impl Runway {
 
     async fn refusal(&self, answer: Answer) -> ProviderError {
         let (head, body) = answer.error_json().await;
-        classify::answered(&self.name, &head, &reading::finding(body.as_ref()))
+        classify::answered(&self.name, &head, &reading::error_info(body.as_ref()))
     }
 }
 

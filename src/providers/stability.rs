@@ -137,8 +137,8 @@ impl Stability {
             .await?;
         if !answer.head().is_success() {
             let (head, body) = answer.error_json().await;
-            let finding = errors::finding(body.as_ref());
-            return Err(classify::answered(&self.name, &head, &finding));
+            let error_info = errors::error_info(body.as_ref());
+            return Err(classify::answered(&self.name, &head, &error_info));
         }
         let head = answer.head().clone();
         let root = answer.json(ONE_IMAGE_BODY_CAP).await?;
@@ -155,7 +155,7 @@ fn image(head: &Head, root: &Value) -> Result<Bytes, ProviderError> {
         Some(_) => return Err(head.failed("generation ended in an error")),
     }
     match root.get("image").and_then(Value::as_str) {
-        Some(base64) => answer::file(base64, IMAGE_CAP).map_err(|error| head.stamp(error)),
+        Some(base64) => answer::file(base64, IMAGE_CAP).map_err(|error| head.with_context(error)),
         None => Err(head.failed("answer without an image")),
     }
 }

@@ -99,7 +99,7 @@ impl Service {
             // An admin token is good for /v1/admin only.
             None | Some(BearerToken::Admin(_)) => refused(TokenRefusal::Invalid),
             Some(BearerToken::ApiKey(digest)) => {
-                let Some(key) = self.0.store.present_key(digest, now).await? else {
+                let Some(key) = self.0.store.authenticate_key(digest, now).await? else {
                     return refused(TokenRefusal::Invalid);
                 };
                 let Some(rate) = key.rate else {

@@ -25,12 +25,12 @@ use crate::{
     providers::Seat,
     store::{
         StoreError,
-        generations::{Idempotency, NewGeneration, Opened},
+        generations::{HoldOutcome, Idempotency, NewGeneration},
     },
 };
 
 /// What a request turned out to be.
-pub enum Begun {
+pub enum Submitted {
     /// A new generation, held and running in this process.
     New(Box<Generation>, Handle),
     /// A new generation, held, for any worker to take.
@@ -41,12 +41,12 @@ pub enum Begun {
 
 /// The idempotency key of a request.
 #[derive(Debug, Clone)]
-pub struct KeyedRequest {
+pub struct IdempotentRequest {
     key: String,
     fingerprint: [u8; 32],
 }
 
-impl KeyedRequest {
+impl IdempotentRequest {
     /// A key for a request. The same request is the route and the body without `stream`.
     pub fn new(key: String, route: &str, body: &Map<String, Value>) -> Self {
         let mut body = body.clone();
@@ -99,7 +99,7 @@ impl Service {
     async fn replayed(
         &self,
         caller: &Caller,
-        keyed: Option<&KeyedRequest>,
+        keyed: Option<&IdempotentRequest>,
     ) -> Result<Option<GenerationId>, ServiceError> {
         let Some(keyed) = keyed else { return Ok(None) };
         let now = self.0.clock.now();
@@ -120,12 +120,16 @@ impl Service {
         &self,
         caller: &Caller,
         plan: &Plan<'_>,
-        keyed: Option<&KeyedRequest>,
+        keyed: Option<&IdempotentRequest>,
         queued: bool,
     ) -> Result<NewGeneration, ServiceError> {
         let hold = plan.ceiling.hold();
         if let Some(max_cost) = plan.max_cost.filter(|max| hold > *max) {
-            let (balance, unfinished) = self.0.store.standing(caller.account_id).await?;
+            let (balance, unfinished) = self
+                .0
+                .store
+                .balance_and_unfinished(caller.account_id)
+                .await?;
             self.check_jobs(unfinished)?;
             let short = explain::above_max_cost(hold, max_cost, balance, &plan.ceiling);
             return Err(ServiceError::CreditsShort(Box::new(short)));
@@ -172,7 +176,7 @@ impl Service {
         &self,
         caller: &Caller,
         plan: &Plan<'_>,
-        keyed: Option<&KeyedRequest>,
+        keyed: Option<&IdempotentRequest>,
     ) -> Result<Result<Seat, GenerationId>, ServiceError> {
         let provider = &plan.model.provider;
         if let Some(seat) = self.0.providers.seats.take(provider) {
@@ -183,10 +187,10 @@ impl Service {
             return Ok(Err(id));
         }
         let (store, now) = (&self.0.store, self.0.clock.now());
-        let (_, unfinished) = store.standing(caller.account_id).await?;
+        let (_, unfinished) = store.balance_and_unfinished(caller.account_id).await?;
         self.check_jobs(unfinished)?;
-        let spendable = store.spendable(caller.account_id, caller.credential, now);
-        let (balance, cap) = spendable.await?;
+        let spendable_balance = store.spendable_balance(caller.account_id, caller.credential, now);
+        let (balance, cap) = spendable_balance.await?;
         let hold = plan.ceiling.hold();
         let short = match cap {
             Some(cap) if cap.left() < hold => {
@@ -214,10 +218,10 @@ impl Service {
         caller: &Caller,
         started: Result<Started, StoreError>,
         ceiling: &Ceiling,
-        keyed: Option<&KeyedRequest>,
-    ) -> Result<Begun, ServiceError> {
+        keyed: Option<&IdempotentRequest>,
+    ) -> Result<Submitted, ServiceError> {
         match started? {
-            Ok((generation, handle)) => Ok(Begun::New(Box::new(generation), handle)),
+            Ok((generation, handle)) => Ok(Submitted::New(Box::new(generation), handle)),
             Err(refused) => self.refused(caller, refused, ceiling, keyed).await,
         }
     }
@@ -225,36 +229,40 @@ impl Service {
     async fn refused(
         &self,
         caller: &Caller,
-        refused: Opened,
+        refused: HoldOutcome,
         ceiling: &Ceiling,
-        keyed: Option<&KeyedRequest>,
-    ) -> Result<Begun, ServiceError> {
+        keyed: Option<&IdempotentRequest>,
+    ) -> Result<Submitted, ServiceError> {
         Err(match refused {
-            Opened::KeyBound => {
+            HoldOutcome::KeyBound => {
                 // A parallel request with the same key was first.
                 return match self.replayed(caller, keyed).await? {
-                    Some(id) => Ok(Begun::Replay(id)),
+                    Some(id) => Ok(Submitted::Replay(id)),
                     None => Err(ServiceError::IdempotencyInProgress),
                 };
             }
-            Opened::CredentialEnded => ServiceError::Token(match caller.user_id {
+            HoldOutcome::CredentialEnded => ServiceError::Token(match caller.user_id {
                 None if caller.expires_at.is_some_and(|at| at <= self.0.clock.now()) => {
                     TokenRefusal::Expired
                 }
                 None => TokenRefusal::Revoked,
                 Some(_) => TokenRefusal::Invalid,
             }),
-            Opened::Suspended => ServiceError::Suspended,
-            Opened::TooManyJobs => ServiceError::TooManyJobs(self.0.settings.max_jobs_per_account),
-            Opened::SpendLimit(cap, balance) => {
+            HoldOutcome::Suspended => ServiceError::Suspended,
+            HoldOutcome::TooManyJobs => {
+                ServiceError::TooManyJobs(self.0.settings.max_jobs_per_account)
+            }
+            HoldOutcome::SpendLimit(cap, balance) => {
                 let short = explain::above_spend_limit(ceiling.hold(), cap, balance, ceiling);
                 ServiceError::CreditsShort(Box::new(short))
             }
-            Opened::Short(balance) => {
+            HoldOutcome::Short(balance) => {
                 let short = explain::above_available(ceiling.hold(), balance, ceiling);
                 ServiceError::CreditsShort(Box::new(short))
             }
-            Opened::Held => ServiceError::Internal("a hold was both placed and refused".to_owned()),
+            HoldOutcome::Held => {
+                ServiceError::Internal("a hold was both placed and refused".to_owned())
+            }
         })
     }
 }

@@ -94,7 +94,7 @@ impl Store {
     }
 
     /// Reads an admin token and counts the request against the default limit, as
-    /// [`Store::present_key`] does.
+    /// [`Store::authenticate_key`] does.
     pub async fn present_admin(
         &self,
         digest: TokenDigest,

@@ -75,7 +75,10 @@ impl Store {
     }
 
     /// How an account stands, and how many unfinished generations it has.
-    pub async fn standing(&self, account: AccountId) -> Result<(Balance, i32), StoreError> {
+    pub async fn balance_and_unfinished(
+        &self,
+        account: AccountId,
+    ) -> Result<(Balance, i32), StoreError> {
         let reading = sqlx::query!(
             "select balance, held, unfinished from accounts where id = $1",
             account.0

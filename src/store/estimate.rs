@@ -11,7 +11,7 @@ use crate::domain::{credits::Credits, ids::AccountId};
 
 impl Store {
     /// How the account stands, and the cap of the key that asks, where it has one.
-    pub async fn spendable(
+    pub async fn spendable_balance(
         &self,
         account: AccountId,
         credential: Credential,

@@ -85,7 +85,7 @@ pub struct SpendLimit {
 
 /// How an opening ended. Anything but `Held` left no trace.
 #[derive(Debug)]
-pub enum Opened {
+pub enum HoldOutcome {
     /// The hold is placed and the row is there.
     Held,
     /// The idempotency key is bound already, to another generation.
@@ -122,7 +122,7 @@ pub enum Outcome {
 
 /// The end of a generation.
 #[derive(Debug, Clone)]
-pub struct Finish {
+pub struct Settlement {
     pub id: GenerationId,
     /// Only if this instance still works on it; `None`: whoever does (a cancel).
     pub instance: Option<InstanceId>,

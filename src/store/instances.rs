@@ -47,7 +47,7 @@ impl Store {
     }
 
     /// Takes this process off the list.
-    pub async fn retire(&self, instance: InstanceId) -> Result<(), StoreError> {
+    pub async fn deregister(&self, instance: InstanceId) -> Result<(), StoreError> {
         sqlx::query!("delete from instances where id = $1", instance.0)
             .execute(self.heartbeat.named("deregister"))
             .await?;

@@ -124,11 +124,11 @@ impl Store {
             .iter()
             .map(|&(account, n)| (account.0, i64::try_from(n).unwrap_or(i64::MAX)))
             .unzip();
-        let sated = accounts
+        let at_quota = accounts
             .iter()
             .zip(&taken)
             .filter(|&(_, &n)| n >= share.most);
-        let sated: Vec<i64> = sated.map(|(&account, _)| account).collect();
+        let at_quota: Vec<i64> = at_quota.map(|(&account, _)| account).collect();
         let claiming = sqlx::query_as!(
             JobRow,
             "update generations
@@ -158,7 +158,7 @@ impl Store {
             limit,
             now,
             providers,
-            &sated,
+            &at_quota,
             &accounts,
             &taken,
             share.most,

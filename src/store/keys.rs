@@ -67,7 +67,7 @@ pub struct ApiKeyRecord {
 
 /// A key that was presented.
 #[derive(Debug)]
-pub struct PresentedKey {
+pub struct AuthenticatedKey {
     pub id: ApiKeyId,
     pub account_id: AccountId,
     /// What it may call.
@@ -237,11 +237,11 @@ impl Store {
 
     /// Reads a key and counts the request against its limit, in one statement: no cache that
     /// could be stale, on any replica.
-    pub async fn present_key(
+    pub async fn authenticate_key(
         &self,
         digest: TokenDigest,
         now: DateTime<Utc>,
-    ) -> Result<Option<PresentedKey>, StoreError> {
+    ) -> Result<Option<AuthenticatedKey>, StoreError> {
         // The emission is rounded up exactly as in `Gcra::emission_nanos`. In the conflict
         // clause `excluded.tat - now` is the emission; the burst comes from the key again.
         let reading = sqlx::query!(
@@ -302,7 +302,7 @@ impl Store {
             .tat
             .zip(row.admitted)
             .map(|(tat, admitted)| gcra.state(row.now, tat, admitted));
-        Ok(Some(PresentedKey {
+        Ok(Some(AuthenticatedKey {
             id: ApiKeyId(row.id),
             account_id: AccountId(row.account_id),
             abilities: abilities(&row.abilities)?,

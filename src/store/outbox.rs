@@ -191,7 +191,7 @@ impl Store {
     }
 
     /// What is left of a generation, also when its owner has deleted it.
-    pub async fn generation_or_rest(
+    pub async fn generation_including_deleted(
         &self,
         id: GenerationId,
     ) -> Result<Option<Generation>, StoreError> {

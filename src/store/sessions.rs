@@ -54,7 +54,7 @@ impl Store {
     }
 
     /// Reads a live session and counts the request against the default limit, as
-    /// [`Store::present_key`] does.
+    /// [`Store::authenticate_key`] does.
     pub async fn present_session(
         &self,
         digest: TokenDigest,

@@ -22,7 +22,7 @@ use gensvc::{
     },
     media::MediaStore,
     providers::Registry,
-    service::{keys::KeyRequest, operator::AccountRequest},
+    service::{admin_accounts::AccountRequest, keys::KeyRequest},
     store::Store,
 };
 use http::{HeaderMap, Method, Request, StatusCode};

@@ -87,7 +87,7 @@ async fn a_server_is_heard_while_its_sweep_takes_long(_: PgPoolOptions, options:
         let waits = tokio::time::timeout(Duration::from_secs(30), waits).await;
         assert!(waits.is_ok(), "the sweep does not wait");
         let before = seen().await;
-        other.app.runner.sign_of_life().await.unwrap();
+        other.app.runner.heartbeat().await.unwrap();
         assert!(seen().await > before);
         lock.rollback().await.unwrap();
     });

@@ -12,7 +12,7 @@ mod world;
 use gensvc::{
     domain::ids::GenerationId,
     store::{
-        generations::{Finish, Outcome},
+        generations::{Outcome, Settlement},
         movements::Move,
     },
 };
@@ -283,7 +283,7 @@ async fn the_database_itself_refuses_what_must_not_be(_: PgPoolOptions, options:
         charged: micros(61),
         finish_reason: None,
     };
-    let finish = Finish {
+    let finish = Settlement {
         id: held,
         instance: None,
         outcome,
@@ -293,13 +293,13 @@ async fn the_database_itself_refuses_what_must_not_be(_: PgPoolOptions, options:
     };
     assert!(app.store.finish(&finish).await.is_err());
     assert!(!mover.adjust(Move::Adjustment, -41).await);
-    assert_eq!(mover.standing().await, (100, 60));
+    assert_eq!(mover.balance_and_unfinished().await, (100, 60));
     assert!(mover.adjust(Move::Adjustment, -40).await);
-    assert_eq!(mover.standing().await, (60, 60));
+    assert_eq!(mover.balance_and_unfinished().await, (60, 60));
     assert!(mover.finish(held, Some(60)).await);
     assert!(!mover.finish(held, Some(60)).await);
     assert!(!mover.finish(held, None).await);
-    assert_eq!(mover.standing().await, (0, 0));
+    assert_eq!(mover.balance_and_unfinished().await, (0, 0));
     // A hold of nothing leaves no entry.
     let free = mover.hold(0).await.unwrap();
     assert!(mover.finish(free, Some(0)).await);

@@ -11,7 +11,7 @@ use crate::{
         middleware::RateSlot,
     },
     domain::ids::{AccountId, AdminTokenId, ApiKeyId},
-    service::{ServiceError, admin::Presented},
+    service::{ServiceError, admin_tokens::Presented},
 };
 
 /// A request with a good admin token, within its rate limit: 401, 429, 403, in this order. A

@@ -24,7 +24,7 @@ const DRAINED: usize = 256 << 10;
 /// How long that may take.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 
-pub(super) struct Guarded {
+pub(super) struct WriteTimeoutStream {
     stream: TcpStream,
     patience: Duration,
     /// Runs while the peer takes nothing.
@@ -42,7 +42,7 @@ pub(super) struct Guarded {
     draining: Option<(usize, Pin<Box<Sleep>>)>,
 }
 
-impl Guarded {
+impl WriteTimeoutStream {
     pub(super) fn new(stream: TcpStream, patience: Duration) -> Self {
         Self {
             stream,
@@ -58,7 +58,7 @@ impl Guarded {
     }
 
     /// Bounds how long a write stays pending.
-    fn judge<T>(
+    fn poll_with_deadline<T>(
         &mut self,
         cx: &mut Context<'_>,
         written: Poll<io::Result<T>>,
@@ -94,7 +94,7 @@ impl Guarded {
                 return Poll::Ready(Ok(()));
             }
             let written = Pin::new(&mut self.stream).poll_write(cx, &answer[*sent..]);
-            let written = ready!(self.judge(cx, written, |n| *n))?;
+            let written = ready!(self.poll_with_deadline(cx, written, |n| *n))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
@@ -117,7 +117,7 @@ fn own_refusal(head: &[u8]) -> Option<StatusCode> {
     (known && !ours).then_some(status)
 }
 
-impl AsyncWrite for Guarded {
+impl AsyncWrite for WriteTimeoutStream {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -135,7 +135,7 @@ impl AsyncWrite for Guarded {
             && let Some(status) = own_refusal(only)
         {
             self.lingering = true;
-            self.refusal = Some((api::bare_answer(status), 0));
+            self.refusal = Some((api::raw_error_response(status), 0));
             return Poll::Ready(Ok(only.len()));
         }
         if let Some(status) = bufs
@@ -145,7 +145,7 @@ impl AsyncWrite for Guarded {
             self.lingering = status.starts_with(b"4");
         }
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.judge(cx, written, |n| *n)
+        self.poll_with_deadline(cx, written, |n| *n)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -183,7 +183,7 @@ impl AsyncWrite for Guarded {
     }
 }
 
-impl AsyncRead for Guarded {
+impl AsyncRead for WriteTimeoutStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -16,7 +16,7 @@ use crate::{
     },
     config::Config,
     domain::ids::AccountId,
-    service::{ServiceError, operator::AccountRequest},
+    service::{ServiceError, admin_accounts::AccountRequest},
 };
 
 pub(in crate::cli) async fn run(

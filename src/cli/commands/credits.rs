@@ -15,7 +15,7 @@ use crate::{
     },
     config::Config,
     domain::ids::AccountId,
-    service::{ServiceError, movements::Movement},
+    service::{ServiceError, credit_adjustments::Movement},
     store::movements::Move,
 };
 

@@ -134,7 +134,7 @@ impl ImageModel {
     }
 
     /// What this model does not take of a request: every such field.
-    pub fn refusals(&self, request: &ImageRequest) -> Vec<FieldError> {
+    pub fn violations(&self, request: &ImageRequest) -> Vec<FieldError> {
         let limits = &self.limits;
         let mut errors = Vec::new();
         errors.extend(prompt_too_long(
@@ -190,7 +190,7 @@ impl ImageModel {
 
 impl VideoModel {
     /// What this model does not take of a request: every such field.
-    pub fn refusals(&self, request: &VideoRequest) -> Vec<FieldError> {
+    pub fn violations(&self, request: &VideoRequest) -> Vec<FieldError> {
         let limits = &self.limits;
         let mut errors = Vec::new();
         errors.extend(prompt_too_long(
@@ -239,7 +239,7 @@ impl VideoModel {
 
 impl SpeechModel {
     /// What this model does not take of a request: every such field.
-    pub fn refusals(&self, request: &SpeechRequest) -> Vec<FieldError> {
+    pub fn violations(&self, request: &SpeechRequest) -> Vec<FieldError> {
         let limits = &self.limits;
         let mut errors = Vec::new();
         errors.extend(prompt_too_long(

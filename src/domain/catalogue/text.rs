@@ -29,7 +29,7 @@ pub struct TextModel {
 
 impl TextModel {
     /// What this model does not take of a request: every such field.
-    pub fn refusals(
+    pub fn violations(
         &self,
         prompt_chars: usize,
         max_tokens: Option<u32>,

@@ -173,7 +173,7 @@ impl ImageRequest {
             n,
             max_cost,
         };
-        Unreadable::unless_sound(&errors, read)
+        Unreadable::into_result(&errors, read)
     }
 }
 
@@ -206,7 +206,7 @@ impl VideoRequest {
             ratio,
             max_cost,
         };
-        Unreadable::unless_sound(&errors, read)
+        Unreadable::into_result(&errors, read)
     }
 }
 
@@ -238,7 +238,7 @@ impl SpeechRequest {
             format,
             max_cost,
         };
-        Unreadable::unless_sound(&errors, read)
+        Unreadable::into_result(&errors, read)
     }
 }
 

@@ -59,7 +59,7 @@ impl TextRequest {
             stream: stream.unwrap_or(false),
             max_cost,
         };
-        Unreadable::unless_sound(&errors, read)
+        Unreadable::into_result(&errors, read)
     }
 }
 

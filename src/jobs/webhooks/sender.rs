@@ -13,7 +13,7 @@ use reqwest::{Client, Response, redirect};
 use sha2::Sha256;
 use url::Url;
 
-use crate::media::{BoxError, Gate, NoPublicAddress, Resolver};
+use crate::media::{AddressPolicy, BoxError, NoPublicAddress, Resolver};
 
 /// The longest time for a connection.
 const CONNECT_AT_MOST: Duration = Duration::from_secs(5);
@@ -43,8 +43,8 @@ pub struct SenderSettings {
 #[derive(Debug, Clone)]
 pub struct Sender {
     client: Client,
-    gate: Arc<Gate>,
-    checks: Arc<Gate>,
+    gate: Arc<AddressPolicy>,
+    checks: Arc<AddressPolicy>,
     settings: SenderSettings,
 }
 
@@ -110,9 +110,9 @@ impl Message<'_> {
 impl Sender {
     /// Fails only when the TLS library cannot be set up.
     pub fn new(settings: SenderSettings) -> Result<Self, reqwest::Error> {
-        let gate = Gate::new(&[], settings.allow_private).looking_up(DELIVERY_LOOKUPS);
+        let gate = AddressPolicy::new(&[], settings.allow_private).looking_up(DELIVERY_LOOKUPS);
         let gate = Arc::new(gate);
-        let checks = Gate::new(&[], settings.allow_private).looking_up(CHECK_LOOKUPS);
+        let checks = AddressPolicy::new(&[], settings.allow_private).looking_up(CHECK_LOOKUPS);
         let client = Client::builder()
             .user_agent(concat!("gensvc/", env!("CARGO_PKG_VERSION")))
             .redirect(redirect::Policy::none())

@@ -126,9 +126,9 @@ impl State {
 
 impl Slot {
     /// Remembers whether the receiver let the attempt run out of time.
-    pub fn hung(&self, hung: bool) {
+    pub fn timed_out(&self, timed_out: bool) {
         let mut state = self.slots.state();
-        if hung {
+        if timed_out {
             state.hanging.insert(self.webhook);
         } else {
             state.hanging.remove(&self.webhook);
@@ -201,7 +201,7 @@ mod tests {
         for queue in &hanging {
             slots
                 .take(queue.webhook, queue.webhook_account())
-                .hung(true);
+                .timed_out(true);
         }
         let found = slots.allot(&hanging).places;
         assert_eq!(found.len(), HANGING);
@@ -212,7 +212,7 @@ mod tests {
             .collect();
         assert_eq!(places(&slots, &hanging), []);
         assert_eq!(places(&slots, &[queue(5_000, 5_000)]), [(5_000, 4)]);
-        slots.take(WebhookId(999), AccountId(999)).hung(false);
+        slots.take(WebhookId(999), AccountId(999)).timed_out(false);
         assert_eq!(places(&slots, &hanging), [(999, 4)]);
     }
 

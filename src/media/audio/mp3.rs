@@ -1,6 +1,6 @@
 //! The frames of an MP3 (MPEG-1, -2 and -2.5, layer 3).
 
-use crate::media::BadMedia;
+use crate::media::InvalidMedia;
 
 /// Bit rates in kbit/s by their index: MPEG-1, and both others. 0 is "free" and not taken.
 const RATES: [[u16; 15]; 2] = [
@@ -193,7 +193,7 @@ pub(in crate::media) fn starts_a_frame(bytes: &[u8]) -> bool {
 }
 
 /// How long the frames of an MP3 play, whatever its tables say.
-pub(in crate::media) fn seconds(bytes: &[u8]) -> Result<f64, BadMedia> {
+pub(in crate::media) fn seconds(bytes: &[u8]) -> Result<f64, InvalidMedia> {
     let mut frames = Frames::new(bytes);
     let (mut count, mut length, mut first) = (0_u32, 0, None);
     for frame in frames.by_ref().filter(|frame| !frame.is_table()) {
@@ -202,17 +202,17 @@ pub(in crate::media) fn seconds(bytes: &[u8]) -> Result<f64, BadMedia> {
         first.get_or_insert(frame.header);
     }
     check(length, frames.stray)?;
-    let first = first.ok_or(BadMedia::Damaged("an MP3 without frames"))?;
+    let first = first.ok_or(InvalidMedia::Damaged("an MP3 without frames"))?;
     Ok(f64::from(count) * f64::from(first.samples) / f64::from(first.rate))
 }
 
 /// A stream with more garbage than sound is none.
-pub(super) fn check(sound: usize, stray: usize) -> Result<(), BadMedia> {
+pub(super) fn check(sound: usize, stray: usize) -> Result<(), InvalidMedia> {
     if sound == 0 {
-        return Err(BadMedia::Damaged("an MP3 without frames"));
+        return Err(InvalidMedia::Damaged("an MP3 without frames"));
     }
     if stray > sound {
-        return Err(BadMedia::Damaged("an MP3 with more garbage than sound"));
+        return Err(InvalidMedia::Damaged("an MP3 with more garbage than sound"));
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::mp3::{Frames, Header, check};
-use crate::media::BadMedia;
+use crate::media::InvalidMedia;
 
 /// Bytes of the table that we write: name, flags, frames, bytes, and 100 places to seek to.
 const TABLE: usize = 4 + 4 + 4 + 4 + 100;
@@ -18,8 +18,8 @@ const BIT_RATES: u8 = 14;
 ///
 /// Holds the file twice for a moment. Refused: no frame at all, more garbage than sound in a
 /// part, parts of different sample rate, MPEG version or number of channels
-/// ([`BadMedia::Mixed`]).
-pub fn mp3_from_parts(parts: &[Bytes]) -> Result<Bytes, BadMedia> {
+/// ([`InvalidMedia::Mixed`]).
+pub fn mp3_from_parts(parts: &[Bytes]) -> Result<Bytes, InvalidMedia> {
     let mut first: Option<Header> = None;
     let mut sound = Vec::new();
     let mut starts = Vec::new();
@@ -30,7 +30,7 @@ pub fn mp3_from_parts(parts: &[Bytes]) -> Result<Bytes, BadMedia> {
         for frame in frames.by_ref().filter(|frame| !frame.is_table()) {
             let first = *first.get_or_insert(frame.header);
             if !first.goes_with(&frame.header) {
-                return Err(BadMedia::Mixed);
+                return Err(InvalidMedia::Mixed);
             }
             constant &= first.raw[2] >> 4 == frame.header.raw[2] >> 4;
             starts.push(sound.len());
@@ -40,7 +40,7 @@ pub fn mp3_from_parts(parts: &[Bytes]) -> Result<Bytes, BadMedia> {
             check(sound.len() - before, frames.stray)?;
         }
     }
-    let first = first.ok_or(BadMedia::Empty)?;
+    let first = first.ok_or(InvalidMedia::Empty)?;
     let mut file = table(&first, &starts, sound.len(), constant)?;
     file.append(&mut sound);
     Ok(file.into())
@@ -52,12 +52,12 @@ fn table(
     starts: &[usize],
     sound: usize,
     constant: bool,
-) -> Result<Vec<u8>, BadMedia> {
+) -> Result<Vec<u8>, InvalidMedia> {
     let offset = 4 + first.side_bytes();
     let header = (1..=BIT_RATES)
         .filter_map(|index| first.with_bit_rate(index))
         .find(|header| header.bytes >= offset + TABLE)
-        .ok_or(BadMedia::Unsupported("frames this small"))?;
+        .ok_or(InvalidMedia::Unsupported("frames this small"))?;
     let total = header.bytes + sound;
     let mut frame = Vec::with_capacity(total);
     frame.extend_from_slice(&header.raw);
@@ -66,7 +66,7 @@ fn table(
     // Frames, bytes and places are given.
     frame.extend_from_slice(&7_u32.to_be_bytes());
     for number in [starts.len(), total] {
-        let number = u32::try_from(number).map_err(|_| BadMedia::TooLarge)?;
+        let number = u32::try_from(number).map_err(|_| InvalidMedia::TooLarge)?;
         frame.extend_from_slice(&number.to_be_bytes());
     }
     for percent in 0..100 {

@@ -2,7 +2,7 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use super::{mp3::Frames, *};
-use crate::media::BadMedia;
+use crate::media::InvalidMedia;
 
 /// Silent frames of MPEG-1 at 44.1 kHz, stereo; `version` 2 makes them MPEG-2 at 22.05 kHz.
 pub(in crate::media) fn frames(version: u8, count: usize) -> Vec<u8> {
@@ -76,9 +76,12 @@ fn mp3_parts_that_do_not_fit() {
         let parts: Vec<_> = parts.iter().cloned().map(Bytes::from).collect();
         mp3_from_parts(&parts)
     };
-    assert_eq!(join(&[]), Err(BadMedia::Empty));
-    assert_eq!(join(&[vec![]]), Err(BadMedia::Empty));
-    assert_eq!(join(&[frames(3, 5), frames(2, 5)]), Err(BadMedia::Mixed));
+    assert_eq!(join(&[]), Err(InvalidMedia::Empty));
+    assert_eq!(join(&[vec![]]), Err(InvalidMedia::Empty));
+    assert_eq!(
+        join(&[frames(3, 5), frames(2, 5)]),
+        Err(InvalidMedia::Mixed)
+    );
     for bad in [
         b"<html>".repeat(50),
         vec![0; 500],
@@ -87,7 +90,10 @@ fn mp3_parts_that_do_not_fit() {
         frames(3, 1)[..300].to_vec(),
     ] {
         let refused = join(&[frames(3, 5), bad]);
-        assert!(matches!(refused, Err(BadMedia::Damaged(_))), "{refused:?}");
+        assert!(
+            matches!(refused, Err(InvalidMedia::Damaged(_))),
+            "{refused:?}"
+        );
     }
     let noisy = [frames(3, 2), vec![0x55; 2_000]].concat();
     assert!(mp3_seconds(&noisy).is_err());
@@ -143,33 +149,39 @@ fn wav_parts_become_one() {
 fn wav_parts_that_do_not_fit() {
     let join = wav_from_parts;
     let good = wav(24_000, 1, 4, &[0; 4]);
-    assert_eq!(join(&[]), Err(BadMedia::Empty));
-    assert_eq!(join(&[Bytes::new()]), Err(BadMedia::Empty));
-    assert_eq!(join(&[wav(24_000, 1, 0, &[])]), Err(BadMedia::Empty));
+    assert_eq!(join(&[]), Err(InvalidMedia::Empty));
+    assert_eq!(join(&[Bytes::new()]), Err(InvalidMedia::Empty));
+    assert_eq!(join(&[wav(24_000, 1, 0, &[])]), Err(InvalidMedia::Empty));
     assert_eq!(
         join(&[good.clone(), wav(16_000, 1, 4, &[0; 4])]),
-        Err(BadMedia::Mixed)
+        Err(InvalidMedia::Mixed)
     );
     assert_eq!(
         join(&[good.clone(), wav(24_000, 2, 4, &[0; 4])]),
-        Err(BadMedia::Mixed)
+        Err(InvalidMedia::Mixed)
     );
-    assert_eq!(join(&[wav(24_000, 1, 100, &[0; 90])]), Err(BadMedia::Cut));
-    assert_eq!(join(&[good.slice(..30)]), Err(BadMedia::Cut));
+    assert_eq!(
+        join(&[wav(24_000, 1, 100, &[0; 90])]),
+        Err(InvalidMedia::Cut)
+    );
+    assert_eq!(join(&[good.slice(..30)]), Err(InvalidMedia::Cut));
     assert!(matches!(
         join(&[wav(24_000, 3, 6, &[0; 6])]),
-        Err(BadMedia::Unsupported(_))
+        Err(InvalidMedia::Unsupported(_))
     ));
     assert!(matches!(
         join(&[wav(0, 1, 6, &[0; 6])]),
-        Err(BadMedia::Unsupported(_))
+        Err(InvalidMedia::Unsupported(_))
     ));
     for text in [
         b"<html><body>502 Bad Gateway".as_slice(),
         b"{\"error\": {}}",
         b"ID3\x04",
     ] {
-        assert_eq!(join(&[Bytes::from_static(text)]), Err(BadMedia::Unknown));
+        assert_eq!(
+            join(&[Bytes::from_static(text)]),
+            Err(InvalidMedia::Unknown)
+        );
     }
 }
 

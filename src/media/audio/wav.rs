@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::media::BadMedia;
+use crate::media::InvalidMedia;
 
 /// Sizes from here on stand for "unknown" in the header of a stream: 0xFFFFFFFF, or that or
 /// 0x7FFFFFFF less the header. No real part is as large.
@@ -37,22 +37,22 @@ impl Format {
 /// is text or another format that we know. Half a sample at a part's end is left out.
 ///
 /// Refused: no samples, a part that ends before its own length, other sample formats than
-/// 16-bit PCM with one or two channels, parts that differ ([`BadMedia::Mixed`]), and more than
+/// 16-bit PCM with one or two channels, parts that differ ([`InvalidMedia::Mixed`]), and more than
 /// 4 GiB.
-pub fn wav_from_parts(parts: &[Bytes]) -> Result<Bytes, BadMedia> {
+pub fn wav_from_parts(parts: &[Bytes]) -> Result<Bytes, InvalidMedia> {
     let mut format = None;
     let mut blocks = Vec::new();
     for part in parts {
         let (of_part, samples) = samples(part)?;
         if *format.get_or_insert(of_part) != of_part {
-            return Err(BadMedia::Mixed);
+            return Err(InvalidMedia::Mixed);
         }
         blocks.push(samples);
     }
     let size: usize = blocks.iter().map(|block| block.len()).sum();
-    let format = format.filter(|_| size > 0).ok_or(BadMedia::Empty)?;
-    let size = u32::try_from(size).map_err(|_| BadMedia::TooLarge)?;
-    let whole = size.checked_add(36).ok_or(BadMedia::TooLarge)?;
+    let format = format.filter(|_| size > 0).ok_or(InvalidMedia::Empty)?;
+    let size = u32::try_from(size).map_err(|_| InvalidMedia::TooLarge)?;
+    let whole = size.checked_add(36).ok_or(InvalidMedia::TooLarge)?;
     let mut file = Vec::with_capacity(44 + blocks.iter().map(|block| block.len()).sum::<usize>());
     file.extend_from_slice(b"RIFF");
     file.extend_from_slice(&whole.to_le_bytes());
@@ -73,32 +73,32 @@ pub fn wav_from_parts(parts: &[Bytes]) -> Result<Bytes, BadMedia> {
 }
 
 /// How long a WAV plays whose sizes must be true.
-pub(in crate::media) fn seconds(bytes: &[u8]) -> Result<f64, BadMedia> {
+pub(in crate::media) fn seconds(bytes: &[u8]) -> Result<f64, InvalidMedia> {
     let riff = bytes.get(4..8).and_then(<[u8]>::first_chunk);
-    let riff = u64::from(u32::from_le_bytes(*riff.ok_or(BadMedia::Cut)?)) + 8;
+    let riff = u64::from(u32::from_le_bytes(*riff.ok_or(InvalidMedia::Cut)?)) + 8;
     if riff > u64::try_from(bytes.len()).unwrap_or(u64::MAX) {
-        return Err(BadMedia::Cut);
+        return Err(InvalidMedia::Cut);
     }
     let (format, claimed, rest) = parse(bytes)?;
     let there = u32::try_from(rest.len()).unwrap_or(u32::MAX);
     if claimed > there {
-        return Err(BadMedia::Cut);
+        return Err(InvalidMedia::Cut);
     }
     if claimed == 0 {
-        return Err(BadMedia::Empty);
+        return Err(InvalidMedia::Empty);
     }
     Ok(f64::from(claimed) / f64::from(format.bytes_per_second()))
 }
 
 /// The samples of a part, in whole blocks.
-fn samples(part: &[u8]) -> Result<(Format, &[u8]), BadMedia> {
+fn samples(part: &[u8]) -> Result<(Format, &[u8]), InvalidMedia> {
     let (format, samples) = if part.starts_with(b"RIFF") {
         let (format, claimed, rest) = parse(part)?;
         // A placeholder: the rest is sound.
         let open = claimed == 0 || claimed >= PLACEHOLDER;
-        let length = usize::try_from(claimed).map_err(|_| BadMedia::TooLarge)?;
+        let length = usize::try_from(claimed).map_err(|_| InvalidMedia::TooLarge)?;
         let samples = if open { Some(rest) } else { rest.get(..length) };
-        (format, samples.ok_or(BadMedia::Cut)?)
+        (format, samples.ok_or(InvalidMedia::Cut)?)
     } else {
         check_bare(part)?;
         let format = Format {
@@ -113,24 +113,24 @@ fn samples(part: &[u8]) -> Result<(Format, &[u8]), BadMedia> {
 }
 
 /// The format, the claimed length of the samples, and all bytes from the first sample on.
-fn parse(bytes: &[u8]) -> Result<(Format, u32, &[u8]), BadMedia> {
+fn parse(bytes: &[u8]) -> Result<(Format, u32, &[u8]), InvalidMedia> {
     if bytes.get(8..12) != Some(b"WAVE") {
-        return Err(BadMedia::Unknown);
+        return Err(InvalidMedia::Unknown);
     }
     let mut rest = bytes.get(12..).unwrap_or_default();
     let mut format = None;
     loop {
-        let (name, after) = rest.split_first_chunk::<4>().ok_or(BadMedia::Cut)?;
-        let (size, after) = after.split_first_chunk::<4>().ok_or(BadMedia::Cut)?;
+        let (name, after) = rest.split_first_chunk::<4>().ok_or(InvalidMedia::Cut)?;
+        let (size, after) = after.split_first_chunk::<4>().ok_or(InvalidMedia::Cut)?;
         let size = u32::from_le_bytes(*size);
         if name == b"data" {
-            let format = format.ok_or(BadMedia::Damaged("a WAV without a format"))?;
+            let format = format.ok_or(InvalidMedia::Damaged("a WAV without a format"))?;
             return Ok((format, size, after));
         }
         // Chunks begin at even places. Every turn goes on by eight bytes at least.
-        let padded = usize::try_from(size).map_err(|_| BadMedia::Cut)?;
-        let padded = padded.checked_add(padded % 2).ok_or(BadMedia::Cut)?;
-        let (content, next) = after.split_at_checked(padded).ok_or(BadMedia::Cut)?;
+        let padded = usize::try_from(size).map_err(|_| InvalidMedia::Cut)?;
+        let padded = padded.checked_add(padded % 2).ok_or(InvalidMedia::Cut)?;
+        let (content, next) = after.split_at_checked(padded).ok_or(InvalidMedia::Cut)?;
         if name == b"fmt " {
             format = Some(read_format(content)?);
         }
@@ -138,8 +138,8 @@ fn parse(bytes: &[u8]) -> Result<(Format, u32, &[u8]), BadMedia> {
     }
 }
 
-fn read_format(chunk: &[u8]) -> Result<Format, BadMedia> {
-    const SHORT: BadMedia = BadMedia::Damaged("a WAV with half a format");
+fn read_format(chunk: &[u8]) -> Result<Format, InvalidMedia> {
+    const SHORT: InvalidMedia = InvalidMedia::Damaged("a WAV with half a format");
     let u16_at = |offset: usize| {
         let bytes = chunk.get(offset..).and_then(<[u8]>::first_chunk);
         bytes.map(|bytes| u16::from_le_bytes(*bytes)).ok_or(SHORT)
@@ -162,24 +162,24 @@ fn read_format(chunk: &[u8]) -> Result<Format, BadMedia> {
     if known {
         Ok(format)
     } else {
-        Err(BadMedia::Unsupported("a WAV of other than 16-bit PCM"))
+        Err(InvalidMedia::Unsupported("a WAV of other than 16-bit PCM"))
     }
 }
 
 /// Bare PCM has no sign of its own: what is something else for certain is refused, so that an
 /// error page is not stored as noise.
-fn check_bare(part: &[u8]) -> Result<(), BadMedia> {
+fn check_bare(part: &[u8]) -> Result<(), InvalidMedia> {
     if part.is_empty() {
-        return Err(BadMedia::Empty);
+        return Err(InvalidMedia::Empty);
     }
     let known: [&[u8]; 6] = [b"ID3", b"OggS", b"fLaC", b"\x1f\x8b", b"\x89PNG", b"FORM"];
     if known.iter().any(|start| part.starts_with(start)) {
-        return Err(BadMedia::Unknown);
+        return Err(InvalidMedia::Unknown);
     }
     let sample = part.get(..TEXT_SAMPLE).unwrap_or(part);
     let printable = |byte: &u8| matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~');
     if sample.iter().all(printable) {
-        return Err(BadMedia::Unknown);
+        return Err(InvalidMedia::Unknown);
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::{error::Error, net::IpAddr};
 
 use super::gate::NoPublicAddress;
-use crate::media::StoreError;
+use crate::media::MediaStoreError;
 
 /// A failed download. Neither the address nor anything that it answered is in its text, since
 /// addresses carry signatures.
@@ -38,7 +38,7 @@ pub enum DownloadError {
     Cut(#[source] reqwest::Error),
     /// The bytes came, and could not be kept. This is not the host's fault.
     #[error("the file could not be kept")]
-    Store(#[from] StoreError),
+    Store(#[from] MediaStoreError),
 }
 
 impl DownloadError {

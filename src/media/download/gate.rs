@@ -18,7 +18,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The rules: https and public addresses, except for the hosts that are allowed by name.
 #[derive(Debug)]
-pub struct Gate {
+pub struct AddressPolicy {
     /// Lower-case, without brackets and final dot.
     allowed: HashSet<String>,
     all: bool,
@@ -44,7 +44,7 @@ fn normal(host: &str) -> String {
     bare.unwrap_or(host).to_ascii_lowercase()
 }
 
-impl Gate {
+impl AddressPolicy {
     /// Lets through what is public, `allowed` hosts (names or addresses), or `all`.
     pub fn new(allowed: &[String], all: bool) -> Self {
         let allowed = allowed.iter().map(|host| normal(host)).collect();
@@ -126,7 +126,7 @@ impl Gate {
 
 /// Resolves names for the client, which connects to nothing but what comes from here.
 #[derive(Debug)]
-pub struct Resolver(pub Arc<Gate>);
+pub struct Resolver(pub Arc<AddressPolicy>);
 
 impl Resolver {
     /// The addresses of a name to which a connection may be made.
@@ -158,12 +158,12 @@ impl Resolve for Resolver {
 mod tests {
     use super::*;
 
-    fn gate(allowed: &[&str]) -> Gate {
+    fn gate(allowed: &[&str]) -> AddressPolicy {
         let hosts: Vec<String> = allowed.iter().map(|&host| host.to_owned()).collect();
-        Gate::new(&hosts, false)
+        AddressPolicy::new(&hosts, false)
     }
 
-    fn check(gate: &Gate, url: &str) -> Result<(), DownloadError> {
+    fn check(gate: &AddressPolicy, url: &str) -> Result<(), DownloadError> {
         gate.check(&Url::parse(url).unwrap())
     }
 

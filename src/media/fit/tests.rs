@@ -50,7 +50,7 @@ fn a_png_that_fits_is_left_alone() {
 fn another_shape_is_refused() {
     let png = picture(ImageFormat::Png, 64, 64);
     for (width, height) in [(64, 32), (32, 64), (64, 60), (0, 0), (0, 64)] {
-        let shape = BadMedia::Shape {
+        let shape = InvalidMedia::Shape {
             width: 64,
             height: 64,
         };
@@ -88,9 +88,9 @@ fn a_bomb_is_not_lit() {
     // A header that claims 60,000 pixels a side over a few bytes.
     let mut bomb = picture(ImageFormat::Png, 64, 64).to_vec();
     bomb[16..24].copy_from_slice(&[0, 0, 0xea, 0x60, 0, 0, 0xea, 0x60]);
-    assert_eq!(fit_png(&bomb.into(), 64, 64), Err(BadMedia::TooLarge));
+    assert_eq!(fit_png(&bomb.into(), 64, 64), Err(InvalidMedia::TooLarge));
     let long = picture(ImageFormat::Png, 8_193, 1);
-    assert_eq!(fit_png(&long, 8_193, 1), Err(BadMedia::TooLarge));
+    assert_eq!(fit_png(&long, 8_193, 1), Err(InvalidMedia::TooLarge));
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use std::io::{self, Read, Seek, SeekFrom};
 
 use super::Traits;
-use crate::media::{BadMedia, MediaKind};
+use crate::media::{InvalidMedia, MediaKind};
 
 mod boxes;
 mod fragments;
@@ -31,7 +31,7 @@ const LONGEST: f64 = 86_400.0;
 pub(in crate::media) enum ReadError {
     /// It is not what it should be.
     #[error(transparent)]
-    Bad(#[from] BadMedia),
+    Bad(#[from] InvalidMedia),
     /// The file could not be read.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -48,18 +48,18 @@ pub(in crate::media) fn read<R: Read + Seek>(file: &mut R) -> Result<Traits, Rea
     while at < length {
         count += 1;
         if count > MOST_BOXES {
-            return Err(BadMedia::Damaged("too many boxes").into());
+            return Err(InvalidMedia::Damaged("too many boxes").into());
         }
         let found = next(file, at, length)?;
         match &found.name {
             b"ftyp" if at == 0 => check_brands(&content(file, &found, LARGEST_SMALL)?)?,
-            _ if at == 0 => return Err(BadMedia::Unknown.into()),
+            _ if at == 0 => return Err(InvalidMedia::Unknown.into()),
             b"moov" if movie.is_none() => {
                 movie = Some(movie::read(&content(file, &found, LARGEST_MOVIE)?)?);
             }
             b"moof" => {
                 let track = movie.as_ref().map(|movie: &Movie| movie.track);
-                let track = track.ok_or(BadMedia::Damaged("a fragment before its headers"))?;
+                let track = track.ok_or(InvalidMedia::Damaged("a fragment before its headers"))?;
                 let fragment = content(file, &found, LARGEST_SMALL)?;
                 fragments = fragments.saturating_add(fragments::units(&fragment, track)?);
             }
@@ -68,16 +68,16 @@ pub(in crate::media) fn read<R: Read + Seek>(file: &mut R) -> Result<Traits, Rea
         }
         at = found.end;
     }
-    let movie = movie.ok_or(BadMedia::Damaged("a video without its headers"))?;
+    let movie = movie.ok_or(InvalidMedia::Damaged("a video without its headers"))?;
     if !samples {
-        return Err(BadMedia::Damaged("a video without pictures").into());
+        return Err(InvalidMedia::Damaged("a video without pictures").into());
     }
     let length = movie
         .seconds
         .or_else(|| seconds(fragments, movie.track.scale))
         .unwrap_or(0.0);
     if !(length > 0.0 && length <= LONGEST) {
-        return Err(BadMedia::Damaged("a video without a duration").into());
+        return Err(InvalidMedia::Damaged("a video without a duration").into());
     }
     Ok(Traits {
         kind: MediaKind::Mp4,
@@ -95,7 +95,7 @@ struct Found {
 
 fn next<R: Read + Seek>(file: &mut R, at: u64, length: u64) -> Result<Found, ReadError> {
     if length - at < 8 {
-        return Err(BadMedia::Cut.into());
+        return Err(InvalidMedia::Cut.into());
     }
     file.seek(SeekFrom::Start(at))?;
     let mut head = [0; 8];
@@ -103,7 +103,7 @@ fn next<R: Read + Seek>(file: &mut R, at: u64, length: u64) -> Result<Found, Rea
     let [s0, s1, s2, s3, name @ ..] = head;
     let (size, header) = match u32::from_be_bytes([s0, s1, s2, s3]) {
         0 => (length - at, 8),
-        1 if length - at < 16 => return Err(BadMedia::Cut.into()),
+        1 if length - at < 16 => return Err(InvalidMedia::Cut.into()),
         1 => {
             let mut size = [0; 8];
             file.read_exact(&mut size)?;
@@ -112,10 +112,10 @@ fn next<R: Read + Seek>(file: &mut R, at: u64, length: u64) -> Result<Found, Rea
         size => (size.into(), 8),
     };
     if size < header {
-        return Err(BadMedia::Damaged("a box that is smaller than its header").into());
+        return Err(InvalidMedia::Damaged("a box that is smaller than its header").into());
     }
     if size > length - at {
-        return Err(BadMedia::Cut.into());
+        return Err(InvalidMedia::Cut.into());
     }
     Ok(Found {
         name,
@@ -128,20 +128,20 @@ fn next<R: Read + Seek>(file: &mut R, at: u64, length: u64) -> Result<Found, Rea
 fn content<R: Read + Seek>(file: &mut R, found: &Found, most: u64) -> Result<Vec<u8>, ReadError> {
     let size = found.end - found.start;
     if size > most {
-        return Err(BadMedia::Unsupported("headers this large").into());
+        return Err(InvalidMedia::Unsupported("headers this large").into());
     }
     file.seek(SeekFrom::Start(found.start))?;
     let mut content = Vec::new();
     file.by_ref().take(size).read_to_end(&mut content)?;
     if u64::try_from(content.len()).unwrap_or(u64::MAX) < size {
-        return Err(BadMedia::Cut.into());
+        return Err(InvalidMedia::Cut.into());
     }
     Ok(content)
 }
 
 /// One of the brands, the major one or those it is compatible with, must be of the MP4 family;
 /// pictures (HEIC, AVIF) and `QuickTime` files have boxes too.
-fn check_brands(content: &[u8]) -> Result<(), BadMedia> {
+fn check_brands(content: &[u8]) -> Result<(), InvalidMedia> {
     let (brands, _) = content.as_chunks::<4>();
     let ours = |brand: &[u8; 4]| {
         matches!(brand, b"avc1" | b"dash" | b"M4V " | b"MSNV" | b"cmfc")
@@ -153,6 +153,6 @@ fn check_brands(content: &[u8]) -> Result<(), BadMedia> {
     if brands.any(|(_, brand)| ours(brand)) {
         Ok(())
     } else {
-        Err(BadMedia::Unsupported("this brand of MP4"))
+        Err(InvalidMedia::Unsupported("this brand of MP4"))
     }
 }

@@ -105,7 +105,7 @@ fn files_are_what_they_are() {
             .collect();
         assert_eq!(
             inspect(&bytes, &others),
-            Err(BadMedia::WrongType { found: kind })
+            Err(InvalidMedia::WrongType { found: kind })
         );
     }
 }
@@ -135,9 +135,9 @@ fn other_things_are_refused() {
         b"\xff\xf1\x50\x80",
         &[0; 1_000],
     ] {
-        assert_eq!(inspect(bytes, &MediaKind::ALL), Err(BadMedia::Unknown));
+        assert_eq!(inspect(bytes, &MediaKind::ALL), Err(InvalidMedia::Unknown));
     }
-    assert_eq!(inspect(b"", &MediaKind::ALL), Err(BadMedia::Empty));
+    assert_eq!(inspect(b"", &MediaKind::ALL), Err(InvalidMedia::Empty));
 }
 
 #[test]

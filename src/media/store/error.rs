@@ -4,7 +4,7 @@ use std::{error::Error, io};
 
 /// A failure of the place where files are kept. None says anything about the file itself.
 #[derive(Debug, thiserror::Error)]
-pub enum StoreError {
+pub enum MediaStoreError {
     /// The disk, or the quota on it, is full. Passes when somebody makes room.
     #[error("no space is left for files")]
     NoSpace(#[source] Box<dyn Error + Send + Sync>),
@@ -19,13 +19,13 @@ pub enum StoreError {
     Failed(#[source] Box<dyn Error + Send + Sync>),
 }
 
-impl From<io::Error> for StoreError {
+impl From<io::Error> for MediaStoreError {
     fn from(error: io::Error) -> Self {
         classify(error.kind())(Box::new(error))
     }
 }
 
-impl From<object_store::Error> for StoreError {
+impl From<object_store::Error> for MediaStoreError {
     fn from(error: object_store::Error) -> Self {
         use object_store::Error::{PermissionDenied, Unauthenticated};
         if let PermissionDenied { .. } | Unauthenticated { .. } = error {
@@ -44,11 +44,13 @@ impl From<object_store::Error> for StoreError {
     }
 }
 
-fn classify(kind: io::ErrorKind) -> fn(Box<dyn Error + Send + Sync>) -> StoreError {
+fn classify(kind: io::ErrorKind) -> fn(Box<dyn Error + Send + Sync>) -> MediaStoreError {
     match kind {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreError::NoSpace,
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => StoreError::Denied,
-        _ => StoreError::Failed,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => MediaStoreError::NoSpace,
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            MediaStoreError::Denied
+        }
+        _ => MediaStoreError::Failed,
     }
 }
 
@@ -60,18 +62,27 @@ mod tests {
     fn a_full_disk_is_told_apart() {
         for kind in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded] {
             assert!(matches!(
-                StoreError::from(io::Error::from(kind)),
-                StoreError::NoSpace(_)
+                MediaStoreError::from(io::Error::from(kind)),
+                MediaStoreError::NoSpace(_)
             ));
             let wrapped = object_store::Error::Generic {
                 store: "test",
                 source: Box::new(io::Error::from(kind)),
             };
-            assert!(matches!(StoreError::from(wrapped), StoreError::NoSpace(_)));
+            assert!(matches!(
+                MediaStoreError::from(wrapped),
+                MediaStoreError::NoSpace(_)
+            ));
         }
         let other = io::Error::from(io::ErrorKind::PermissionDenied);
-        assert!(matches!(StoreError::from(other), StoreError::Denied(_)));
+        assert!(matches!(
+            MediaStoreError::from(other),
+            MediaStoreError::Denied(_)
+        ));
         let other = io::Error::from(io::ErrorKind::BrokenPipe);
-        assert!(matches!(StoreError::from(other), StoreError::Failed(_)));
+        assert!(matches!(
+            MediaStoreError::from(other),
+            MediaStoreError::Failed(_)
+        ));
     }
 }

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt, stream::BoxStream};
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 
-use super::StoreError;
+use super::MediaStoreError;
 
 /// The most that is read at once, in bytes.
 const PIECE: usize = 256 << 10;
@@ -20,7 +20,7 @@ const ABANDONED: Duration = Duration::from_hours(3);
 pub(super) fn body(
     file: std::fs::File,
     range: Range<u64>,
-) -> BoxStream<'static, Result<Bytes, StoreError>> {
+) -> BoxStream<'static, Result<Bytes, MediaStoreError>> {
     let file = tokio::fs::File::from_std(file);
     let left = range.end.saturating_sub(range.start);
     let state = (file, Some(range.start), left);
@@ -94,8 +94,8 @@ pub(super) async fn sweep_at_start(folder: &Path) -> io::Result<()> {
     match sweep(folder).await {
         Err(error)
             if matches!(
-                StoreError::from(io::Error::from(error.kind())),
-                StoreError::NoSpace(_)
+                MediaStoreError::from(io::Error::from(error.kind())),
+                MediaStoreError::NoSpace(_)
             ) =>
         {
             tracing::error!(%error, "the disk of stored files is full");

@@ -4,7 +4,7 @@ use futures_util::TryStreamExt;
 use sha2::{Digest, Sha256};
 
 use super::*;
-use crate::media::{BadMedia, MediaKind};
+use crate::media::{InvalidMedia, MediaKind};
 
 /// A folder of its own, removed in the end.
 pub(in crate::media) struct Folder(PathBuf);
@@ -91,7 +91,7 @@ async fn stored_read_and_removed() {
     );
     for range in [5..5, 0..700_001, 700_000..700_001] {
         let error = store.get(&key(0), Some(range)).await.unwrap_err();
-        assert!(matches!(error, StoreError::Range { bytes: 700_000 }));
+        assert!(matches!(error, MediaStoreError::Range { bytes: 700_000 }));
     }
     assert_eq!(
         store.link(&key(0), Duration::from_secs(5)).await.unwrap(),
@@ -114,7 +114,7 @@ async fn a_file_is_moved_in() {
     let file = spool.finish().await.unwrap();
     assert_eq!(file.bytes(), 1_000_000);
     let unknown = file.inspect(&MediaKind::ALL).await.unwrap();
-    assert_eq!(unknown, Err(BadMedia::Unknown));
+    assert_eq!(unknown, Err(InvalidMedia::Unknown));
     store.put_file(&key(3), file).await.unwrap();
     assert_eq!(read(&store, &key(3), None).await, vec![9; 1_000_000]);
     assert_eq!(folder.files(), 1, "moved, not copied");
@@ -144,7 +144,7 @@ async fn a_spool_knows_what_it_holds() {
     let other = file.inspect(&[MediaKind::Png]).await.unwrap();
     assert_eq!(
         other,
-        Err(BadMedia::WrongType {
+        Err(InvalidMedia::WrongType {
             found: MediaKind::Mp4
         })
     );
@@ -173,7 +173,10 @@ async fn health() {
     store.probe().await.unwrap();
     assert_eq!(folder.files(), 0);
     std::fs::remove_dir_all(folder.path()).unwrap();
-    assert!(matches!(store.probe().await, Err(StoreError::Failed(_))));
+    assert!(matches!(
+        store.probe().await,
+        Err(MediaStoreError::Failed(_))
+    ));
 }
 
 #[tokio::test]

@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use super::super::{
     ProviderErrorKind,
-    http::classify::{Finding, machine_code},
+    http::classify::{ErrorInfo, machine_code},
 };
 
 /// The most telling code of an error body or an `error` event, and what it means.
-pub fn finding(root: Option<&Value>) -> Finding {
+pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     let Some(error) = root.and_then(|root| root.get("error")) else {
-        return Finding::default();
+        return ErrorInfo::default();
     };
     let text = |value: Option<&Value>| {
         value
@@ -23,7 +23,7 @@ pub fn finding(root: Option<&Value>) -> Finding {
     };
     let code = text(error.pointer("/details/error_code"));
     let kind_name = text(error.get("type"));
-    Finding {
+    ErrorInfo {
         kind: code
             .as_deref()
             .and_then(kind)

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::{
     super::{
         ProviderError, ReportedUsage, TextAnswer,
-        answer::{Pieces, count, count_or_zero, note_model, part},
+        answer::{TextBuffer, count, count_or_zero, note_model, part},
         http::classify::{self, Head, clean_id},
     },
     errors,
@@ -17,18 +17,18 @@ use super::{
 
 /// What has been read so far.
 #[derive(Debug)]
-pub struct Reading<'a> {
+pub struct ResponseParser<'a> {
     provider: &'a str,
     asked: &'a str,
     head: &'a Head,
-    pieces: Pieces<'a>,
+    pieces: TextBuffer<'a>,
     stop: Option<String>,
     usage: Map<String, Value>,
     id: Option<String>,
 }
 
-impl<'a> Reading<'a> {
-    pub fn new(provider: &'a str, asked: &'a str, head: &'a Head, pieces: Pieces<'a>) -> Self {
+impl<'a> ResponseParser<'a> {
+    pub fn new(provider: &'a str, asked: &'a str, head: &'a Head, pieces: TextBuffer<'a>) -> Self {
         Self {
             provider,
             asked,
@@ -88,10 +88,10 @@ impl<'a> Reading<'a> {
     fn check_error(&self, root: &Value) -> Result<(), ProviderError> {
         let typed = root.get("type").and_then(Value::as_str) == Some("error");
         if typed || root.get("error").is_some_and(Value::is_object) {
-            return Err(classify::inside(
+            return Err(classify::from_error_in_body(
                 self.provider,
                 self.head,
-                &errors::finding(Some(root)),
+                &errors::error_info(Some(root)),
             ));
         }
         Ok(())
@@ -136,7 +136,7 @@ impl<'a> Reading<'a> {
         };
         self.pieces
             .push(text)
-            .map_err(|error| self.head.stamp(error))
+            .map_err(|error| self.head.with_context(error))
     }
 
     /// Fields that a later usage leaves out keep their earlier value.

@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use super::super::{
     ProviderErrorKind,
-    http::classify::{Finding, machine_code},
+    http::classify::{ErrorInfo, machine_code},
 };
 
 /// The code of an error body and what it means.
-pub fn finding(root: Option<&Value>) -> Finding {
+pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     let Some(detail) = root.and_then(|root| root.get("detail")) else {
-        return Finding::default();
+        return ErrorInfo::default();
     };
     let text = |value: Option<&Value>| {
         // `only_for_creator+`
@@ -28,10 +28,10 @@ pub fn finding(root: Option<&Value>) -> Finding {
         .filter_map(|name| text(detail.get(name)))
         .chain(text(Some(detail)))
         .collect();
-    Finding {
+    ErrorInfo {
         kind: codes.iter().find_map(|code| kind(code)),
         code: codes.into_iter().next(),
-        ..Finding::default()
+        ..ErrorInfo::default()
     }
 }
 

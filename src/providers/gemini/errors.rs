@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::super::{
     ProviderErrorKind,
     http::{
-        classify::{Finding, by_status, machine_code},
+        classify::{ErrorInfo, by_status, machine_code},
         retry_after,
     },
 };
@@ -26,9 +26,9 @@ pub fn error_of(root: &Value) -> Option<&Value> {
 }
 
 /// The code of an error body or event, and what it means.
-pub fn finding(root: Option<&Value>) -> Finding {
+pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     let Some(error) = root.and_then(error_of) else {
-        return Finding::default();
+        return ErrorInfo::default();
     };
     let code = |value: Option<&Value>| {
         value
@@ -58,7 +58,7 @@ pub fn finding(root: Option<&Value>) -> Finding {
         .as_deref()
         .is_some_and(|reason| reason.starts_with("API_KEY_"))
         || status.as_deref() == Some("FAILED_PRECONDITION");
-    Finding {
+    ErrorInfo {
         kind: account.then_some(ProviderErrorKind::Account),
         hint: error
             .get("code")

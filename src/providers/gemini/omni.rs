@@ -166,14 +166,14 @@ impl VideoProvider for GeminiOmni {
         let answer = self.http.post_json(post).await?;
         if !answer.head().is_success() {
             let (head, body) = answer.error_json().await;
-            let finding = errors::finding(body.as_ref());
-            return Err(classify::answered(&self.name, &head, &finding));
+            let error_info = errors::error_info(body.as_ref());
+            return Err(classify::answered(&self.name, &head, &error_info));
         }
         let head = answer.head().clone();
         let root = answer.json(TEXT_BODY_CAP).await?;
         if errors::is_error(&root) {
-            let finding = errors::finding(Some(&root));
-            return Err(classify::inside(&self.name, &head, &finding));
+            let error_info = errors::error_info(Some(&root));
+            return Err(classify::from_error_in_body(&self.name, &head, &error_info));
         }
         task_id(root.get("id")).ok_or_else(|| head.failed("answer without a task id"))
     }
@@ -187,8 +187,8 @@ impl VideoProvider for GeminiOmni {
             if errors::is_unknown_task(head.status, body.as_ref()) {
                 return Ok(VideoStatus::Gone);
             }
-            let finding = errors::finding(body.as_ref());
-            return Err(classify::answered(&self.name, &head, &finding));
+            let error_info = errors::error_info(body.as_ref());
+            return Err(classify::answered(&self.name, &head, &error_info));
         }
         let head = answer.head().clone();
         let root = answer.json(TEXT_BODY_CAP).await?;
@@ -209,8 +209,8 @@ impl VideoProvider for GeminiOmni {
         if errors::is_unknown_task(head.status, body.as_ref()) {
             return Ok(());
         }
-        let finding = errors::finding(body.as_ref());
-        Err(classify::answered(&self.name, &head, &finding))
+        let error_info = errors::error_info(body.as_ref());
+        Err(classify::answered(&self.name, &head, &error_info))
     }
 }
 

@@ -8,27 +8,27 @@ use serde_json::Value;
 use super::{
     super::{
         ProviderError, ProviderErrorKind, ReportedUsage, TextAnswer,
-        answer::{Pieces, count, count_or_zero, note_model, part},
-        http::classify::{self, Finding, Head, clean_id},
+        answer::{TextBuffer, count, count_or_zero, note_model, part},
+        http::classify::{self, ErrorInfo, Head, clean_id},
     },
     errors,
 };
 
 /// What has been read so far.
 #[derive(Debug)]
-pub struct Reading<'a> {
+pub struct ResponseParser<'a> {
     provider: &'a str,
     asked: &'a str,
     head: &'a Head,
-    pieces: Pieces<'a>,
+    pieces: TextBuffer<'a>,
     finish: Option<String>,
     usage: Option<Value>,
     id: Option<String>,
     model_noted: bool,
 }
 
-impl<'a> Reading<'a> {
-    pub fn new(provider: &'a str, asked: &'a str, head: &'a Head, pieces: Pieces<'a>) -> Self {
+impl<'a> ResponseParser<'a> {
+    pub fn new(provider: &'a str, asked: &'a str, head: &'a Head, pieces: TextBuffer<'a>) -> Self {
         Self {
             provider,
             asked: asked.strip_prefix("models/").unwrap_or(asked),
@@ -43,12 +43,12 @@ impl<'a> Reading<'a> {
 
     /// Takes in a whole answer or one chunk. Fails on an error object, a blocked prompt and
     /// a finish reason of policy.
-    pub fn absorb(&mut self, root: &Value) -> Result<(), ProviderError> {
+    pub fn feed(&mut self, root: &Value) -> Result<(), ProviderError> {
         if errors::error_of(root).is_some() {
-            return Err(classify::inside(
+            return Err(classify::from_error_in_body(
                 self.provider,
                 self.head,
-                &errors::finding(Some(root)),
+                &errors::error_info(Some(root)),
             ));
         }
         if !root.is_object() {
@@ -97,12 +97,16 @@ impl<'a> Reading<'a> {
                 return Err(self.head.refused(Some(reason)));
             }
             if reason == "PUP_LIMITED_DISABLED" {
-                let finding = Finding {
+                let error_info = ErrorInfo {
                     code: Some(reason.to_owned()),
                     kind: Some(ProviderErrorKind::Account),
-                    ..Finding::default()
+                    ..ErrorInfo::default()
                 };
-                return Err(classify::inside(self.provider, self.head, &finding));
+                return Err(classify::from_error_in_body(
+                    self.provider,
+                    self.head,
+                    &error_info,
+                ));
             }
             if reason != "FINISH_REASON_UNSPECIFIED" {
                 self.finish = Some(reason.to_owned());
@@ -122,7 +126,7 @@ impl<'a> Reading<'a> {
                 Some(Value::String(text)) => {
                     self.pieces
                         .push(text)
-                        .map_err(|error| self.head.stamp(error))?;
+                        .map_err(|error| self.head.with_context(error))?;
                 }
                 Some(_) => return Err(self.head.failed("text is no string")),
             }

@@ -19,7 +19,7 @@ use super::{
         http::{
             HttpClient, JsonPost, SPEECH_CAP, SetupError,
             base_url::{BaseUrlError, VersionPath, endpoint},
-            classify::{self, Finding, Head, clean_id},
+            classify::{self, ErrorInfo, Head, clean_id},
             failed, rejected, secret_header,
         },
         setup::Setup,
@@ -88,8 +88,8 @@ impl GeminiSpeech {
         root: &Value,
     ) -> Result<SpeechAnswer, ProviderError> {
         if errors::error_of(root).is_some() {
-            let finding = errors::finding(Some(root));
-            return Err(classify::inside(&self.name, head, &finding));
+            let error_info = errors::error_info(Some(root));
+            return Err(classify::from_error_in_body(&self.name, head, &error_info));
         }
         let asked = call.model.strip_prefix("models/").unwrap_or(&call.model);
         note_model(&self.name, asked, root.get("modelVersion"));
@@ -103,12 +103,12 @@ impl GeminiSpeech {
             Some(reason) if reading::is_policy(reason) => return Err(head.refused(Some(reason))),
             // MAX_TOKENS too: half a speech is not what was asked for.
             Some(reason) => {
-                let finding = Finding {
+                let error_info = ErrorInfo {
                     code: Some(reason.to_owned()),
                     kind: (reason == "PUP_LIMITED_DISABLED").then_some(ProviderErrorKind::Account),
-                    ..Finding::default()
+                    ..ErrorInfo::default()
                 };
-                return Err(classify::inside(&self.name, head, &finding));
+                return Err(classify::from_error_in_body(&self.name, head, &error_info));
             }
         }
         let parts = root
@@ -117,7 +117,7 @@ impl GeminiSpeech {
             .into_iter()
             .flatten()
             .filter_map(|part| part.get("inlineData"))
-            .map(|data| part(data).map_err(|error| head.stamp(error)))
+            .map(|data| part(data).map_err(|error| head.with_context(error)))
             .collect::<Result<Vec<_>, _>>()?;
         if parts.is_empty() {
             return Err(head.failed("answer without audio"));
@@ -210,8 +210,8 @@ impl SpeechProvider for GeminiSpeech {
         let answer = self.http.post_json(post).await?;
         if !answer.head().is_success() {
             let (head, body) = answer.error_json().await;
-            let finding = errors::finding(body.as_ref());
-            return Err(classify::answered(&self.name, &head, &finding));
+            let error_info = errors::error_info(body.as_ref());
+            return Err(classify::answered(&self.name, &head, &error_info));
         }
         let head = answer.head().clone();
         let root = answer.json(BODY_CAP).await?;

@@ -2,7 +2,7 @@
 //! [`ProviderErrorKind`].
 //!
 //! Here: the rules that hold for every vendor (contract section 7). A vendor's adapter adds
-//! what it read in the error body as a [`Finding`]. Bodies never pass this file: what
+//! what it read in the error body as a [`ErrorInfo`]. Bodies never pass this file: what
 //! remains of them is one machine code.
 
 use std::{error::Error, fmt::Write as _, time::Duration};
@@ -34,7 +34,7 @@ pub struct Head {
 
 /// What a vendor's adapter found in an error body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Finding {
+pub struct ErrorInfo {
     /// The most telling machine code.
     pub code: Option<String>,
     /// The kind, where the code says more than the status: policy and money.
@@ -66,7 +66,7 @@ impl Head {
 
     /// Adds status and request id to an error that came after the head.
     #[must_use]
-    pub fn stamp(&self, mut error: ProviderError) -> ProviderError {
+    pub fn with_context(&self, mut error: ProviderError) -> ProviderError {
         error.status = error.status.or(Some(self.status));
         error.request_id = error.request_id.or_else(|| self.request_id.clone());
         error
@@ -74,13 +74,13 @@ impl Head {
 
     /// An unusable answer under a fine status.
     pub fn failed(&self, detail: &str) -> ProviderError {
-        self.stamp(super::failed(detail))
+        self.with_context(super::failed(detail))
     }
 
     /// A refusal of content policy under a fine status.
     pub fn refused(&self, code: Option<&str>) -> ProviderError {
         let detail = detail(self.status, code.and_then(machine_code).or(Some("refusal")));
-        self.stamp(ProviderError::new(ProviderErrorKind::ContentPolicy, detail))
+        self.with_context(ProviderError::new(ProviderErrorKind::ContentPolicy, detail))
     }
 }
 
@@ -96,31 +96,31 @@ pub fn by_status(status: u16) -> (ProviderErrorKind, bool) {
 }
 
 /// An error status, with what the body added.
-pub fn answered(provider: &str, head: &Head, finding: &Finding) -> ProviderError {
+pub fn answered(provider: &str, head: &Head, error_info: &ErrorInfo) -> ProviderError {
     let (by_status, idle) = by_status(head.status);
-    let kind = finding.kind.unwrap_or(by_status);
+    let kind = error_info.kind.unwrap_or(by_status);
     let not_started = idle && kind == ProviderErrorKind::Overloaded && !head.must_not_repeat;
-    finish(provider, head, finding, kind, not_started)
+    finish(provider, head, error_info, kind, not_started)
 }
 
 /// An error inside an answer of status 200. Work had begun, so it is never `not_started`,
 /// also for an overload.
-pub fn inside(provider: &str, head: &Head, finding: &Finding) -> ProviderError {
-    let kind = finding
+pub fn from_error_in_body(provider: &str, head: &Head, error_info: &ErrorInfo) -> ProviderError {
+    let kind = error_info
         .kind
-        .or(finding.hint)
+        .or(error_info.hint)
         .unwrap_or(ProviderErrorKind::Failed);
-    finish(provider, head, finding, kind, false)
+    finish(provider, head, error_info, kind, false)
 }
 
 fn finish(
     provider: &str,
     head: &Head,
-    finding: &Finding,
+    error_info: &ErrorInfo,
     kind: ProviderErrorKind,
     not_started: bool,
 ) -> ProviderError {
-    let code = finding.code.as_deref().and_then(machine_code);
+    let code = error_info.code.as_deref().and_then(machine_code);
     if kind == ProviderErrorKind::Account {
         // No caller can mend this; whoever runs the server must see it.
         tracing::error!(
@@ -130,9 +130,9 @@ fn finish(
             "the provider refuses our account: check its key, permissions and funds"
         );
     }
-    let mut error = head.stamp(ProviderError::new(kind, detail(head.status, code)));
+    let mut error = head.with_context(ProviderError::new(kind, detail(head.status, code)));
     error.not_started = not_started;
-    error.retry_after = match (head.retry_after, finding.retry_after) {
+    error.retry_after = match (head.retry_after, error_info.retry_after) {
         (Some(a), Some(b)) => Some(a.max(b)),
         (a, b) => a.or(b),
     };

@@ -10,7 +10,7 @@ use reqwest::header::HeaderMap;
 use serde_json::json;
 
 use super::{
-    classify::{Finding, answered, by_status, clean_id, inside, machine_code},
+    classify::{ErrorInfo, answered, by_status, clean_id, from_error_in_body, machine_code},
     *,
 };
 use crate::providers::fake::{Reply, TIMEOUT, Upstream, client};
@@ -145,7 +145,7 @@ async fn headers_of_an_answer() {
     ];
     let upstream = Upstream::start(Reply::status(429, &headers, "{}")).await;
     let answer = post(&upstream.base, TIMEOUT).await.unwrap();
-    let error = answered("p", answer.head(), &Finding::default());
+    let error = answered("p", answer.head(), &ErrorInfo::default());
     assert_eq!(
         (error.kind, error.not_started),
         (ProviderErrorKind::Overloaded, false)
@@ -155,7 +155,7 @@ async fn headers_of_an_answer() {
     let headers = [("request-id", "with space"), ("x-should-retry", "true")];
     let upstream = Upstream::start(Reply::status(500, &headers, "{}")).await;
     let answer = post(&upstream.base, TIMEOUT).await.unwrap();
-    let error = answered("p", answer.head(), &Finding::default());
+    let error = answered("p", answer.head(), &ErrorInfo::default());
     assert_eq!(
         (error.kind, error.not_started),
         (ProviderErrorKind::Failed, false)
@@ -197,16 +197,19 @@ fn nothing_of_a_body_is_kept_but_a_code() {
         ("", "status 503"),
         ("<b>", "status 503"),
     ] {
-        let finding = Finding {
+        let error_info = ErrorInfo {
             code: Some(code.to_owned()),
-            ..Finding::default()
+            ..ErrorInfo::default()
         };
-        for error in [answered("p", &head, &finding), inside("p", &head, &finding)] {
+        for error in [
+            answered("p", &head, &error_info),
+            from_error_in_body("p", &head, &error_info),
+        ] {
             assert_eq!(error.detail, want);
             assert!(error.message.starts_with("the provider "));
         }
-        assert!(answered("p", &head, &finding).not_started);
-        assert!(!inside("p", &head, &finding).not_started);
+        assert!(answered("p", &head, &error_info).not_started);
+        assert!(!from_error_in_body("p", &head, &error_info).not_started);
     }
     assert_eq!(machine_code(&"a".repeat(64)).map(str::len), Some(64));
     assert_eq!(machine_code(&"a".repeat(65)), None);
@@ -254,7 +257,7 @@ fn trouble_with_our_account_is_logged_loudly() {
                 status,
                 ..Head::default()
             };
-            answered("my_groq", &head, &Finding::default());
+            answered("my_groq", &head, &ErrorInfo::default());
         }
     });
     let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();

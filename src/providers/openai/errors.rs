@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::super::{
     ProviderErrorKind,
-    http::classify::{Finding, by_status, machine_code},
+    http::classify::{ErrorInfo, by_status, machine_code},
 };
 
 /// Whether `root` is an error in place of an answer: a set `error` of any form, or Mistral's
@@ -25,9 +25,9 @@ pub fn is_error(root: &Value) -> bool {
 
 /// The code of an error body and what it means. Takes the enveloped, the flat and the bare
 /// string form; `code` may be a string, a number or null.
-pub fn finding(root: Option<&Value>) -> Finding {
+pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     let Some(root) = root else {
-        return Finding::default();
+        return ErrorInfo::default();
     };
     // Some gateways wrap the object into an array.
     let root = root.get(0).unwrap_or(root);
@@ -49,7 +49,7 @@ pub fn finding(root: Option<&Value>) -> Finding {
         .and_then(|number| u16::try_from(number).ok())
         .filter(|status| (400..600).contains(status))
         .map(|status| by_status(status).0);
-    Finding {
+    ErrorInfo {
         code: code
             .or(named)
             .map(str::to_owned)

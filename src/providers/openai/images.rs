@@ -158,8 +158,8 @@ impl OpenAiImages {
         mut root: Value,
     ) -> Result<ImageAnswer, ProviderError> {
         if errors::is_error(&root) {
-            let finding = errors::finding(Some(&root));
-            return Err(classify::inside(&self.name, head, &finding));
+            let error_info = errors::error_info(Some(&root));
+            return Err(classify::from_error_in_body(&self.name, head, &error_info));
         }
         let Some(Value::Array(items)) = root.get_mut("data").map(Value::take) else {
             return Err(head.failed("data is no array"));
@@ -176,7 +176,7 @@ impl OpenAiImages {
             }
         }
         if images.is_empty() {
-            return Err(head.stamp(first.unwrap_or_else(|| failed("no image"))));
+            return Err(head.with_context(first.unwrap_or_else(|| failed("no image"))));
         }
         Ok(ImageAnswer {
             images,
@@ -207,8 +207,8 @@ impl ImageProvider for OpenAiImages {
         let answer = self.http.post_json(post).await?;
         if !answer.head().is_success() {
             let (head, body) = answer.error_json().await;
-            let finding = errors::finding(body.as_ref());
-            return Err(classify::answered(&self.name, &head, &finding));
+            let error_info = errors::error_info(body.as_ref());
+            return Err(classify::answered(&self.name, &head, &error_info));
         }
         let head = answer.head().clone();
         let root = answer.json(IMAGES_BODY_CAP).await?;

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{
     super::{
         ProviderError, ReportedUsage, TextAnswer,
-        answer::{Pieces, count, note_model, part},
+        answer::{TextBuffer, count, note_model, part},
         http::classify::{self, Head, clean_id},
     },
     errors,
@@ -26,19 +26,19 @@ pub enum Place {
 
 /// What has been read so far.
 #[derive(Debug)]
-pub struct Reading<'a> {
+pub struct ResponseParser<'a> {
     provider: &'a str,
     asked: &'a str,
     head: &'a Head,
-    pieces: Pieces<'a>,
+    pieces: TextBuffer<'a>,
     finish: Option<String>,
     usage: Option<ReportedUsage>,
     id: Option<String>,
     model_noted: bool,
 }
 
-impl<'a> Reading<'a> {
-    pub fn new(provider: &'a str, asked: &'a str, head: &'a Head, pieces: Pieces<'a>) -> Self {
+impl<'a> ResponseParser<'a> {
+    pub fn new(provider: &'a str, asked: &'a str, head: &'a Head, pieces: TextBuffer<'a>) -> Self {
         Self {
             provider,
             asked,
@@ -53,12 +53,12 @@ impl<'a> Reading<'a> {
 
     /// Takes in a whole answer or one chunk. Fails on an error object, on a refusal, and on
     /// fields of a wrong type.
-    pub fn absorb(&mut self, root: &Value, place: Place) -> Result<(), ProviderError> {
+    pub fn feed(&mut self, root: &Value, place: Place) -> Result<(), ProviderError> {
         if errors::is_error(root) {
-            return Err(classify::inside(
+            return Err(classify::from_error_in_body(
                 self.provider,
                 self.head,
-                &errors::finding(Some(root)),
+                &errors::error_info(Some(root)),
             ));
         }
         let Some(fields) = root.as_object() else {
@@ -136,7 +136,7 @@ impl<'a> Reading<'a> {
     fn push(&mut self, text: &str) -> Result<(), ProviderError> {
         self.pieces
             .push(text)
-            .map_err(|error| self.head.stamp(error))
+            .map_err(|error| self.head.with_context(error))
     }
 
     /// The answer, if what was read is one. A stream must have stated its end; an empty text

@@ -125,8 +125,8 @@ impl OpenAiSpeech {
         let answer = self.http.post_json(post).await?;
         if !answer.head().is_success() {
             let (head, body) = answer.error_json().await;
-            let finding = errors::finding(body.as_ref());
-            return Err(classify::answered(&self.name, &head, &finding));
+            let error_info = errors::error_info(body.as_ref());
+            return Err(classify::answered(&self.name, &head, &error_info));
         }
         let request_id = answer.head().request_id.clone();
         Ok((answer.file(cap).await?, request_id))

@@ -9,20 +9,20 @@ use url::Url;
 
 use super::super::{
     ProviderError, ProviderErrorKind, VideoOutput, VideoStatus,
-    http::classify::{self, Finding, Head},
+    http::classify::{self, ErrorInfo, Head},
 };
 
 /// What an error body adds: `{"error": "a sentence for people"}` has no code, but an account
 /// without credits is told by a sentence alone, under status 400. It is read, not kept.
-pub fn finding(root: Option<&Value>) -> Finding {
+pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     let text = root
         .and_then(|root| root.get("error")?.as_str())
         .unwrap_or_default();
     let broke = text.to_lowercase().contains("enough credits");
-    Finding {
+    ErrorInfo {
         code: broke.then(|| "no_credits".to_owned()),
         kind: broke.then_some(ProviderErrorKind::Account),
-        ..Finding::default()
+        ..ErrorInfo::default()
     }
 }
 
@@ -35,12 +35,12 @@ pub fn status(provider: &str, head: &Head, root: &Value) -> Result<VideoStatus, 
         "SUCCEEDED" => succeeded(head, root),
         "FAILED" | "CANCELLED" => {
             let code = root.get("failureCode").and_then(Value::as_str);
-            let finding = Finding {
+            let error_info = ErrorInfo {
                 code: Some(code.unwrap_or(status).to_owned()),
                 kind: code.and_then(kind),
-                ..Finding::default()
+                ..ErrorInfo::default()
             };
-            VideoStatus::Failed(classify::inside(provider, head, &finding))
+            VideoStatus::Failed(classify::from_error_in_body(provider, head, &error_info))
         }
         // PENDING; THROTTLED, which is our own limit of running tasks; RUNNING; and words
         // that are not known.

@@ -10,7 +10,7 @@ use uuid::Builder;
 
 use super::{Faults, fault::Fault};
 use crate::providers::{
-    DeltaSink, ProviderError, ReportedUsage, TextAnswer, TextCall, TextProvider, answer::Pieces,
+    DeltaSink, ProviderError, ReportedUsage, TextAnswer, TextCall, TextProvider, answer::TextBuffer,
 };
 
 /// How many words come before `[[fail]]` and `[[timeout]]` end a stream.
@@ -78,7 +78,7 @@ impl TextProvider for SandboxText {
             Some(_) => limit.min(WORDS_BEFORE_FAULT),
             None => limit,
         };
-        let mut pieces = Pieces::new(deltas);
+        let mut pieces = TextBuffer::new(deltas);
         let mut words: u64 = 0;
         for (index, word) in text.split_inclusive(' ').take(shown).enumerate() {
             if index > 0 && deltas.is_some() && !self.word_delay.is_zero() {

@@ -6,19 +6,19 @@ use serde_json::Value;
 
 use super::super::{
     ProviderErrorKind,
-    http::classify::{Finding, machine_code},
+    http::classify::{ErrorInfo, machine_code},
 };
 
 /// The code of an error body and what it means.
-pub fn finding(root: Option<&Value>) -> Finding {
+pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     let name = root
         .and_then(|root| root.get("name"))
         .and_then(Value::as_str)
         .and_then(machine_code);
-    Finding {
+    ErrorInfo {
         code: name.map(str::to_owned),
         kind: name.and_then(kind),
-        ..Finding::default()
+        ..ErrorInfo::default()
     }
 }
 

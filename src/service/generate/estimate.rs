@@ -85,7 +85,7 @@ impl Service {
         let now = self.0.clock.now();
         let store = &self.0.store;
         let (balance, cap) = store
-            .spendable(caller.account_id, caller.credential, now)
+            .spendable_balance(caller.account_id, caller.credential, now)
             .await?;
         let limits = [
             plan.max_cost,

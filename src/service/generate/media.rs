@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{Begun, KeyedRequest, Plan, media_plan::ImagePlan};
+use super::{IdempotentRequest, Plan, Submitted, media_plan::ImagePlan};
 use crate::{
     domain::{
         catalogue::{ImageModel, Model, ModelKind, SpeechModel, VideoModel},
@@ -14,7 +14,7 @@ use crate::{
     },
     jobs::ImageJob,
     service::{Service, ServiceError, auth::Caller},
-    store::generations::Opened,
+    store::generations::HoldOutcome,
 };
 
 macro_rules! resolver {
@@ -29,7 +29,7 @@ macro_rules! resolver {
             let ModelKind::$kind(kind) = &model.kind else {
                 return Err(Vec::new());
             };
-            match kind.refusals(request) {
+            match kind.violations(request) {
                 none if none.is_empty() => Ok((model, kind)),
                 errors => Err(errors),
             }
@@ -89,10 +89,10 @@ impl Service {
         &self,
         caller: &Caller,
         request: ImageRequest,
-        keyed: Option<&KeyedRequest>,
-    ) -> Result<Begun, ServiceError> {
+        keyed: Option<&IdempotentRequest>,
+    ) -> Result<Submitted, ServiceError> {
         if let Some(id) = self.startable(caller, keyed).await? {
-            return Ok(Begun::Replay(id));
+            return Ok(Submitted::Replay(id));
         }
         let ImagePlan {
             plan,
@@ -103,7 +103,7 @@ impl Service {
         let new = self.prepare(caller, &plan, keyed, false).await?;
         let seat = match self.seat(caller, &plan, keyed).await? {
             Ok(seat) => seat,
-            Err(id) => return Ok(Begun::Replay(id)),
+            Err(id) => return Ok(Submitted::Replay(id)),
         };
         let model = plan.model;
         let provider = self.0.providers.image.get(&model.provider);
@@ -126,10 +126,10 @@ impl Service {
         &self,
         caller: &Caller,
         request: VideoRequest,
-        keyed: Option<&KeyedRequest>,
-    ) -> Result<Begun, ServiceError> {
+        keyed: Option<&IdempotentRequest>,
+    ) -> Result<Submitted, ServiceError> {
         if let Some(id) = self.startable(caller, keyed).await? {
-            return Ok(Begun::Replay(id));
+            return Ok(Submitted::Replay(id));
         }
         let plan = self.plan_video(caller, request)?;
         self.queue(caller, plan, keyed).await
@@ -140,10 +140,10 @@ impl Service {
         &self,
         caller: &Caller,
         request: SpeechRequest,
-        keyed: Option<&KeyedRequest>,
-    ) -> Result<Begun, ServiceError> {
+        keyed: Option<&IdempotentRequest>,
+    ) -> Result<Submitted, ServiceError> {
         if let Some(id) = self.startable(caller, keyed).await? {
-            return Ok(Begun::Replay(id));
+            return Ok(Submitted::Replay(id));
         }
         let plan = self.plan_speech(caller, request)?;
         self.queue(caller, plan, keyed).await
@@ -153,7 +153,7 @@ impl Service {
     async fn startable(
         &self,
         caller: &Caller,
-        keyed: Option<&KeyedRequest>,
+        keyed: Option<&IdempotentRequest>,
     ) -> Result<Option<crate::domain::ids::GenerationId>, ServiceError> {
         let replayed = self.replayed(caller, keyed).await?;
         if replayed.is_none() && self.is_draining() {
@@ -166,14 +166,14 @@ impl Service {
         &self,
         caller: &Caller,
         plan: Plan<'_>,
-        keyed: Option<&KeyedRequest>,
-    ) -> Result<Begun, ServiceError> {
+        keyed: Option<&IdempotentRequest>,
+    ) -> Result<Submitted, ServiceError> {
         let new = self.prepare(caller, &plan, keyed, true).await?;
         let mut record = new.record();
         // What the answer says; a lookup tells while it waits for a free worker.
         record.status = crate::domain::generation::Status::Processing;
         match self.0.runner.start_job(new).await? {
-            Opened::Held => Ok(Begun::Queued(Box::new(record))),
+            HoldOutcome::Held => Ok(Submitted::Queued(Box::new(record))),
             refused => self.refused(caller, refused, &plan.ceiling, keyed).await,
         }
     }

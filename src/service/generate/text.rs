@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::{Begun, KeyedRequest, Plan};
+use super::{IdempotentRequest, Plan, Submitted};
 use crate::{
     domain::{
         catalogue::{Model, ModelKind, TextModel},
@@ -38,11 +38,11 @@ impl Service {
         &self,
         caller: &Caller,
         request: TextRequest,
-        keyed: Option<&KeyedRequest>,
+        keyed: Option<&IdempotentRequest>,
         deltas: Option<DeltaSink>,
-    ) -> Result<Begun, ServiceError> {
+    ) -> Result<Submitted, ServiceError> {
         if let Some(id) = self.replayed(caller, keyed).await? {
-            return Ok(Begun::Replay(id));
+            return Ok(Submitted::Replay(id));
         }
         if self.is_draining() {
             return Err(ServiceError::ShuttingDown);
@@ -52,7 +52,7 @@ impl Service {
         new.streamed = deltas.is_some();
         let seat = match self.seat(caller, &plan, keyed).await? {
             Ok(seat) => seat,
-            Err(id) => return Ok(Begun::Replay(id)),
+            Err(id) => return Ok(Submitted::Replay(id)),
         };
         let model = plan.model;
         let provider = self.0.providers.text.get(&model.provider);
@@ -135,7 +135,7 @@ impl Service {
         let ModelKind::Text(text) = &model.kind else {
             return Err(Vec::new());
         };
-        match text.refusals(chars, request.max_tokens, request.temperature) {
+        match text.violations(chars, request.max_tokens, request.temperature) {
             none if none.is_empty() => Ok((model, text)),
             errors => Err(errors),
         }

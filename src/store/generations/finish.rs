@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Finish, Outcome, Store, StoreError};
+use super::{Outcome, Settlement, Store, StoreError};
 use crate::domain::{
     credits::Credits,
     generation::{FinishReason, Status},
@@ -13,7 +13,7 @@ impl Store {
     /// statement. `false`: it had ended already, or another instance works on it; nothing was
     /// touched.
     #[expect(clippy::too_many_lines, reason = "one statement")]
-    pub async fn finish(&self, finish: &Finish) -> Result<bool, StoreError> {
+    pub async fn finish(&self, finish: &Settlement) -> Result<bool, StoreError> {
         let none = Vec::new();
         let (status, result, outputs, usage, charged, finish_reason, failure) =
             match &finish.outcome {

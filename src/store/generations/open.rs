@@ -2,13 +2,13 @@
 
 use sqlx::PgExecutor;
 
-use super::{Balance, Credential, NewGeneration, Opened, SpendLimit, Store, StoreError};
+use super::{Balance, Credential, HoldOutcome, NewGeneration, SpendLimit, Store, StoreError};
 use crate::domain::{credits::Credits, generation::Generation};
 
 impl Store {
     /// Places the hold and makes the row, the ledger entry and the idempotency binding: all of
     /// it in one statement, or nothing.
-    pub async fn open(&self, new: &NewGeneration) -> Result<Opened, StoreError> {
+    pub async fn open(&self, new: &NewGeneration) -> Result<HoldOutcome, StoreError> {
         if let Some(opened) = try_open(self.requests.named("place a hold"), new).await? {
             return Ok(opened);
         }
@@ -41,7 +41,7 @@ impl Store {
 async fn try_open(
     executor: impl PgExecutor<'_>,
     new: &NewGeneration,
-) -> Result<Option<Opened>, StoreError> {
+) -> Result<Option<HoldOutcome>, StoreError> {
     let (key, session) = new.credential.ids();
     let bind = new.idempotency.as_ref();
     // The account's row is locked first, and only then is anything inserted, so that
@@ -119,8 +119,10 @@ async fn try_open(
     )
     .fetch_optional(executor);
     match opening.await.map_err(StoreError::from) {
-        Ok(row) => Ok(row.map(|_| Opened::Held)),
-        Err(error) if error.is_constraint("idempotency_keys_pkey") => Ok(Some(Opened::KeyBound)),
+        Ok(row) => Ok(row.map(|_| HoldOutcome::Held)),
+        Err(error) if error.is_constraint("idempotency_keys_pkey") => {
+            Ok(Some(HoldOutcome::KeyBound))
+        }
         // Another hold of the key got in between the look and the write.
         Err(error) if error.is_constraint("key_spend_within_limit") => Ok(None),
         Err(error) => Err(error),
@@ -131,7 +133,7 @@ async fn try_open(
 async fn explain_refusal(
     executor: impl PgExecutor<'_>,
     new: &NewGeneration,
-) -> Result<Option<Opened>, StoreError> {
+) -> Result<Option<HoldOutcome>, StoreError> {
     let (key, session) = new.credential.ids();
     let reading = sqlx::query!(
         r#"
@@ -167,18 +169,18 @@ async fn explain_refusal(
         spent: Credits::from_micros(row.spent),
     });
     Ok(if !row.live {
-        Some(Opened::CredentialEnded)
+        Some(HoldOutcome::CredentialEnded)
     } else if row.suspended {
-        Some(Opened::Suspended)
+        Some(HoldOutcome::Suspended)
     } else if row.bound {
         // A parallel request with the same key got in first and took what was available.
-        Some(Opened::KeyBound)
+        Some(HoldOutcome::KeyBound)
     } else if row.unfinished >= new.max_unfinished {
-        Some(Opened::TooManyJobs)
+        Some(HoldOutcome::TooManyJobs)
     } else if let Some(limit) = cap.filter(|cap| cap.left() < new.hold) {
-        Some(Opened::SpendLimit(limit, balance))
+        Some(HoldOutcome::SpendLimit(limit, balance))
     } else if balance.available() < new.hold {
-        Some(Opened::Short(balance))
+        Some(HoldOutcome::Short(balance))
     } else {
         None
     })

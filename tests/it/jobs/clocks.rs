@@ -144,7 +144,7 @@ async fn a_jump_of_the_databases_clock_makes_nobody_dead(
     // The first lives, and was last heard before the jump.
     other.app.runner.sweep_step().await.unwrap();
     app.advance(TimeDelta::seconds(25));
-    app.app.runner.sign_of_life().await.unwrap();
+    app.app.runner.heartbeat().await.unwrap();
     other.app.runner.sweep_step().await.unwrap();
     app.advance(TimeDelta::seconds(6));
     clock.jump(TimeDelta::hours(1)).await;

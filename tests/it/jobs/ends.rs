@@ -175,7 +175,7 @@ async fn a_stop_leaves_tasks_to_be_taken_up_again(_: PgPoolOptions, options: PgC
     let hurry = CancellationToken::default();
     app.app.runner.drain(Duration::ZERO, &hurry).await;
     assert_eq!(app.app.runner.work_step().await.unwrap(), 0);
-    app.app.runner.retire().await;
+    app.app.runner.deregister().await;
     upstream.release(usize::MAX >> 4);
     let other = app.replica().await;
     let record = other.until_finished(&account, &uuid).await;
@@ -270,7 +270,7 @@ async fn a_job_whose_provider_is_switched_off_expires(_: PgPoolOptions, options:
     let app = TestApp::vendors(options.clone(), &upstream, &[]).await;
     let account = app.account("100").await;
     let uuid = app.queue(&account, "video", &body()).await;
-    app.app.runner.retire().await;
+    app.app.runner.deregister().await;
     let other = TestApp::new(options).await;
     other.work_once().await;
     other.advance(TimeDelta::hours(1));

@@ -123,7 +123,7 @@ impl Model {
                 }
                 verdict
             }
-            Step::Finish {
+            Step::Settlement {
                 which, charge, by, ..
             } => {
                 let Some(n) = self.pick(which) else {
@@ -284,9 +284,9 @@ impl Model {
             }
             generation.refund = Some(amount);
         }
-        let standing = &self.accounts[account];
-        if standing.balance + amount < standing.held {
-            return Verdict::Short(standing.balance, standing.held);
+        let balance_and_unfinished = &self.accounts[account];
+        if balance_and_unfinished.balance + amount < balance_and_unfinished.held {
+            return Verdict::Short(balance_and_unfinished.balance, balance_and_unfinished.held);
         }
         self.note_move(account, what, amount, reference);
         Verdict::Moved

@@ -8,7 +8,7 @@ use gensvc::{
     },
     store::{
         Store,
-        generations::{Credential, Finish, NewGeneration, Opened, Outcome},
+        generations::{Credential, HoldOutcome, NewGeneration, Outcome, Settlement},
         movements::{Move, Moved, NewMove},
     },
 };
@@ -75,8 +75,8 @@ impl Mover {
     pub async fn hold(&self, amount: i64) -> Option<GenerationId> {
         let new = self.generation(amount);
         match self.store.open(&new).await.unwrap() {
-            Opened::Held => Some(new.id),
-            Opened::Short(balance) => {
+            HoldOutcome::Held => Some(new.id),
+            HoldOutcome::Short(balance) => {
                 assert!(balance.available() < micros(amount), "{balance:?} {amount}");
                 None
             }
@@ -96,7 +96,7 @@ impl Mover {
             },
             None => Outcome::Failed(Failure::new(FailureCode::Cancelled, "x")),
         };
-        let finish = Finish {
+        let finish = Settlement {
             id,
             // A cancel comes from anywhere.
             instance: charge.map(|_| self.instance),
@@ -134,7 +134,7 @@ impl Mover {
     }
 
     /// Balance and held, in micro-credits.
-    pub async fn standing(&self) -> (i64, i64) {
+    pub async fn balance_and_unfinished(&self) -> (i64, i64) {
         let balance = self.store.balance(self.account).await.unwrap();
         (balance.balance.micros(), balance.held.micros())
     }

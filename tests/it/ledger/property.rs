@@ -51,7 +51,7 @@ async fn each_step_does_as_the_model_says(_: PgPoolOptions, options: PgConnectOp
                     now += TimeDelta::hours(*hours);
                 }
                 let picked = match step {
-                    Step::Finish { which, .. } | Step::Refund { which, .. } => {
+                    Step::Settlement { which, .. } | Step::Refund { which, .. } => {
                         model.pick(*which).map(|n| openings[n])
                     }
                     _ => None,
@@ -93,7 +93,7 @@ impl Run {
             // Work of two days at once, as clocks of servers may differ.
             let at = start() + TimeDelta::hours(if *late { 6 } else { 0 });
             let picked = match step {
-                Step::Finish { which, .. } | Step::Refund { which, .. } => self.pick(*which),
+                Step::Settlement { which, .. } | Step::Refund { which, .. } => self.pick(*which),
                 _ => None,
             };
             let closed = match step {
@@ -136,7 +136,7 @@ impl Run {
     }
 }
 
-/// A refusal tells a standing that it follows from.
+/// A refusal tells a balance_and_unfinished that it follows from.
 fn assert_reason(step: &Step, verdict: Verdict) {
     let amount = match step {
         Step::Open { amount, .. } => *amount,
@@ -169,7 +169,7 @@ fn fold(mut model: Model, done: &[Done]) -> Model {
         .iter()
         .filter(|one| one.verdict == Verdict::Finished(true))
     {
-        let Step::Finish { charge, .. } = one.step else {
+        let Step::Settlement { charge, .. } = one.step else {
             panic!("{:?} ends nothing", one.step);
         };
         let n = numbers[&one.about.unwrap()];

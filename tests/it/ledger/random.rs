@@ -72,7 +72,7 @@ async fn one_after_the_other_they_do_as_the_model_says(
                     balance += 1 + amount / 4;
                 }
             }
-            assert_eq!(mover.standing().await, (balance, held));
+            assert_eq!(mover.balance_and_unfinished().await, (balance, held));
             assert!(0 <= held && held <= balance);
         }
         app.assert_verified().await;
@@ -90,7 +90,7 @@ async fn a_refusal_never_says_that_it_would_fit(_: PgPoolOptions, options: PgCon
         let mover = mover.clone();
         tokio::spawn(async move {
             for _ in 0..100 {
-                // It asserts that a refusal follows from the standing that it tells.
+                // It asserts that a refusal follows from the balance_and_unfinished that it tells.
                 if let Some(id) = mover.hold(100).await {
                     assert!(mover.finish(id, None).await);
                 }
@@ -100,7 +100,7 @@ async fn a_refusal_never_says_that_it_would_fit(_: PgPoolOptions, options: PgCon
     for worker in join_all(workers).await {
         worker.unwrap();
     }
-    assert_eq!(mover.standing().await, (100, 0));
+    assert_eq!(mover.balance_and_unfinished().await, (100, 0));
     app.assert_settled().await;
 }
 
@@ -185,18 +185,18 @@ async fn in_parallel_they_add_up_and_every_audit_meanwhile_is_clean(
             let mut audits = 0;
             while !sum.done.load(Ordering::SeqCst) || audits == 0 {
                 app.assert_verified().await;
-                let (balance, held) = here.standing().await;
+                let (balance, held) = here.balance_and_unfinished().await;
                 assert!(0 <= held && held <= balance, "{held} of {balance}");
                 audits += 1;
             }
         };
         tokio::join!(workers, auditor);
         let expected = (sum.balance.into_inner(), sum.held.into_inner());
-        assert_eq!(here.standing().await, expected);
+        assert_eq!(here.balance_and_unfinished().await, expected);
         for (id, _) in sum.open.into_inner().unwrap() {
             assert!(here.finish(id, None).await);
         }
-        assert_eq!(here.standing().await, (expected.0, 0));
+        assert_eq!(here.balance_and_unfinished().await, (expected.0, 0));
     }
     app.assert_settled().await;
     // Entries got their ids in the order in which the balance moved.

@@ -12,7 +12,7 @@ use gensvc::{
         Store, StoreError,
         credits::Balance,
         generations::{
-            Credential, Finish, Idempotency, NewGeneration, Opened, Outcome, SpendLimit,
+            Credential, HoldOutcome, Idempotency, NewGeneration, Outcome, Settlement, SpendLimit,
         },
         movements::{Move, Moved, NewMove},
     },
@@ -74,7 +74,7 @@ impl World {
                 amount,
                 bind,
             } => return self.open(cast, key, server, amount, bind, most, now).await,
-            Step::Finish {
+            Step::Settlement {
                 server, charge, by, ..
             } => match picked {
                 Some(opening) => self.finish(opening, server, charge, by, now).await,
@@ -171,7 +171,7 @@ impl World {
             now,
         };
         let verdict = match self.stores[server].open(&new).await.unwrap() {
-            Opened::Held => {
+            HoldOutcome::Held => {
                 let opening = Opening {
                     id: new.id,
                     server,
@@ -179,14 +179,14 @@ impl World {
                 };
                 return (Verdict::Held, Some(opening));
             }
-            Opened::KeyBound => Verdict::KeyBound,
-            Opened::CredentialEnded => Verdict::Ended,
-            Opened::Suspended => Verdict::Suspended,
-            Opened::TooManyJobs => Verdict::TooMany,
-            Opened::SpendLimit(SpendLimit { limit, spent }, _) => {
+            HoldOutcome::KeyBound => Verdict::KeyBound,
+            HoldOutcome::CredentialEnded => Verdict::Ended,
+            HoldOutcome::Suspended => Verdict::Suspended,
+            HoldOutcome::TooManyJobs => Verdict::TooMany,
+            HoldOutcome::SpendLimit(SpendLimit { limit, spent }, _) => {
                 Verdict::Capped(limit.micros(), spent.micros())
             }
-            Opened::Short(balance) => short(balance),
+            HoldOutcome::Short(balance) => short(balance),
         };
         (verdict, None)
     }
@@ -209,7 +209,7 @@ impl World {
             },
             None => Outcome::Failed(Failure::new(FailureCode::Cancelled, "x")),
         };
-        let finish = Finish {
+        let finish = Settlement {
             id: opening.id,
             instance: match by {
                 By::Worker => Some(self.instances[opening.server]),
@@ -258,7 +258,7 @@ impl World {
     /// The database says what the model says, and what must always hold does.
     pub async fn assert_agrees(&self, cast: &Cast, model: &Model, now: DateTime<Utc>) {
         for (id, account) in cast.accounts.iter().zip(&model.accounts) {
-            let (balance, unfinished) = self.stores[0].standing(*id).await.unwrap();
+            let (balance, unfinished) = self.stores[0].balance_and_unfinished(*id).await.unwrap();
             assert_eq!(
                 (balance.balance.micros(), balance.held.micros(), unfinished),
                 (account.balance, account.held, account.unfinished),

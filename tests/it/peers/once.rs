@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use gensvc::{domain::ids::GenerationId, service::movements::Movement, store::movements::Move};
+use gensvc::{
+    domain::ids::GenerationId, service::credit_adjustments::Movement, store::movements::Move,
+};
 use http::Method;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

@@ -1,10 +1,12 @@
 //! Boxes in memory, and the numbers in them.
 
-use crate::media::BadMedia;
+use crate::media::InvalidMedia;
 
 /// The boxes that lie side by side in `content`: their names and contents. A box that reaches
 /// beyond its parent ends the walk with an error.
-pub(super) fn children(content: &[u8]) -> impl Iterator<Item = Result<([u8; 4], &[u8]), BadMedia>> {
+pub(super) fn children(
+    content: &[u8],
+) -> impl Iterator<Item = Result<([u8; 4], &[u8]), InvalidMedia>> {
     let mut rest = content;
     std::iter::from_fn(move || {
         // Some writers leave a few bytes, of zeros usually, behind the last box.
@@ -20,7 +22,7 @@ pub(super) fn children(content: &[u8]) -> impl Iterator<Item = Result<([u8; 4], 
 /// A box: its name, its content, and what lies behind it.
 type Split<'a> = ([u8; 4], &'a [u8], &'a [u8]);
 
-fn split(bytes: &[u8]) -> Result<Split<'_>, BadMedia> {
+fn split(bytes: &[u8]) -> Result<Split<'_>, InvalidMedia> {
     let mut fields = Fields::new(bytes);
     let size = fields.u32()?;
     let name = fields.take()?;
@@ -33,10 +35,10 @@ fn split(bytes: &[u8]) -> Result<Split<'_>, BadMedia> {
     Ok((name, content, bytes.get(size..).unwrap_or_default()))
 }
 
-const OUTSIDE: BadMedia = BadMedia::Damaged("a box that does not fit into its parent");
+const OUTSIDE: InvalidMedia = InvalidMedia::Damaged("a box that does not fit into its parent");
 
 /// The content of the first box of a name.
-pub(super) fn child(content: &[u8], name: [u8; 4]) -> Result<Option<&[u8]>, BadMedia> {
+pub(super) fn child(content: &[u8], name: [u8; 4]) -> Result<Option<&[u8]>, InvalidMedia> {
     for found in children(content) {
         let (found, content) = found?;
         if found == name {
@@ -68,37 +70,37 @@ impl<'a> Fields<'a> {
     }
 
     /// The next bytes.
-    pub(super) fn take<const N: usize>(&mut self) -> Result<[u8; N], BadMedia> {
+    pub(super) fn take<const N: usize>(&mut self) -> Result<[u8; N], InvalidMedia> {
         let (taken, rest) = self.0.split_first_chunk().ok_or(OUTSIDE)?;
         self.0 = rest;
         Ok(*taken)
     }
 
-    pub(super) fn skip(&mut self, bytes: usize) -> Result<(), BadMedia> {
+    pub(super) fn skip(&mut self, bytes: usize) -> Result<(), InvalidMedia> {
         self.0 = self.0.get(bytes..).ok_or(OUTSIDE)?;
         Ok(())
     }
 
     /// The version of a full box, whose flags are passed over.
-    pub(super) fn version(&mut self) -> Result<u8, BadMedia> {
+    pub(super) fn version(&mut self) -> Result<u8, InvalidMedia> {
         let [version, ..] = self.take::<4>()?;
         Ok(version)
     }
 
-    pub(super) fn u16(&mut self) -> Result<u16, BadMedia> {
+    pub(super) fn u16(&mut self) -> Result<u16, InvalidMedia> {
         self.take().map(u16::from_be_bytes)
     }
 
-    pub(super) fn u32(&mut self) -> Result<u32, BadMedia> {
+    pub(super) fn u32(&mut self) -> Result<u32, InvalidMedia> {
         self.take().map(u32::from_be_bytes)
     }
 
-    pub(super) fn u64(&mut self) -> Result<u64, BadMedia> {
+    pub(super) fn u64(&mut self) -> Result<u64, InvalidMedia> {
         self.take().map(u64::from_be_bytes)
     }
 
     /// A number of 32 bits in version 0 and of 64 in others. All ones stand for unknown: 0.
-    pub(super) fn wide(&mut self, version: u8) -> Result<u64, BadMedia> {
+    pub(super) fn wide(&mut self, version: u8) -> Result<u64, InvalidMedia> {
         if version == 0 {
             let number = self.u32()?;
             return Ok(if number == u32::MAX { 0 } else { number.into() });

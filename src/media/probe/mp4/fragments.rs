@@ -1,7 +1,7 @@
 //! How long the fragments of a video play that tells no duration in front.
 
 use super::boxes::{Fields, child, children};
-use crate::media::BadMedia;
+use crate::media::InvalidMedia;
 
 /// Which track is counted, and how long a sample is of which nothing else is said, in units
 /// of the track's scale.
@@ -14,7 +14,7 @@ pub(super) struct Track {
 }
 
 /// The usual length of a sample of track `id`, by the `mvex` box.
-pub(super) fn usual_sample(extends: &[u8], id: u32) -> Result<u32, BadMedia> {
+pub(super) fn usual_sample(extends: &[u8], id: u32) -> Result<u32, InvalidMedia> {
     for found in children(extends) {
         let (name, content) = found?;
         let mut fields = Fields::new(content);
@@ -30,14 +30,15 @@ pub(super) fn usual_sample(extends: &[u8], id: u32) -> Result<u32, BadMedia> {
 }
 
 /// The units that the samples of `track` in a `moof` box last.
-pub(super) fn units(fragment: &[u8], track: Track) -> Result<u64, BadMedia> {
+pub(super) fn units(fragment: &[u8], track: Track) -> Result<u64, InvalidMedia> {
     let mut units = 0_u64;
     for found in children(fragment) {
         let (name, content) = found?;
         if name != *b"traf" {
             continue;
         }
-        let header = child(content, *b"tfhd")?.ok_or(BadMedia::Damaged("no fragment header"))?;
+        let header =
+            child(content, *b"tfhd")?.ok_or(InvalidMedia::Damaged("no fragment header"))?;
         let mut fields = Fields::new(header);
         let flags = fields.u32()?;
         if fields.u32()? != track.id {
@@ -62,7 +63,7 @@ pub(super) fn units(fragment: &[u8], track: Track) -> Result<u64, BadMedia> {
 }
 
 /// The units that the samples of a run last.
-fn run_units(run: &[u8], sample: u32) -> Result<u64, BadMedia> {
+fn run_units(run: &[u8], sample: u32) -> Result<u64, InvalidMedia> {
     let mut fields = Fields::new(run);
     let flags = fields.u32()?;
     let count = fields.u32()?;

@@ -4,7 +4,7 @@ use super::{
     boxes::{Fields, child, children, seconds},
     fragments::{Track, usual_sample},
 };
-use crate::media::BadMedia;
+use crate::media::InvalidMedia;
 
 /// What `moov` tells.
 #[derive(Debug)]
@@ -16,8 +16,8 @@ pub(super) struct Movie {
     pub track: Track,
 }
 
-pub(super) fn read(content: &[u8]) -> Result<Movie, BadMedia> {
-    let header = child(content, *b"mvhd")?.ok_or(BadMedia::Damaged("no movie header"))?;
+pub(super) fn read(content: &[u8]) -> Result<Movie, InvalidMedia> {
+    let header = child(content, *b"mvhd")?.ok_or(InvalidMedia::Damaged("no movie header"))?;
     let (scale, length) = duration(header)?;
     let extends = child(content, *b"mvex")?.unwrap_or_default();
     let fragments = match child(extends, *b"mehd")? {
@@ -49,11 +49,11 @@ pub(super) fn read(content: &[u8]) -> Result<Movie, BadMedia> {
             });
         }
     }
-    Err(BadMedia::Damaged("no track with pictures"))
+    Err(InvalidMedia::Damaged("no track with pictures"))
 }
 
 /// Time scale and duration of an `mvhd` or `mdhd` box.
-fn duration(header: &[u8]) -> Result<(u32, u64), BadMedia> {
+fn duration(header: &[u8]) -> Result<(u32, u64), InvalidMedia> {
     let mut fields = Fields::new(header);
     let version = fields.version()?;
     fields.skip(if version == 0 { 8 } else { 16 })?;
@@ -71,7 +71,7 @@ struct Pictures {
 }
 
 /// What a track tells; none when it has no pictures.
-fn video(track: &[u8]) -> Result<Option<Pictures>, BadMedia> {
+fn video(track: &[u8]) -> Result<Option<Pictures>, InvalidMedia> {
     let Some(media) = child(track, *b"mdia")? else {
         return Ok(None);
     };
@@ -79,13 +79,13 @@ fn video(track: &[u8]) -> Result<Option<Pictures>, BadMedia> {
     if handler.skip(8).is_err() || handler.take() != Ok(*b"vide") {
         return Ok(None);
     }
-    let header = child(track, *b"tkhd")?.ok_or(BadMedia::Damaged("no track header"))?;
+    let header = child(track, *b"tkhd")?.ok_or(InvalidMedia::Damaged("no track header"))?;
     let mut size = shown(header)?;
     if size.0 == 0 || size.1 == 0 {
         size = coded(media)?.unwrap_or_default();
     }
     if size.0 == 0 || size.1 == 0 {
-        return Err(BadMedia::Damaged("a video without pixels"));
+        return Err(InvalidMedia::Damaged("a video without pixels"));
     }
     let (scale, units) = match child(media, *b"mdhd")? {
         Some(header) => duration(header)?,
@@ -100,7 +100,7 @@ fn video(track: &[u8]) -> Result<Option<Pictures>, BadMedia> {
 }
 
 /// The number in a `tkhd` box.
-fn track_id(header: &[u8]) -> Result<u32, BadMedia> {
+fn track_id(header: &[u8]) -> Result<u32, InvalidMedia> {
     let mut fields = Fields::new(header);
     let version = fields.version()?;
     fields.skip(if version == 0 { 8 } else { 16 })?;
@@ -108,7 +108,7 @@ fn track_id(header: &[u8]) -> Result<u32, BadMedia> {
 }
 
 /// The size in a `tkhd` box, turned as its matrix says.
-fn shown(header: &[u8]) -> Result<(u32, u32), BadMedia> {
+fn shown(header: &[u8]) -> Result<(u32, u32), InvalidMedia> {
     let mut fields = Fields::new(header);
     let version = fields.version()?;
     fields.skip(if version == 0 { 36 } else { 48 })?;
@@ -126,7 +126,7 @@ fn shown(header: &[u8]) -> Result<(u32, u32), BadMedia> {
 }
 
 /// The size of the coded pictures, by the first entry of the sample descriptions.
-fn coded(media: &[u8]) -> Result<Option<(u32, u32)>, BadMedia> {
+fn coded(media: &[u8]) -> Result<Option<(u32, u32)>, InvalidMedia> {
     let mut at = media;
     for name in [*b"minf", *b"stbl", *b"stsd"] {
         match child(at, name)? {

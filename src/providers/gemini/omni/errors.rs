@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::super::{
     super::{
         ProviderErrorKind,
-        http::classify::{Finding, machine_code},
+        http::classify::{ErrorInfo, machine_code},
     },
     errors,
 };
@@ -32,8 +32,8 @@ pub fn is_error(root: &Value) -> bool {
 }
 
 /// The code of an error body and what it means.
-pub fn finding(root: Option<&Value>) -> Finding {
-    let mut found = errors::finding(root);
+pub fn error_info(root: Option<&Value>) -> ErrorInfo {
+    let mut found = errors::error_info(root);
     if let Some(error) = root.and_then(errors::error_of) {
         let word = error
             .get("code")

@@ -9,7 +9,7 @@ use url::Url;
 use super::{
     super::super::{
         ProviderError, ProviderErrorKind,
-        http::classify::{self, Finding, Head, machine_code},
+        http::classify::{self, ErrorInfo, Head, machine_code},
     },
     errors,
 };
@@ -27,8 +27,8 @@ pub enum State {
 /// What the interaction says. Fails when it is none.
 pub fn state(provider: &str, head: &Head, root: &Value) -> Result<State, ProviderError> {
     if errors::is_error(root) && root.get("status").is_none() {
-        let finding = errors::finding(Some(root));
-        return Err(classify::inside(provider, head, &finding));
+        let error_info = errors::error_info(Some(root));
+        return Err(classify::from_error_in_body(provider, head, &error_info));
     }
     let Some(status) = root.get("status").and_then(Value::as_str) else {
         return Err(head.failed("answer without a status"));
@@ -109,10 +109,10 @@ fn failure(provider: &str, head: &Head, root: &Value, status: &str) -> ProviderE
         .iter()
         .filter_map(|error| error.get("code")?.as_str())
         .find_map(machine_code);
-    let finding = Finding {
+    let error_info = ErrorInfo {
         code: Some(code.unwrap_or(status).to_owned()),
         kind: refusal.then_some(ProviderErrorKind::ContentPolicy),
-        ..Finding::default()
+        ..ErrorInfo::default()
     };
-    classify::inside(provider, head, &finding)
+    classify::from_error_in_body(provider, head, &error_info)
 }

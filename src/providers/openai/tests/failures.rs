@@ -69,7 +69,7 @@ async fn unusable_answers() {
 async fn broken_streams() {
     use ProviderErrorKind::{Account, ContentPolicy, Failed, Overloaded, Rejected};
     let hi = chunk(&json!({"content": "Hi"}), None);
-    let inside = |error: &Value| vec![hi.clone(), json!({"error": error})];
+    let with_error = |error: &Value| vec![hi.clone(), json!({"error": error})];
     for (items, kind) in [
         (vec![hi.clone()], Failed),
         (vec![hi.clone(), json!("[DONE]")], Failed),
@@ -96,27 +96,27 @@ async fn broken_streams() {
             Overloaded,
         ),
         (
-            inside(&json!({"message": "m", "type": "server_error", "code": null})),
+            with_error(&json!({"message": "m", "type": "server_error", "code": null})),
             Failed,
         ),
-        (inside(&json!({"message": "m", "code": 502})), Failed),
+        (with_error(&json!({"message": "m", "code": 502})), Failed),
         (
-            inside(&json!({"message": "m", "code": "rate_limit_exceeded"})),
+            with_error(&json!({"message": "m", "code": "rate_limit_exceeded"})),
             Overloaded,
         ),
         (
-            inside(&json!({"message": "m", "type": "insufficient_quota"})),
+            with_error(&json!({"message": "m", "type": "insufficient_quota"})),
             Account,
         ),
         (
-            inside(&json!({"message": "m", "code": "invalid_prompt"})),
+            with_error(&json!({"message": "m", "code": "invalid_prompt"})),
             ContentPolicy,
         ),
         (
-            inside(&json!({"message": "m", "type": "invalid_request_error"})),
+            with_error(&json!({"message": "m", "type": "invalid_request_error"})),
             Rejected,
         ),
-        (inside(&json!("it broke")), Failed),
+        (with_error(&json!("it broke")), Failed),
     ] {
         let (result, deltas, _) = ask(Reply::events(&items), true).await;
         let error = result.unwrap_err();

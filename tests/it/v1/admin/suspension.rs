@@ -60,17 +60,20 @@ async fn a_suspended_accounts_tokens_are_refused_and_its_work_finishes(
         .await;
     assert_eq!(again.expect(200), suspended);
 
-    let mut standing = suspended;
+    let mut balance_and_unfinished = suspended;
     for _ in 0..100 {
-        if standing["held"] == "0" {
+        if balance_and_unfinished["held"] == "0" {
             break;
         }
         app.advance(TimeDelta::milliseconds(500));
         app.work().await;
-        standing = app.get(&token, &path).await.expect(200);
+        balance_and_unfinished = app.get(&token, &path).await.expect(200);
     }
     assert_eq!(
-        (&standing["balance"], &standing["held"]),
+        (
+            &balance_and_unfinished["balance"],
+            &balance_and_unfinished["held"]
+        ),
         (&json!("15"), &json!("0"))
     );
     // Its credits may still move.

@@ -88,7 +88,7 @@ async fn a_server_that_is_taken_for_dead_is_not_asked(_: PgPoolOptions, options:
     let mut stream = Stream::post(&app, &account.key, &[], &ask("openai")).await;
     upstream.send_events(1);
     stream.until("delta", 1).await;
-    app.app.runner.retire().await;
+    app.app.runner.deregister().await;
     let record = cancel(&other, &account, &stream.uuid()).await.expect(200);
     assert_eq!(record["error"]["code"], "cancelled");
     assert_eq!(record["credits"]["charged"], "0");

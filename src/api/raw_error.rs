@@ -8,7 +8,7 @@ use super::error::ApiError;
 
 /// The answer to a connection that is not served: 503 for one too many, another status for a
 /// request whose head cannot be read. With its own request id, which is nowhere else.
-pub fn bare_answer(status: StatusCode) -> Vec<u8> {
+pub fn raw_error_response(status: StatusCode) -> Vec<u8> {
     let (error, retry) = if status == StatusCode::SERVICE_UNAVAILABLE {
         (ApiError::overloaded(), "retry-after: 1\r\n")
     } else {
