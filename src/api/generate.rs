@@ -22,7 +22,10 @@ use super::{
     stream::{self, StreamEvent},
 };
 use crate::{
-    domain::generation::{Generation, Status},
+    domain::{
+        generation::{Generation, Status},
+        request::GenerationRequest,
+    },
     providers::DeltaSink,
     service::{
         ServiceError,
@@ -76,7 +79,12 @@ pub async fn text(
     };
     let begun = state
         .service
-        .begin_text(&caller, request, keyed.as_ref(), sink)
+        .generate(
+            &caller,
+            GenerationRequest::Text(request),
+            keyed.as_ref(),
+            sink,
+        )
         .await?;
     let Some(deltas) = deltas else {
         return answer_sync(&state, &caller, &headers, &place, begun).await;
@@ -120,7 +128,12 @@ pub async fn image(
     let request = body.read(|members| state.service.read_image(&caller, members))?;
     let begun = state
         .service
-        .begin_image(&caller, request, keyed.as_ref())
+        .generate(
+            &caller,
+            GenerationRequest::Image(request),
+            keyed.as_ref(),
+            None,
+        )
         .await?;
     answer_sync(&state, &caller, &headers, &place, begun).await
 }
@@ -154,7 +167,12 @@ pub async fn video(
     let request = body.read(|members| state.service.read_video(&caller, members))?;
     let begun = state
         .service
-        .begin_video(&caller, request, keyed.as_ref())
+        .generate(
+            &caller,
+            GenerationRequest::Video(request),
+            keyed.as_ref(),
+            None,
+        )
         .await?;
     answer_queued(&state, &caller, &headers, &place, begun).await
 }
@@ -188,7 +206,12 @@ pub async fn audio(
     let request = body.read(|members| state.service.read_speech(&caller, members))?;
     let begun = state
         .service
-        .begin_speech(&caller, request, keyed.as_ref())
+        .generate(
+            &caller,
+            GenerationRequest::Audio(request),
+            keyed.as_ref(),
+            None,
+        )
         .await?;
     answer_queued(&state, &caller, &headers, &place, begun).await
 }

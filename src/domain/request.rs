@@ -55,6 +55,15 @@ pub struct TemplateUse {
     pub variables: Map<String, Value>,
 }
 
+/// A generation request of any modality.
+#[derive(Debug, Clone, PartialEq)]
+pub enum GenerationRequest {
+    Text(TextRequest),
+    Image(ImageRequest),
+    Video(VideoRequest),
+    Audio(SpeechRequest),
+}
+
 /// A body with failing fields.
 #[derive(Debug)]
 pub struct Unreadable<T> {

@@ -6,7 +6,7 @@ mod media_plan;
 mod template;
 mod text;
 
-pub use estimate::{AnyRequest, Estimate};
+pub use estimate::Estimate;
 use serde_json::{Map, Value};
 
 use super::{Service, ServiceError, TokenRefusal, auth::Caller, explain};
@@ -18,11 +18,11 @@ use crate::{
         ids::GenerationId,
         json::fingerprint,
         pricing::Ceiling,
-        request::{Target, Unreadable},
+        request::{GenerationRequest, Target, Unreadable},
         validate::FieldError,
     },
     jobs::{Handle, Started},
-    providers::Seat,
+    providers::{DeltaSink, Seat},
     store::{
         StoreError,
         generations::{HoldOutcome, Idempotency, NewGeneration},
@@ -69,6 +69,46 @@ struct Plan<'a> {
 }
 
 impl Service {
+    /// Holds the ceiling of the cost and starts the work, or finds what the idempotency key made
+    /// before. `deltas`: where the pieces of a streamed text go.
+    pub async fn generate(
+        &self,
+        caller: &Caller,
+        request: GenerationRequest,
+        idempotent: Option<&IdempotentRequest>,
+        deltas: Option<DeltaSink>,
+    ) -> Result<Submitted, ServiceError> {
+        match request {
+            GenerationRequest::Text(request) => {
+                self.begin_text(caller, request, idempotent, deltas).await
+            }
+            GenerationRequest::Image(request) => {
+                self.begin_image(caller, request, idempotent).await
+            }
+            GenerationRequest::Video(request) => {
+                self.begin_video(caller, request, idempotent).await
+            }
+            GenerationRequest::Audio(request) => {
+                self.begin_speech(caller, request, idempotent).await
+            }
+        }
+    }
+
+    /// What the model that a request means does not take of it, or why there is no such model.
+    /// Templates are not applied.
+    pub fn violations(&self, caller: &Caller, request: &GenerationRequest) -> Vec<FieldError> {
+        let resolved = match request {
+            GenerationRequest::Text(text) => {
+                let chars = text.prompt.chars().count();
+                self.resolve_text(caller, text, chars).map(|_| ())
+            }
+            GenerationRequest::Image(image) => self.resolve_image(caller, image).map(|_| ()),
+            GenerationRequest::Video(video) => self.resolve_video(caller, video).map(|_| ()),
+            GenerationRequest::Audio(speech) => self.resolve_speech(caller, speech).map(|_| ()),
+        };
+        resolved.err().unwrap_or_default()
+    }
+
     /// What a body is refused for: its failing fields, and what its model refuses of the rest,
     /// so that one answer names everything.
     fn refused_body<T>(

@@ -8,21 +8,12 @@ use crate::{
         credits::Credits,
         generation::Modality,
         pricing::Prices,
-        request::{ImageRequest, SpeechRequest, TextRequest, VideoRequest},
+        request::GenerationRequest,
         validate::{FieldCode, FieldError},
     },
     service::{Service, ServiceError, auth::Caller},
     store::generations::SpendLimit,
 };
-
-/// A generation request of any modality.
-#[derive(Debug, Clone, PartialEq)]
-pub enum AnyRequest {
-    Text(TextRequest),
-    Image(ImageRequest),
-    Video(VideoRequest),
-    Audio(SpeechRequest),
-}
 
 /// What a request would cost.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,7 +35,7 @@ impl Service {
         &self,
         caller: &Caller,
         body: &Map<String, Value>,
-    ) -> Result<AnyRequest, ServiceError> {
+    ) -> Result<GenerationRequest, ServiceError> {
         let refuse = |code, message: &str| {
             Err(ServiceError::invalid(FieldError::new(
                 "type", code, message,
@@ -58,10 +49,12 @@ impl Service {
         let mut body = body.clone();
         body.remove("type");
         match modality {
-            Some(Modality::Text) => self.read_text(caller, &body).map(AnyRequest::Text),
-            Some(Modality::Image) => self.read_image(caller, &body).map(AnyRequest::Image),
-            Some(Modality::Video) => self.read_video(caller, &body).map(AnyRequest::Video),
-            Some(Modality::Audio) => self.read_speech(caller, &body).map(AnyRequest::Audio),
+            Some(Modality::Text) => self.read_text(caller, &body).map(GenerationRequest::Text),
+            Some(Modality::Image) => self.read_image(caller, &body).map(GenerationRequest::Image),
+            Some(Modality::Video) => self.read_video(caller, &body).map(GenerationRequest::Video),
+            Some(Modality::Audio) => self
+                .read_speech(caller, &body)
+                .map(GenerationRequest::Audio),
             None => refuse(
                 FieldCode::NotAllowed,
                 "must be one of text, image, video, audio",
@@ -73,13 +66,13 @@ impl Service {
     pub async fn estimate(
         &self,
         caller: &Caller,
-        request: AnyRequest,
+        request: GenerationRequest,
     ) -> Result<Estimate, ServiceError> {
         let plan: Plan<'_> = match request {
-            AnyRequest::Text(request) => self.plan_text(caller, &request).await?.0,
-            AnyRequest::Image(request) => self.plan_image(caller, request)?.plan,
-            AnyRequest::Video(request) => self.plan_video(caller, request)?,
-            AnyRequest::Audio(request) => self.plan_speech(caller, request)?,
+            GenerationRequest::Text(request) => self.plan_text(caller, &request).await?.0,
+            GenerationRequest::Image(request) => self.plan_image(caller, request)?.plan,
+            GenerationRequest::Video(request) => self.plan_video(caller, request)?,
+            GenerationRequest::Audio(request) => self.plan_speech(caller, request)?,
         };
         let hold = plan.ceiling.hold();
         let now = self.0.clock.now();

@@ -85,7 +85,7 @@ impl Service {
     }
 
     /// Holds the price and starts the work.
-    pub async fn begin_image(
+    pub(super) async fn begin_image(
         &self,
         caller: &Caller,
         request: ImageRequest,
@@ -122,7 +122,7 @@ impl Service {
     }
 
     /// Holds the price and queues the work.
-    pub async fn begin_video(
+    pub(super) async fn begin_video(
         &self,
         caller: &Caller,
         request: VideoRequest,
@@ -136,7 +136,7 @@ impl Service {
     }
 
     /// Holds the price and queues the work.
-    pub async fn begin_speech(
+    pub(super) async fn begin_speech(
         &self,
         caller: &Caller,
         request: SpeechRequest,

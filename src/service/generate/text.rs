@@ -34,7 +34,7 @@ impl Service {
     }
 
     /// Holds the ceiling and starts the work, or finds what the idempotency key made before.
-    pub async fn begin_text(
+    pub(super) async fn begin_text(
         &self,
         caller: &Caller,
         request: TextRequest,
@@ -125,7 +125,7 @@ impl Service {
     }
 
     /// The model that a request means, unless it refuses it. `chars`: of the prompt as sent.
-    fn resolve_text(
+    pub(super) fn resolve_text(
         &self,
         caller: &Caller,
         request: &TextRequest,
