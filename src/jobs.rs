@@ -6,6 +6,7 @@
 //! a provider.
 
 pub mod audit;
+mod call;
 mod cancel;
 mod files;
 mod image;
@@ -15,10 +16,10 @@ mod retention;
 mod running;
 mod shares;
 mod speech;
+mod start;
 mod step;
 mod submit;
 mod sweep;
-mod task;
 mod text;
 mod video;
 pub mod webhooks;
@@ -38,27 +39,25 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
 
 pub use audit::Auditor;
+pub use call::{Call, ImageWork, TextWork};
 pub use cancel::Cancel;
-pub use image::ImageJob;
 pub use observed::observed;
 pub use running::{Handle, RunningGuard};
+pub use start::{Started, Work};
 pub use submit::SubmitSettings;
-pub use task::Started;
-pub use text::TextJob;
 
 use crate::{
     domain::{
         clock::SharedClock,
-        credits::Credits,
-        generation::{Failure, FailureCode, Generation, Modality},
-        ids::{GenerationId, InstanceId},
+        generation::{Failure, FailureCode, Generation},
+        ids::{AccountId, GenerationId, InstanceId},
     },
     media::{Downloader, MediaStore},
     observe::{Metrics, Settled},
     providers::Registry,
     store::{
         Store, StoreError,
-        generations::{HoldOutcome, NewGeneration, Outcome, Settlement},
+        generations::{Outcome, Settlement},
     },
 };
 use peers::Peers;
@@ -257,53 +256,41 @@ impl Runner {
         }
     }
 
-    async fn open(&self, new: &NewGeneration) -> Result<HoldOutcome, StoreError> {
-        self.0.store.open(new).await
-    }
-
-    /// Settles, however long the database is away; a paid answer is not given up while the
-    /// process lives. Returns the record as it then is; `None` when the process had to end
-    /// first.
-    async fn settle(&self, mut opened: Generation, mut finish: Settlement) -> Option<Generation> {
+    /// Settles, however long the database is unavailable; a paid answer is not given up while
+    /// the process lives. Answers the record as it then is; `None` when the process had to end
+    /// first, or the database refused.
+    async fn settle(&self, account: AccountId, mut settlement: Settlement) -> Option<Generation> {
+        let id = settlement.id;
         let (mut tries, mut refusals) = (0_u32, 0_u32);
-        let about = MetricLabels::from(&opened);
         loop {
-            let error = match self.end(&about, &finish).await {
-                Ok(true) => {
-                    opened.finished(&finish);
-                    return Some(opened);
-                }
+            let error = match self.end(&settlement).await {
+                Ok(Some(record)) => return Some(record),
                 // Ended by a cancel, a sweep, or by an earlier try whose answer was lost.
-                Ok(false) => match self.0.store.generation(opened.account_id, opened.id).await {
+                Ok(None) => match self.0.store.generation(account, id).await {
                     Ok(record) => return record,
                     Err(error) => error,
                 },
                 Err(error) => error,
             };
             tries += 1;
-            match error {
-                // The answer itself is what the database will not take; it must not keep its
-                // hold for ever.
-                StoreError::Constraint(..) | StoreError::OutOfRange(_) => {
-                    log_refused(&finish, &error);
-                    refusals += 1;
-                    finish.outcome = Outcome::Failed(Failure::new(
-                        FailureCode::ProviderError,
-                        "the provider's answer could not be stored",
-                    ));
+            if let StoreError::Unavailable(_) = error {
+                if tries == 1 {
+                    tracing::warn!(generation = %id, %error, "settlement postponed");
                 }
-                StoreError::Unavailable(_) => {
-                    if tries == 1 {
-                        tracing::warn!(generation = %finish.id, %error, "settling later");
-                    }
-                }
-                _ => {
-                    log_refused(&finish, &error);
-                    refusals += 1;
-                }
+            } else {
+                let source = &error as &dyn std::error::Error;
+                tracing::error!(generation = %id, error = source, "a settlement was refused");
+                refusals += 1;
+            }
+            // The answer itself is what the database will not take; it must not keep its hold
+            // for ever.
+            if let StoreError::Constraint(..) | StoreError::OutOfRange(_) = error {
+                let message = "the provider's answer could not be stored";
+                settlement.outcome =
+                    Outcome::Failed(Failure::new(FailureCode::ProviderError, message));
             }
             if refusals >= SETTLE_REFUSALS {
-                // The row stays on hold, without an owner: the sweep and the audit tell of it.
+                // The row stays on hold, without an owner: the sweep and the audit report it.
                 return None;
             }
             if self.0.interrupt.is_cancelled() && tries >= SETTLE_TRIES_AT_END {
@@ -316,79 +303,49 @@ impl Runner {
     }
 
     /// The one way to a settlement, which is counted when it was carried out. One whose answer
-    /// was lost is carried out all the same and missing in the metrics; the books have it.
-    async fn end(&self, about: &MetricLabels, finish: &Settlement) -> Result<bool, StoreError> {
-        let ended = self.0.store.finish(finish).await?;
-        if ended {
+    /// was lost is carried out all the same and missing in the metrics; the ledger has it.
+    async fn end(&self, settlement: &Settlement) -> Result<Option<Generation>, StoreError> {
+        let ended = self.0.store.settle(settlement).await?;
+        if let Some(record) = &ended {
             self.0.metrics.settled(Settled {
-                modality: about.modality,
-                provider: &about.provider,
-                model: &about.model,
-                held: about.held,
-                outcome: match &finish.outcome {
-                    Outcome::Completed { charged, .. } => Ok(*charged),
-                    Outcome::Failed(failure) => Err(failure.code),
+                modality: record.modality,
+                provider: &record.provider,
+                model: &record.model,
+                held: record.estimated,
+                outcome: match &record.failure {
+                    None => Ok(record.charged.unwrap_or_default()),
+                    Some(failure) => Err(failure.code),
                 },
             });
         }
         Ok(ended)
     }
-}
 
-fn log_refused(finish: &Settlement, error: &StoreError) {
-    let error = error as &dyn std::error::Error;
-    tracing::error!(generation = %finish.id, error, "a settlement was refused");
-}
-
-/// What is counted of a generation when it ends.
-struct MetricLabels {
-    modality: Modality,
-    provider: String,
-    model: String,
-    held: Credits,
-}
-
-impl From<&Generation> for MetricLabels {
-    fn from(generation: &Generation) -> Self {
-        Self {
-            modality: generation.modality,
-            provider: generation.provider.clone(),
-            model: generation.model.clone(),
-            held: generation.estimated,
+    /// The end of a generation that this process works on.
+    fn settlement(
+        &self,
+        id: GenerationId,
+        outcome: Outcome,
+        attempts: Option<i32>,
+        provider_request_id: Option<String>,
+    ) -> Settlement {
+        Settlement {
+            id,
+            instance: Some(self.0.instance),
+            outcome,
+            attempts,
+            provider_request_id: provider_request_id.map(|id| step::storable(&id)),
+            now: self.0.clock.now(),
         }
     }
 }
 
-impl Generation {
-    /// The record after a settlement that was carried out.
-    fn finished(&mut self, finish: &Settlement) {
-        use crate::domain::generation::Status;
-        match &finish.outcome {
-            Outcome::Completed {
-                result,
-                outputs,
-                usage,
-                charged,
-                finish_reason,
-            } => {
-                self.status = Status::Completed;
-                self.finish_reason = *finish_reason;
-                self.result.clone_from(result);
-                self.outputs.clone_from(outputs);
-                self.usage = Some(usage.clone());
-                self.charged = Some(*charged);
-            }
-            Outcome::Failed(failure) => {
-                self.status = Status::Failed;
-                self.failure = Some(failure.clone());
-                self.charged = Some(Credits::ZERO);
-            }
-        }
-        self.attempts = finish.attempts.unwrap_or(self.attempts);
-        if finish.provider_request_id.is_some() {
-            self.provider_request_id
-                .clone_from(&finish.provider_request_id);
-        }
-        self.completed_at = Some(finish.now.max(self.created_at));
-    }
+/// Why work could not be started or cancelled.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The task panicked; the panic hook has logged it.
+    #[error("the task ended without an answer")]
+    TaskEnded(#[from] tokio::sync::oneshot::error::RecvError),
 }

@@ -35,7 +35,7 @@ use crate::{
         rate::RateState,
         validate::{Errors, FieldError},
     },
-    jobs::{Runner, webhooks::Sender},
+    jobs::{RunError, Runner, webhooks::Sender},
     providers::Registry,
     store::{
         Store, StoreError,
@@ -252,9 +252,18 @@ pub enum ServiceError {
     Overloaded,
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A state that cannot be.
+    /// A defect of ours.
     #[error("{0}")]
     Internal(String),
+}
+
+impl From<RunError> for ServiceError {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Store(error) => Self::Store(error),
+            RunError::TaskEnded(_) => Self::Internal(error.to_string()),
+        }
+    }
 }
 
 impl ServiceError {

@@ -14,7 +14,7 @@ pub use text::{TextLimits, TextModel};
 use super::{
     generation::Modality,
     pricing::Prices,
-    request::Target,
+    request::{GenerationRequest, Target},
     validate::{FieldCode, FieldError},
 };
 
@@ -47,6 +47,26 @@ impl Model {
             ModelKind::Image(_) => Modality::Image,
             ModelKind::Video(_) => Modality::Video,
             ModelKind::Speech(_) => Modality::Audio,
+        }
+    }
+
+    /// What it does not take of a request of its modality: every such field. `chars`: of the
+    /// prompt as it is sent.
+    pub fn violations(&self, request: &GenerationRequest, chars: usize) -> Vec<FieldError> {
+        match (&self.kind, request) {
+            (ModelKind::Text(model), GenerationRequest::Text(request)) => {
+                model.violations(chars, request.max_tokens, request.temperature)
+            }
+            (ModelKind::Image(model), GenerationRequest::Image(request)) => {
+                model.violations(request)
+            }
+            (ModelKind::Video(model), GenerationRequest::Video(request)) => {
+                model.violations(request)
+            }
+            (ModelKind::Speech(model), GenerationRequest::Audio(request)) => {
+                model.violations(request)
+            }
+            _ => Vec::new(),
         }
     }
 

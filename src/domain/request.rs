@@ -11,7 +11,10 @@ pub use media::{
 };
 pub use text::TextRequest;
 
-use super::validate::{Errors, FieldCode, FieldError, Fields};
+use super::{
+    generation::Modality,
+    validate::{Errors, FieldCode, FieldError, Fields},
+};
 
 /// Characters in a text prompt.
 pub const TEXT_PROMPT_CHARS: usize = 10_000;
@@ -62,6 +65,35 @@ pub enum GenerationRequest {
     Image(ImageRequest),
     Video(VideoRequest),
     Audio(SpeechRequest),
+}
+
+impl GenerationRequest {
+    pub const fn modality(&self) -> Modality {
+        match self {
+            Self::Text(_) => Modality::Text,
+            Self::Image(_) => Modality::Image,
+            Self::Video(_) => Modality::Video,
+            Self::Audio(_) => Modality::Audio,
+        }
+    }
+
+    pub const fn target(&self) -> &Target {
+        match self {
+            Self::Text(request) => &request.target,
+            Self::Image(request) => &request.target,
+            Self::Video(request) => &request.target,
+            Self::Audio(request) => &request.target,
+        }
+    }
+
+    pub const fn prompt(&self) -> &String {
+        match self {
+            Self::Text(request) => &request.prompt,
+            Self::Image(request) => &request.prompt,
+            Self::Video(request) => &request.prompt,
+            Self::Audio(request) => &request.prompt,
+        }
+    }
 }
 
 /// A body with failing fields.

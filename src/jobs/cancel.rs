@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::{sync::oneshot, time::Instant};
 
-use super::{MetricLabels, Runner};
+use super::{RunError, Runner};
 use crate::{
     domain::{
         generation::{Failure, FailureCode, Generation, Modality},
@@ -42,46 +42,36 @@ pub(super) fn cancelled() -> Failure {
 
 impl Runner {
     /// Ends an unfinished generation.
-    pub async fn cancel(&self, generation: &Generation) -> Result<Cancel, StoreError> {
+    pub async fn cancel(&self, generation: &Generation) -> Result<Cancel, RunError> {
         if generation.modality == Modality::Text && self.ask_stream(generation.id).await? {
-            return self.stream_cancelled(generation).await;
+            return Ok(self.stream_cancelled(generation).await?);
         }
         // Runs to its end also when the caller hangs up, so that the provider's call is
         // stopped too.
-        let (runner, (done, verdict)) = (self.clone(), oneshot::channel());
-        let (id, about) = (generation.id, generation.into());
+        let (runner, id, (done, verdict)) = (self.clone(), generation.id, oneshot::channel());
         self.spawn(async move {
-            let ended = runner.end_cancelled(id, about).await;
-            let told = matches!(ended, Ok(true));
+            let ended = runner.end_cancelled(id).await;
+            let cancelled = matches!(ended, Ok(true));
             // The provider may take its time; the caller need not wait for that.
             let _ = done.send(ended);
-            if told {
+            if cancelled {
                 runner.cancel_upstream(id).await;
             }
         });
-        let gone = |_| StoreError::Corrupt("a cancel ended without a verdict".to_owned());
-        let ended = verdict.await.map_err(gone)??;
-        Ok(if ended {
+        Ok(if verdict.await?? {
             Cancel::Done
         } else {
             Cancel::AlreadyFinished
         })
     }
 
-    async fn end_cancelled(
-        &self,
-        id: GenerationId,
-        about: MetricLabels,
-    ) -> Result<bool, StoreError> {
-        let finish = Settlement {
-            id,
+    async fn end_cancelled(&self, id: GenerationId) -> Result<bool, StoreError> {
+        let attempts = self.handle(id).and_then(|handle| handle.attempts());
+        let settlement = Settlement {
             instance: None,
-            outcome: Outcome::Failed(cancelled()),
-            attempts: self.handle(id).and_then(|handle| handle.attempts()),
-            provider_request_id: None,
-            now: self.0.clock.now(),
+            ..self.settlement(id, Outcome::Failed(cancelled()), attempts, None)
         };
-        let ended = self.end(&about, &finish).await?;
+        let ended = self.end(&settlement).await?.is_some();
         if ended {
             self.0.running.cancel(id);
         }

@@ -34,7 +34,7 @@ struct State {
     /// Submissions made so far.
     attempts: AtomicU32,
     /// Whether the row has been made.
-    opened: AtomicBool,
+    held: AtomicBool,
     /// Whether it passes a text on to its caller as it comes: then its task ends it.
     streams: bool,
     /// Whether a sweep has found the row to be no longer this process's.
@@ -65,9 +65,13 @@ impl RunningGuard {
         self.handle.clone()
     }
 
-    /// Notes that the row has been made.
-    pub(super) fn opened(&self) {
-        self.handle.state.opened.store(true, Ordering::Release);
+    /// Notes that the hold is placed and the row is there.
+    pub(super) fn held(&self) {
+        self.handle.state.held.store(true, Ordering::Release);
+    }
+
+    pub(super) fn attempts(&self) -> Option<i32> {
+        self.handle.attempts()
     }
 
     pub(super) fn submitted(&self) {
@@ -125,7 +129,7 @@ impl Running {
     pub(super) fn stop_lost(&self, owned: &[GenerationId]) {
         for (id, handle) in lock(&self.0).iter() {
             let state = &handle.state;
-            if owned.contains(id) || !state.opened.load(Ordering::Acquire) {
+            if owned.contains(id) || !state.held.load(Ordering::Acquire) {
                 continue;
             }
             if state.lost.swap(true, Ordering::AcqRel) {

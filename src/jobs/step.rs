@@ -1,36 +1,37 @@
-//! One step of a job: what its row says is to be done next, and what came of it.
+//! One step of a generation: what is to be done next, and what came of it.
 
 use std::panic::AssertUnwindSafe;
 
 use chrono::TimeDelta;
 use futures_util::FutureExt as _;
+use serde_json::Value;
 
-use super::{
-    Runner, RunningGuard,
-    task::{failure, log_failure},
-};
+use super::{Call, Runner, RunningGuard, running::Stopped};
 use crate::{
-    domain::generation::{Failure, FailureCode, Modality, Status},
-    providers::ProviderError,
-    store::{generations::Outcome, jobs::Job},
+    domain::generation::{Failure, FailureCode, Generation, Output, Status},
+    providers::{ProviderError, ProviderErrorKind},
+    store::{
+        generations::{Completion, Outcome},
+        jobs::Job,
+    },
 };
 
-/// Intervals to wait after a look or a download that failed.
-const AFTER_TROUBLE: f64 = 2.0;
+/// Intervals to wait after a poll or a download that failed.
+const AFTER_FAILURE: f64 = 2.0;
 
 /// What a step came to.
 pub(super) enum Step {
-    /// The job has ended.
+    /// The generation has ended.
     Finished {
         outcome: Box<Outcome>,
         /// The provider's id of the request.
         request_id: Option<String>,
     },
-    /// It is to be looked at again.
+    /// There is a next step.
     Retry {
-        /// How far it is, where the provider tells.
+        /// 0 to 100, where the provider reports it.
         progress: Option<u8>,
-        /// In how many intervals.
+        /// In how many poll intervals.
         intervals: f64,
     },
     /// As [`Self::Retry`], because the file storage failed; past the deadline that is the end.
@@ -47,9 +48,33 @@ impl Step {
         }
     }
 
+    /// A stored file whose price was known before: it is what was held.
+    pub(super) fn stored(
+        job: &Job,
+        output: Output,
+        usage: Value,
+        request_id: Option<String>,
+    ) -> Self {
+        Self::Finished {
+            outcome: Box::new(Outcome::Completed(Completion {
+                result: None,
+                outputs: vec![output],
+                usage,
+                charged: job.held,
+                finish_reason: None,
+            })),
+            request_id,
+        }
+    }
+
     pub(super) fn interrupted() -> Self {
         let message = "the server stopped during the call";
         Self::failed(Failure::new(FailureCode::Interrupted, message))
+    }
+
+    pub(super) fn no_provider() -> Self {
+        let message = "the provider is no longer on this server";
+        Self::failed(Failure::new(FailureCode::ProviderError, message))
     }
 
     /// The end that a provider's error is.
@@ -62,83 +87,115 @@ impl Step {
     }
 
     /// What a defect of ours in a step comes to. Whether a call was answered is not known
-    /// then: what has a task is looked at again until its deadline, and nothing is submitted
+    /// then: what has a task is polled again until its deadline, and nothing is submitted
     /// twice.
     fn panicked(job: &Job) -> Self {
         if job.remote_id.is_some() {
-            return Self::again();
+            return Self::retry();
         }
         let message = "the server failed during the call";
         Self::failed(Failure::new(FailureCode::Interrupted, message))
     }
 
-    pub(super) const fn after_trouble() -> Self {
-        Self::Retry {
-            progress: None,
-            intervals: AFTER_TROUBLE,
-        }
-    }
-
-    pub(super) const fn again() -> Self {
+    pub(super) const fn retry() -> Self {
         Self::Retry {
             progress: None,
             intervals: 1.0,
         }
     }
+
+    pub(super) const fn retry_later() -> Self {
+        Self::Retry {
+            progress: None,
+            intervals: AFTER_FAILURE,
+        }
+    }
+}
+
+impl From<Stopped> for Step {
+    fn from(stopped: Stopped) -> Self {
+        match stopped {
+            Stopped::Cancelled => Self::LeaseLost,
+            Stopped::Interrupted => Self::interrupted(),
+        }
+    }
 }
 
 impl Runner {
-    /// Takes a job's next step and writes down what came of it.
-    pub(super) async fn advance(&self, job: &Job, slot: &RunningGuard) {
+    /// Takes a generation's next step and stores what came of it. `call`: what its provider is
+    /// asked; `None` where the row does not say. Answers the settled record; `None` where it
+    /// was not settled, or nothing is known of it.
+    pub(super) async fn advance(
+        &self,
+        job: &Job,
+        call: Option<&Call>,
+        guard: &RunningGuard,
+    ) -> Option<Generation> {
         let late = job.deadline_at.is_some_and(|at| at <= self.0.clock.now());
-        let step = AssertUnwindSafe(self.next(job, slot, late)).catch_unwind();
+        let step = AssertUnwindSafe(self.next(job, call, guard, late)).catch_unwind();
         let step = step.await.unwrap_or_else(|_panic| Step::panicked(job));
         let step = match step {
-            // Not where a stop cut the last look short: the next worker takes it.
+            // Not where a stop cut the last poll short: the next worker takes it.
             Step::Retry { .. } if late && !self.0.interrupt.is_cancelled() => {
                 self.expire(job).await
             }
             Step::NotStored(failure) if late => Step::failed(failure),
-            Step::NotStored(_) => Step::after_trouble(),
+            Step::NotStored(_) => Step::retry_later(),
             step => step,
         };
         match step {
             Step::Finished {
                 outcome,
                 request_id,
-            } => self.end_job(job, *outcome, request_id).await,
+            } => self.finish(job, guard, *outcome, request_id).await,
             Step::Retry {
                 progress,
                 intervals,
-            } => self.reschedule(job, progress, intervals).await,
+            } => {
+                self.reschedule(job, progress, intervals).await;
+                None
+            }
             // The latter has become one of the others above.
-            Step::LeaseLost | Step::NotStored(_) => {}
+            Step::LeaseLost | Step::NotStored(_) => None,
         }
     }
 
-    async fn next(&self, job: &Job, slot: &RunningGuard, late: bool) -> Step {
-        match job.modality {
-            // One last look at a task that may have been done while nobody could look.
-            Modality::Video if !late || job.remote_id.is_some() => self.video_step(job, slot).await,
-            _ if late => Step::again(),
-            _ => self.speech_step(job, slot).await,
+    async fn next(&self, job: &Job, call: Option<&Call>, guard: &RunningGuard, late: bool) -> Step {
+        match call {
+            // One last poll of a task that may have been done while nobody could ask.
+            _ if late && job.remote_id.is_none() => Step::retry(),
+            None => Step::no_provider(),
+            Some(Call::Text(work)) => self.text_step(job, guard, work).await,
+            Some(Call::Image(work)) => self.image_step(job, guard, work).await,
+            Some(Call::Video(call)) => self.video_step(job, guard, call).await,
+            Some(Call::Speech(call)) => self.speech_step(job, guard, call).await,
         }
     }
 
-    async fn end_job(&self, job: &Job, outcome: Outcome, request_id: Option<String>) {
-        let completed = matches!(outcome, Outcome::Completed { .. });
-        // Submissions were counted in the row, with each intent.
-        let finish = self.finish(job.id, outcome, None, request_id);
-        let settled = self.settle_job(job, finish).await;
-        if completed && settled == Some(Status::Failed) {
+    async fn finish(
+        &self,
+        job: &Job,
+        guard: &RunningGuard,
+        outcome: Outcome,
+        request_id: Option<String>,
+    ) -> Option<Generation> {
+        let stored_files = matches!(&outcome, Outcome::Completed(done) if !done.outputs.is_empty());
+        let settlement = self.settlement(job.id, outcome, guard.attempts(), request_id);
+        let settled = self.settle(job.account_id, settlement).await;
+        if stored_files
+            && settled
+                .as_ref()
+                .is_some_and(|record| record.status == Status::Failed)
+        {
             // Somebody ended it meanwhile: what was just stored is nobody's. Where the end is
             // not known the files stay; they may have been paid for.
             self.discard_files(job.id).await;
         }
+        settled
     }
 
     async fn reschedule(&self, job: &Job, progress: Option<u8>, intervals: f64) {
-        // A quarter more or less, so that many jobs do not ask together.
+        // A quarter more or less, so that many jobs do not poll together.
         let jitter: [u8; 1] = crate::domain::token::random().unwrap_or([128]);
         let wait = self.intervals(intervals * (0.75 + f64::from(jitter[0]) / 512.0));
         let next = self.0.clock.now() + wait;
@@ -146,13 +203,13 @@ impl Runner {
         let (store, instance) = (&self.0.store, self.0.instance);
         if let Err(error) = store.release_job(job.id, instance, progress, next).await {
             // The row stays with this process; the sweep finds it without a worker.
-            tracing::warn!(generation = %job.id, %error, "a job could not be put back");
+            tracing::warn!(generation = %job.id, %error, "a job could not be rescheduled");
         }
     }
 
-    /// The longest that a job is ever put back for.
+    /// The longest that a job is ever rescheduled for.
     pub(super) fn longest_wait(&self) -> TimeDelta {
-        self.intervals(AFTER_TROUBLE * 1.25)
+        self.intervals(AFTER_FAILURE * 1.25)
     }
 
     fn intervals(&self, n: f64) -> TimeDelta {
@@ -163,5 +220,32 @@ impl Runner {
         self.cancel_task(job).await;
         let message = "the generation was not finished by its deadline";
         Step::failed(Failure::new(FailureCode::Expired, message))
+    }
+}
+
+/// Postgres keeps no U+0000.
+pub(super) fn storable(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
+}
+
+/// What a provider's error is to its generation.
+fn failure(error: &ProviderError) -> Failure {
+    let code = match error.kind {
+        ProviderErrorKind::Rejected => FailureCode::ProviderRejected,
+        ProviderErrorKind::ContentPolicy => FailureCode::ContentPolicy,
+        ProviderErrorKind::Timeout => FailureCode::ProviderTimeout,
+        ProviderErrorKind::Overloaded => FailureCode::ProviderOverloaded,
+        ProviderErrorKind::Account | ProviderErrorKind::Failed => FailureCode::ProviderError,
+    };
+    Failure::new(code, error.message.clone())
+}
+
+/// Logs a provider's error once, where its generation ends.
+fn log_failure(provider: &str, model: &str, error: &ProviderError) {
+    if error.kind == ProviderErrorKind::Account {
+        tracing::error!(provider, model, %error,
+            "the provider refuses this server's account: its key, funds or permission");
+    } else {
+        tracing::warn!(provider, model, %error, "a generation failed upstream");
     }
 }

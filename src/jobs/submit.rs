@@ -1,10 +1,11 @@
-//! When a submission may be repeated: only when the provider is known not to have started.
+//! Submissions: repeated only when the provider is known not to have started.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::providers::ProviderError;
+use super::{Runner, RunningGuard, step::Step};
+use crate::{domain::generation::Modality, providers::ProviderError, store::jobs::Job};
 
 /// How submissions are repeated.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +27,7 @@ pub(super) struct Submissions {
 }
 
 impl Submissions {
-    pub(super) fn begin(settings: SubmitSettings) -> Self {
+    fn begin(settings: SubmitSettings) -> Self {
         Self {
             settings,
             since: Instant::now(),
@@ -35,7 +36,7 @@ impl Submissions {
     }
 
     /// How long to wait before the next submission; `None` when there must not be one.
-    pub(super) fn wait_after(&self, error: &ProviderError) -> Option<Duration> {
+    fn wait_after(&self, error: &ProviderError) -> Option<Duration> {
         if !error.not_started || self.made >= self.settings.attempts {
             return None;
         }
@@ -47,6 +48,64 @@ impl Submissions {
             .retry_after
             .map_or(backoff, |asked| asked.max(backoff));
         (self.since.elapsed() + wait < self.settings.window).then_some(wait)
+    }
+}
+
+impl Runner {
+    /// Submits until the provider has taken the request or must not be asked again. `Err`: what
+    /// the step comes to instead; a cancel is [`Step::LeaseLost`].
+    pub(super) async fn submit<T, F>(
+        &self,
+        job: &Job,
+        guard: &RunningGuard,
+        call: impl Fn() -> F + Send,
+    ) -> Result<T, Step>
+    where
+        F: Future<Output = Result<T, ProviderError>> + Send,
+    {
+        let mut submissions = Submissions::begin(self.0.submit);
+        loop {
+            // What runs in the process that made it is never submitted by another one: it
+            // needs no stored intent.
+            if job.modality.is_asynchronous() && !self.intend(job, submissions.made).await {
+                return Err(Step::LeaseLost);
+            }
+            guard.submitted();
+            submissions.made += 1;
+            let answer = if job.modality == Modality::Video {
+                // Without the task's id the provider could not be asked to stop after a cancel.
+                self.unless_interrupted(call()).await?
+            } else {
+                self.unless_stopped(guard, call()).await?
+            };
+            let error = match answer {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            let Some(wait) = submissions.wait_after(&error) else {
+                return Err(Step::upstream(job, error));
+            };
+            tracing::info!(generation = %job.id, provider = %job.provider, %error, ?wait, "submitting again");
+            self.unless_stopped(guard, tokio::time::sleep(wait)).await?;
+        }
+    }
+
+    /// Stores the intent to submit, before the call. `false`: the job is not to be submitted.
+    async fn intend(&self, job: &Job, made: u32) -> bool {
+        if self.0.interrupt.is_cancelled() {
+            return false;
+        }
+        let attempts = job.attempts + i32::try_from(made).unwrap_or(i32::MAX);
+        let (store, now) = (&self.0.store, self.0.clock.now());
+        let intent = store.intend_submission(job.id, self.0.instance, attempts, now);
+        match intent.await {
+            Ok(still_ours) => still_ours,
+            Err(error) => {
+                // Whether it was stored is unknown; the sweep reads the row.
+                tracing::warn!(generation = %job.id, %error, "an intent to submit could not be stored");
+                false
+            }
+        }
     }
 }
 

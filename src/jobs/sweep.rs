@@ -4,7 +4,7 @@ use std::sync::{MutexGuard, PoisonError};
 
 use chrono::TimeDelta;
 
-use super::{MetricLabels, Runner, peers::Peers};
+use super::{Runner, peers::Peers};
 use crate::{
     domain::{
         clock::ClockReading,
@@ -135,16 +135,13 @@ impl Runner {
     async fn end_interrupted(&self, left: &Abandoned) -> Result<u64, StoreError> {
         let id = left.id;
         let message = "the server stopped during the call";
-        let finish = Settlement {
-            id,
+        let failure = Failure::new(FailureCode::Interrupted, message);
+        let settlement = Settlement {
             instance: Some(left.owner),
-            outcome: Outcome::Failed(Failure::new(FailureCode::Interrupted, message)),
-            attempts: None,
-            provider_request_id: None,
-            now: self.0.clock.now(),
+            ..self.settlement(id, Outcome::Failed(failure), None, None)
         };
-        match self.end(&left.into(), &finish).await {
-            Ok(ended) => Ok(u64::from(ended)),
+        match self.end(&settlement).await {
+            Ok(ended) => Ok(u64::from(ended.is_some())),
             // Its account is locked: the next sweep tries again, and others do not wait for it.
             Err(error) if error.is_locked() => Ok(0),
             Err(error @ StoreError::Unavailable(_)) => Err(error),
@@ -154,17 +151,6 @@ impl Runner {
                 tracing::error!(generation = %id, error, "an abandoned generation cannot be ended");
                 Ok(0)
             }
-        }
-    }
-}
-
-impl From<&Abandoned> for MetricLabels {
-    fn from(left: &Abandoned) -> Self {
-        Self {
-            modality: left.modality,
-            provider: left.provider.clone(),
-            model: left.model.clone(),
-            held: left.held,
         }
     }
 }

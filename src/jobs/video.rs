@@ -9,19 +9,13 @@ use super::{
     Runner, RunningGuard,
     files::{not_stored, output, unusable},
     running::Stopped,
-    step::Step,
-    submit::Submissions,
-    task::storable,
+    step::{Step, storable},
 };
 use crate::{
-    domain::{
-        credits::Credits,
-        generation::{Failure, FailureCode, Output},
-        request::Ratio,
-    },
+    domain::generation::{Failure, FailureCode, Output},
     media::{self, DownloadError, InvalidMedia, MediaKey, MediaKind},
     providers::{VideoCall, VideoOutput, VideoProvider, VideoStatus},
-    store::{StoreError, generations::Outcome, jobs::Job},
+    store::{StoreError, jobs::Job},
 };
 
 /// The largest video, in bytes.
@@ -36,57 +30,36 @@ const STORE_TRIES_AT_END: u32 = 5;
 const STORE_AGAIN: Duration = Duration::from_millis(200);
 
 impl Runner {
-    /// The next step of a video.
-    pub(super) async fn video_step(&self, job: &Job, slot: &RunningGuard) -> Step {
-        let (Some(provider), Some(call)) = (self.0.providers.video.get(&job.provider), call(job))
-        else {
-            let message = "the provider is no longer on this server";
-            return Step::failed(Failure::new(FailureCode::ProviderError, message));
-        };
-        match &job.remote_id {
-            Some(task) => {
-                self.poll_video(job, slot, provider.as_ref(), task, &call)
-                    .await
-            }
-            // The intent without a task: the outcome of the call is unknown.
-            None if job.submitted_at.is_some() => Step::interrupted(),
-            None => self.submit_video(job, slot, provider.as_ref(), &call).await,
-        }
-    }
-
-    async fn submit_video(
+    /// Submits once, then polls until the file is there.
+    pub(super) async fn video_step(
         &self,
         job: &Job,
-        slot: &RunningGuard,
-        provider: &dyn VideoProvider,
+        guard: &RunningGuard,
         call: &VideoCall,
     ) -> Step {
-        // Looks at a task need none: there are no more of them than workers, and they must not
-        // wait for new work.
-        let Some(_seat) = self.0.providers.seats.take(&job.provider) else {
-            return Step::again();
+        let Some(provider) = self.0.providers.video.get(&job.provider) else {
+            return Step::no_provider();
         };
-        let mut submissions = Submissions::begin(self.0.submit);
-        loop {
-            if !self.intend(job, slot, submissions.made).await {
-                return Step::LeaseLost;
+        if let Some(task) = &job.remote_id {
+            return self
+                .poll_video(job, guard, provider.as_ref(), task, call)
+                .await;
+        }
+        if job.submitted_at.is_some() {
+            // The intent without a task: the outcome of the call is unknown.
+            return Step::interrupted();
+        }
+        // Polls need no permit: there are no more of them than workers, and they must not wait
+        // for new work.
+        let Some(_permit) = self.0.providers.seats.take(&job.provider) else {
+            return Step::retry();
+        };
+        match self.submit(job, guard, || provider.submit(call)).await {
+            Ok(task) => {
+                self.store_task(job, provider.as_ref(), &storable(&task))
+                    .await
             }
-            submissions.made += 1;
-            // Not stopped by a cancel: without the task's id the provider could not be told to
-            // stop, and would go on for nobody.
-            let error = match self.unless_interrupted(provider.submit(call)).await {
-                Some(Ok(task)) => return self.store_task(job, provider, &storable(&task)).await,
-                Some(Err(error)) => error,
-                None => return Step::interrupted(),
-            };
-            let Some(wait) = submissions.wait_after(&error) else {
-                return Step::upstream(job, error);
-            };
-            match self.unless_stopped(slot, tokio::time::sleep(wait)).await {
-                Ok(()) => {}
-                Err(Stopped::Cancelled) => return Step::LeaseLost,
-                Err(Stopped::Interrupted) => return Step::interrupted(),
-            }
+            Err(step) => step,
         }
     }
 
@@ -97,7 +70,7 @@ impl Runner {
         loop {
             let stored = self.0.store.store_task(job.id, self.0.instance, task).await;
             let error = match stored {
-                Ok(true) => return Step::again(),
+                Ok(true) => return Step::retry(),
                 // Cancelled or ended while the submission ran: nobody waits for it.
                 Ok(false) => {
                     stop_task(job, provider, task).await;
@@ -111,7 +84,7 @@ impl Runner {
             }
             if tries_at_end == 0 || !matches!(error, StoreError::Unavailable(_)) {
                 stop_task(job, provider, task).await;
-                let message = "the provider's task could not be noted";
+                let message = "the provider's task could not be stored";
                 return Step::failed(Failure::new(FailureCode::Interrupted, message));
             }
             tokio::time::sleep(STORE_AGAIN).await;
@@ -121,18 +94,18 @@ impl Runner {
     async fn poll_video(
         &self,
         job: &Job,
-        slot: &RunningGuard,
+        guard: &RunningGuard,
         provider: &dyn VideoProvider,
         task: &str,
         call: &VideoCall,
     ) -> Step {
-        match self.unless_stopped(slot, provider.poll(task, call)).await {
+        match self.unless_stopped(guard, provider.poll(task, call)).await {
             Err(Stopped::Cancelled) => Step::LeaseLost,
             // The task goes on without us; the next worker asks again.
-            Err(Stopped::Interrupted) => Step::again(),
+            Err(Stopped::Interrupted) => Step::retry(),
             Ok(Err(error)) => {
-                tracing::warn!(generation = %job.id, %error, "a look at a task failed");
-                Step::after_trouble()
+                tracing::warn!(generation = %job.id, %error, "polling a task failed");
+                Step::retry_later()
             }
             Ok(Ok(VideoStatus::Running { progress })) => Step::Retry {
                 progress,
@@ -142,20 +115,23 @@ impl Runner {
             Ok(Ok(VideoStatus::Gone)) => {
                 let since = job.submitted_at.unwrap_or(job.created_at);
                 if self.0.clock.now() - since < REPLICATION_LAG {
-                    return Step::again();
+                    return Step::retry();
                 }
                 let message = "the provider does not know the task any more";
                 Step::failed(Failure::new(FailureCode::Expired, message))
             }
             Ok(Ok(VideoStatus::Done(file))) => {
                 match self
-                    .unless_stopped(slot, self.fetch_video(job, call.duration, file))
+                    .unless_stopped(guard, self.fetch_video(job, call.duration, file))
                     .await
                 {
-                    Ok(Ok(output)) => completed(job, task, call, output),
+                    Ok(Ok(output)) => {
+                        let usage = json!({ "seconds": call.duration });
+                        Step::stored(job, output, usage, Some(task.to_owned()))
+                    }
                     Ok(Err(step)) => *step,
                     Err(Stopped::Cancelled) => Step::LeaseLost,
-                    Err(Stopped::Interrupted) => Step::again(),
+                    Err(Stopped::Interrupted) => Step::retry(),
                 }
             }
         }
@@ -193,7 +169,7 @@ impl Runner {
                 failed(unusable(job.id, &error))
             } else {
                 tracing::warn!(generation = %job.id, %error, "a file is fetched again later");
-                Box::new(Step::after_trouble())
+                Box::new(Step::retry_later())
             }
         })?;
         let checked = file.inspect(&[MediaKind::Mp4]).await;
@@ -232,29 +208,4 @@ fn store_trouble(job: &Job, error: &media::MediaStoreError) -> Step {
         return Step::failed(failure);
     }
     Step::NotStored(failure)
-}
-
-fn completed(job: &Job, task: &str, call: &VideoCall, output: Output) -> Step {
-    Step::Finished {
-        outcome: Box::new(Outcome::Completed {
-            result: None,
-            outputs: vec![output],
-            usage: json!({ "seconds": call.duration }),
-            // The price is known before; it is what was held.
-            charged: Credits::from_micros(job.estimated),
-            finish_reason: None,
-        }),
-        request_id: Some(task.to_owned()),
-    }
-}
-
-/// What the row asks of the provider.
-fn call(job: &Job) -> Option<VideoCall> {
-    let ratio = Ratio::parse(job.parameters["ratio"].as_str()?)?.reduced();
-    Some(VideoCall {
-        model: job.model.clone(),
-        prompt: job.prompt.clone(),
-        duration: u32::try_from(job.parameters["duration"].as_u64()?).ok()?,
-        ratio: (ratio.width, ratio.height),
-    })
 }

@@ -9,15 +9,11 @@ use futures_util::FutureExt as _;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument as _;
 
-use super::{MetricLabels, Runner, RunningGuard, running};
+use super::{Call, Runner, RunningGuard, running::Stopped};
 use crate::{
-    domain::{
-        generation::{Failure, FailureCode, Generation, Status},
-        ids::GenerationId,
-    },
+    domain::ids::GenerationId,
     store::{
         StoreError,
-        generations::{HoldOutcome, NewGeneration, Outcome, Settlement},
         jobs::{Job, Share},
     },
 };
@@ -25,53 +21,7 @@ use crate::{
 /// The longest wait between two looks for due jobs: other replicas' jobs wake nobody here.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// How long after an unanswered opening its row may still appear.
-const UNANSWERED: Duration = Duration::from_secs(30);
-
 impl Runner {
-    /// Opens a job and lets a worker take it. In a task of its own, so that a caller who hangs
-    /// up leaves no half of it.
-    pub async fn start_job(&self, new: NewGeneration) -> Result<HoldOutcome, StoreError> {
-        let (runner, (done, verdict)) = (self.clone(), tokio::sync::oneshot::channel());
-        self.spawn(async move {
-            let opened = runner.open(&new).await;
-            runner.0.wake.notify_one();
-            let unknown = opened.is_err();
-            // Whoever asked may be gone; the job is there.
-            let _ = done.send(opened);
-            if unknown {
-                runner.end_unanswered(&new.record()).await;
-            }
-        });
-        verdict.await.unwrap_or_else(|_| {
-            Err(StoreError::Corrupt(
-                "an opening ended without a verdict".to_owned(),
-            ))
-        })
-    }
-
-    /// Ends a job whose opening was answered with an error, although the row may have been
-    /// made: nobody must pay for what they were told had failed. A statement that was cut off
-    /// may still be carried out for as long as statements may run.
-    async fn end_unanswered(&self, record: &Generation) {
-        let (id, about) = (record.id, MetricLabels::from(record));
-        let until = tokio::time::Instant::now() + UNANSWERED;
-        while tokio::time::Instant::now() < until && !self.0.interrupt.is_cancelled() {
-            let message = "the database went away while the request was made";
-            let failure = Failure::new(FailureCode::Interrupted, message);
-            let finish = Settlement {
-                instance: None,
-                ..self.finish(id, Outcome::Failed(failure), None, None)
-            };
-            if let Ok(true) = self.end(&about, &finish).await {
-                self.0.running.cancel(id);
-                self.cancel_upstream(id).await;
-                return;
-            }
-            tokio::time::sleep(LOOK_EVERY).await;
-        }
-    }
-
     /// Whether a worker is free.
     pub fn has_free_worker(&self) -> bool {
         self.0.busy.load(Ordering::Acquire) < self.0.worker_count
@@ -138,29 +88,23 @@ impl Runner {
             // An earlier step of it has not ended here; the sweep passes it on afterwards.
             return;
         }
-        let (slot, done) = self.0.running.reserve(job.id, false);
-        slot.opened();
+        let (guard, done) = self.0.running.reserve(job.id, false);
+        guard.held();
         let (runner, share) = (self.clone(), self.0.shares.take(job.account_id));
         self.0.busy.fetch_add(1, Ordering::AcqRel);
         let span = tracing::info_span!("job", id = %job.id);
         self.spawn(
             async move {
                 // A panic leaves the row without a worker; the sweep finds it.
-                let step = std::panic::AssertUnwindSafe(runner.advance(&job, &slot));
-                let _ = step.catch_unwind().await;
-                drop((slot, done, permit, share));
+                let call = Call::of_job(&job);
+                let step = runner.advance(&job, call.as_ref(), &guard);
+                let _ = std::panic::AssertUnwindSafe(step).catch_unwind().await;
+                drop((guard, done, permit, share));
                 runner.0.busy.fetch_sub(1, Ordering::AcqRel);
                 runner.0.wake.notify_one();
             }
             .instrument(span),
         );
-    }
-
-    /// Settles a job's end, however long the database is away. Answers how it ended, which
-    /// somebody else may have decided; `None` when that is not known.
-    pub(super) async fn settle_job(&self, job: &Job, finish: Settlement) -> Option<Status> {
-        let settled = self.settle(job.record(), finish).await;
-        settled.map(|record| record.status)
     }
 
     /// Asks the provider to stop the task of a generation that was cancelled.
@@ -188,25 +132,25 @@ impl Runner {
     }
 
     /// Runs a provider's call unless the process must end.
-    pub(super) async fn unless_interrupted<T>(&self, call: impl Future<Output = T>) -> Option<T> {
-        tokio::select! {
-            biased;
-            answer = call => Some(answer),
-            () = self.0.interrupt.cancelled() => None,
-        }
+    pub(super) async fn unless_interrupted<T>(
+        &self,
+        call: impl Future<Output = T>,
+    ) -> Result<T, Stopped> {
+        let answer = self.0.interrupt.run_until_cancelled(call).await;
+        answer.ok_or(Stopped::Interrupted)
     }
 
     /// Runs a provider's call unless the job is cancelled or the process must end.
     pub(super) async fn unless_stopped<T>(
         &self,
-        slot: &RunningGuard,
+        guard: &RunningGuard,
         call: impl Future<Output = T>,
-    ) -> Result<T, running::Stopped> {
+    ) -> Result<T, Stopped> {
         tokio::select! {
             biased;
             answer = call => Ok(answer),
-            () = slot.cancel.cancelled() => Err(running::Stopped::Cancelled),
-            () = self.0.interrupt.cancelled() => Err(running::Stopped::Interrupted),
+            () = guard.cancel.cancelled() => Err(Stopped::Cancelled),
+            () = self.0.interrupt.cancelled() => Err(Stopped::Interrupted),
         }
     }
 }

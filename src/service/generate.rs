@@ -1,33 +1,27 @@
-//! A request becomes a generation: replay, model, price, ceiling, hold.
+//! A request becomes a generation: replay, plan, hold.
 
 mod estimate;
-mod media;
-mod media_plan;
+mod plan;
+mod read;
+mod refusal;
 mod template;
-mod text;
 
 pub use estimate::Estimate;
 use serde_json::{Map, Value};
 
-use super::{Service, ServiceError, TokenRefusal, auth::Caller, explain};
+use super::{Service, ServiceError, auth::Caller, explain};
 use crate::{
     domain::{
-        catalogue::Model,
-        credits::Credits,
-        generation::{Generation, Modality, Status, TemplateUse},
+        generation::{Generation, Status},
         ids::GenerationId,
         json::fingerprint,
-        pricing::Ceiling,
-        request::{GenerationRequest, Target, Unreadable},
-        validate::FieldError,
+        request::GenerationRequest,
     },
-    jobs::{Handle, Started},
+    jobs::{Handle, Started, Work},
     providers::{DeltaSink, Seat},
-    store::{
-        StoreError,
-        generations::{HoldOutcome, Idempotency, NewGeneration},
-    },
+    store::generations::{Idempotency, NewGeneration},
 };
+use plan::Plan;
 
 /// What a request turned out to be.
 pub enum Submitted {
@@ -56,18 +50,6 @@ impl IdempotentRequest {
     }
 }
 
-/// What a request is resolved to.
-struct Plan<'a> {
-    model: &'a Model,
-    prompt: String,
-    system_prompt: Option<String>,
-    negative_prompt: Option<String>,
-    template: Option<TemplateUse>,
-    parameters: Value,
-    ceiling: Ceiling,
-    max_cost: Option<Credits>,
-}
-
 impl Service {
     /// Holds the ceiling of the cost and starts the work, or finds what the idempotency key made
     /// before. `deltas`: where the pieces of a streamed text go.
@@ -78,90 +60,58 @@ impl Service {
         idempotent: Option<&IdempotentRequest>,
         deltas: Option<DeltaSink>,
     ) -> Result<Submitted, ServiceError> {
-        match request {
-            GenerationRequest::Text(request) => {
-                self.begin_text(caller, request, idempotent, deltas).await
+        if let Some(id) = self.replayed(caller, idempotent).await? {
+            return Ok(Submitted::Replay(id));
+        }
+        if self.is_draining() {
+            return Err(ServiceError::ShuttingDown);
+        }
+        let mut plan = self.plan(caller, request, deltas).await?;
+        let new = self.new_generation(caller, &plan, idempotent).await?;
+        let run = match plan.call.take() {
+            None => None,
+            Some(call) => match self.provider_permit(&plan) {
+                Some(permit) => Some((call, permit)),
+                None => return self.provider_busy(caller, &plan, idempotent).await,
+            },
+        };
+        match self.0.runner.start(Work { new, run }).await? {
+            Started::Running(record, handle) => Ok(Submitted::New(Box::new(record), handle)),
+            Started::Queued(mut record) => {
+                // Only a lookup says that it waits for a free worker.
+                record.status = Status::Processing;
+                Ok(Submitted::Queued(Box::new(record)))
             }
-            GenerationRequest::Image(request) => {
-                self.begin_image(caller, request, idempotent).await
-            }
-            GenerationRequest::Video(request) => {
-                self.begin_video(caller, request, idempotent).await
-            }
-            GenerationRequest::Audio(request) => {
-                self.begin_speech(caller, request, idempotent).await
+            Started::Refused(refused) => {
+                self.refused(caller, refused, &plan.ceiling, idempotent)
+                    .await
             }
         }
-    }
-
-    /// What the model that a request means does not take of it, or why there is no such model.
-    /// Templates are not applied.
-    pub fn violations(&self, caller: &Caller, request: &GenerationRequest) -> Vec<FieldError> {
-        let resolved = match request {
-            GenerationRequest::Text(text) => {
-                let chars = text.prompt.chars().count();
-                self.resolve_text(caller, text, chars).map(|_| ())
-            }
-            GenerationRequest::Image(image) => self.resolve_image(caller, image).map(|_| ()),
-            GenerationRequest::Video(video) => self.resolve_video(caller, video).map(|_| ()),
-            GenerationRequest::Audio(speech) => self.resolve_speech(caller, speech).map(|_| ()),
-        };
-        resolved.err().unwrap_or_default()
-    }
-
-    /// What a body is refused for: its failing fields, and what its model refuses of the rest,
-    /// so that one answer names everything.
-    fn refused_body<T>(
-        unreadable: Unreadable<T>,
-        resolve: impl FnOnce(&T) -> Result<(), Vec<FieldError>>,
-    ) -> ServiceError {
-        let Unreadable { mut errors, read } = unreadable;
-        let more = resolve(&read).err().unwrap_or_default();
-        let known = |param: &str| errors.iter().any(|e| e.param == param);
-        let more: Vec<_> = more.into_iter().filter(|e| !known(&e.param)).collect();
-        errors.extend(more);
-        ServiceError::Invalid(errors)
-    }
-
-    /// The model that a request means.
-    fn resolve_model(
-        &self,
-        caller: &Caller,
-        modality: Modality,
-        target: &Target,
-    ) -> Result<&Model, Vec<FieldError>> {
-        let account = caller.account_default(modality);
-        let model = self.0.catalogue.resolve(modality, target, &account);
-        model.map_err(|error| vec![error])
     }
 
     /// What the idempotency key made before.
     async fn replayed(
         &self,
         caller: &Caller,
-        keyed: Option<&IdempotentRequest>,
+        idempotent: Option<&IdempotentRequest>,
     ) -> Result<Option<GenerationId>, ServiceError> {
-        let Some(keyed) = keyed else { return Ok(None) };
-        let now = self.0.clock.now();
-        let bound = self
-            .0
-            .store
-            .bound_key(caller.account_id, &keyed.key, now)
-            .await?;
-        match bound {
-            Some(bound) if bound.fingerprint == keyed.fingerprint => Ok(Some(bound.generation)),
+        let Some(IdempotentRequest { key, fingerprint }) = idempotent else {
+            return Ok(None);
+        };
+        let (store, now) = (&self.0.store, self.0.clock.now());
+        match store.bound_key(caller.account_id, key, now).await? {
+            Some(bound) if bound.fingerprint == fingerprint => Ok(Some(bound.generation)),
             Some(_) => Err(ServiceError::IdempotencyKeyReused),
             None => Ok(None),
         }
     }
 
-    /// Checks what needs no statement of its own, and makes the row that will be opened.
-    async fn prepare(
+    /// Checks what needs no statement of its own, and makes the row that the hold is placed for.
+    async fn new_generation(
         &self,
         caller: &Caller,
         plan: &Plan<'_>,
-        keyed: Option<&IdempotentRequest>,
-        queued: bool,
+        idempotent: Option<&IdempotentRequest>,
     ) -> Result<NewGeneration, ServiceError> {
         let hold = plan.ceiling.hold();
         if let Some(max_cost) = plan.max_cost.filter(|max| hold > *max) {
@@ -176,12 +126,14 @@ impl Service {
         }
         let id = self.0.ids.next(self.0.clock.now());
         let now = id.created_at();
+        let modality = plan.model.modality();
+        let queued = modality.is_asynchronous();
         let waits = queued && !self.0.runner.has_free_worker();
         Ok(NewGeneration {
             id,
             account_id: caller.account_id,
             credential: caller.credential,
-            modality: plan.model.modality(),
+            modality,
             provider: plan.model.provider.clone(),
             model: plan.model.id.clone(),
             prompt: plan.prompt.clone(),
@@ -191,7 +143,7 @@ impl Service {
             template: plan.template,
             pricing: serde_json::json!(plan.model.prices()),
             hold,
-            streamed: false,
+            streamed: plan.is_streamed(),
             instance: (!queued).then(|| self.0.runner.instance()),
             deadline: queued.then(|| now + self.0.settings.job_deadline),
             status: if waits {
@@ -200,109 +152,17 @@ impl Service {
                 Status::Processing
             },
             max_unfinished: self.0.settings.max_jobs_per_account,
-            idempotency: keyed.map(|k| Idempotency {
-                key: k.key.clone(),
-                fingerprint: k.fingerprint,
+            idempotency: idempotent.map(|request| Idempotency {
+                key: request.key.clone(),
+                fingerprint: request.fingerprint,
                 expires_at: now + self.0.settings.idempotency_period,
             }),
             now,
         })
     }
 
-    /// A seat at the provider for a call that begins now; none is waited for. Who could not pay
-    /// for it is told that, which waiting would not change.
-    /// The inner error: what the idempotency key made meanwhile.
-    async fn seat(
-        &self,
-        caller: &Caller,
-        plan: &Plan<'_>,
-        keyed: Option<&IdempotentRequest>,
-    ) -> Result<Result<Seat, GenerationId>, ServiceError> {
-        let provider = &plan.model.provider;
-        if let Some(seat) = self.0.providers.seats.take(provider) {
-            return Ok(Ok(seat));
-        }
-        // A parallel request with the same key may have been first.
-        if let Some(id) = self.replayed(caller, keyed).await? {
-            return Ok(Err(id));
-        }
-        let (store, now) = (&self.0.store, self.0.clock.now());
-        let (_, unfinished) = store.balance_and_unfinished(caller.account_id).await?;
-        self.check_jobs(unfinished)?;
-        let spendable_balance = store.spendable_balance(caller.account_id, caller.credential, now);
-        let (balance, cap) = spendable_balance.await?;
-        let hold = plan.ceiling.hold();
-        let short = match cap {
-            Some(cap) if cap.left() < hold => {
-                explain::above_spend_limit(hold, cap, balance, &plan.ceiling)
-            }
-            _ if balance.available() < hold => {
-                explain::above_available(hold, balance, &plan.ceiling)
-            }
-            _ => return Err(ServiceError::ProviderBusy(provider.clone())),
-        };
-        Err(ServiceError::CreditsShort(Box::new(short)))
-    }
-
-    fn check_jobs(&self, unfinished: i32) -> Result<(), ServiceError> {
-        let most = self.0.settings.max_jobs_per_account;
-        if unfinished >= most {
-            return Err(ServiceError::TooManyJobs(most));
-        }
-        Ok(())
-    }
-
-    /// What starting a generation in this process came to.
-    async fn begun(
-        &self,
-        caller: &Caller,
-        started: Result<Started, StoreError>,
-        ceiling: &Ceiling,
-        keyed: Option<&IdempotentRequest>,
-    ) -> Result<Submitted, ServiceError> {
-        match started? {
-            Ok((generation, handle)) => Ok(Submitted::New(Box::new(generation), handle)),
-            Err(refused) => self.refused(caller, refused, ceiling, keyed).await,
-        }
-    }
-
-    async fn refused(
-        &self,
-        caller: &Caller,
-        refused: HoldOutcome,
-        ceiling: &Ceiling,
-        keyed: Option<&IdempotentRequest>,
-    ) -> Result<Submitted, ServiceError> {
-        Err(match refused {
-            HoldOutcome::KeyBound => {
-                // A parallel request with the same key was first.
-                return match self.replayed(caller, keyed).await? {
-                    Some(id) => Ok(Submitted::Replay(id)),
-                    None => Err(ServiceError::IdempotencyInProgress),
-                };
-            }
-            HoldOutcome::CredentialEnded => ServiceError::Token(match caller.user_id {
-                None if caller.expires_at.is_some_and(|at| at <= self.0.clock.now()) => {
-                    TokenRefusal::Expired
-                }
-                None => TokenRefusal::Revoked,
-                Some(_) => TokenRefusal::Invalid,
-            }),
-            HoldOutcome::Suspended => ServiceError::Suspended,
-            HoldOutcome::TooManyJobs => {
-                ServiceError::TooManyJobs(self.0.settings.max_jobs_per_account)
-            }
-            HoldOutcome::SpendLimit(cap, balance) => {
-                let short = explain::above_spend_limit(ceiling.hold(), cap, balance, ceiling);
-                ServiceError::CreditsShort(Box::new(short))
-            }
-            HoldOutcome::Short(balance) => {
-                let short = explain::above_available(ceiling.hold(), balance, ceiling);
-                ServiceError::CreditsShort(Box::new(short))
-            }
-            HoldOutcome::Held => {
-                ServiceError::Internal("a hold was both placed and refused".to_owned())
-            }
-        })
+    /// A permit for a call that begins now; none is waited for.
+    fn provider_permit(&self, plan: &Plan<'_>) -> Option<Seat> {
+        self.0.providers.seats.take(&plan.model.provider)
     }
 }

@@ -1,13 +1,13 @@
-//! The narrow door through which credits are held and settled: [`Store::open`] and
-//! [`Store::finish`], each one statement. Callers see only their own verdict, so that many of
+//! The narrow door through which credits are held and settled: [`Store::hold`] and
+//! [`Store::settle`], each one statement. Callers see only their own verdict, so that many of
 //! them may one day share a commit behind this door.
 //!
 //! Here: what goes in and comes out. The statements are in a file each.
 
 mod cancels;
-mod finish;
-mod open;
+mod hold;
 mod rows;
+mod settle;
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -39,7 +39,7 @@ pub struct Idempotency {
     pub expires_at: DateTime<Utc>,
 }
 
-/// A generation to be opened.
+/// A generation to be made.
 #[derive(Debug)]
 pub struct NewGeneration {
     pub id: GenerationId,
@@ -83,7 +83,7 @@ pub struct SpendLimit {
     pub spent: Credits,
 }
 
-/// How an opening ended. Anything but `Held` left no trace.
+/// How placing a hold ended. Anything but `Held` left no trace.
 #[derive(Debug)]
 pub enum HoldOutcome {
     /// The hold is placed and the row is there.
@@ -105,19 +105,22 @@ pub enum HoldOutcome {
 /// How a generation ended.
 #[derive(Debug, Clone)]
 pub enum Outcome {
-    /// With a result, charged at real usage.
-    Completed {
-        /// The text itself; `None` for stored files.
-        result: Option<String>,
-        outputs: Vec<Output>,
-        usage: Value,
-        /// At most what is held.
-        charged: Credits,
-        /// Why it ends early.
-        finish_reason: Option<FinishReason>,
-    },
-    /// Without one; the hold is released.
+    Completed(Completion),
+    /// Without a result; the hold is released.
     Failed(Failure),
+}
+
+/// A result, charged at real usage.
+#[derive(Debug, Clone)]
+pub struct Completion {
+    /// The text itself; `None` for stored files.
+    pub result: Option<String>,
+    pub outputs: Vec<Output>,
+    pub usage: Value,
+    /// At most what is held.
+    pub charged: Credits,
+    /// Why it ends early.
+    pub finish_reason: Option<FinishReason>,
 }
 
 /// The end of a generation.

@@ -4,14 +4,9 @@
 //! own monotonic clocks for how long it has not changed: no clock is compared with another.
 
 use chrono::{DateTime, Utc};
-use uuid::Uuid;
 
 use super::{Store, StoreError};
-use crate::domain::{
-    credits::Credits,
-    generation::Modality,
-    ids::{GenerationId, InstanceId},
-};
+use crate::domain::ids::{GenerationId, InstanceId};
 
 impl Store {
     pub async fn time(&self) -> Result<DateTime<Utc>, StoreError> {
@@ -81,11 +76,11 @@ impl Store {
     /// Unfinished generations whose process is gone.
     pub async fn abandoned(&self, limit: i64) -> Result<Vec<Abandoned>, StoreError> {
         let reading = sqlx::query_as!(
-            AbandonedRow,
+            Abandoned,
             r#"
-            select g.id, g.lease_token as "lease_token!",
+            select g.id, g.lease_token as "owner!",
                    type in ('video', 'audio') and (submitted_at is null or remote_id is not null)
-                   as "resumable!", type, provider, model, estimated
+                   as "resumable!"
             from generations g
             where g.status in ('pending', 'processing') and g.lease_token is not null
               and not exists (select from instances i where i.id = g.lease_token)
@@ -94,24 +89,22 @@ impl Store {
             limit
         )
         .fetch_all(self.reserved.named("find abandoned generations"));
-        let rows = reading.await?;
-        rows.into_iter().map(Abandoned::try_from).collect()
+        Ok(reading.await?)
     }
 
     /// Unfinished generations that are this process's to finish.
     pub async fn owned(&self, instance: InstanceId) -> Result<Vec<Abandoned>, StoreError> {
         let reading = sqlx::query_as!(
-            AbandonedRow,
-            r#"select id, lease_token as "lease_token!",
+            Abandoned,
+            r#"select id, lease_token as "owner!",
                    type in ('video', 'audio') and (submitted_at is null or remote_id is not null)
-                   as "resumable!", type, provider, model, estimated
+                   as "resumable!"
              from generations
              where status in ('pending', 'processing') and lease_token = $1"#,
             instance.0
         )
         .fetch_all(self.reserved.named("find own generations"));
-        let rows = reading.await?;
-        rows.into_iter().map(Abandoned::try_from).collect()
+        Ok(reading.await?)
     }
 }
 
@@ -123,37 +116,4 @@ pub struct Abandoned {
     /// Whether another worker can go on: nothing was submitted yet, or the provider's task is
     /// known.
     pub resumable: bool,
-    pub modality: Modality,
-    pub provider: String,
-    pub model: String,
-    /// What is held.
-    pub held: Credits,
-}
-
-struct AbandonedRow {
-    id: Uuid,
-    lease_token: Uuid,
-    resumable: bool,
-    r#type: String,
-    provider: String,
-    model: String,
-    estimated: i64,
-}
-
-impl TryFrom<AbandonedRow> for Abandoned {
-    type Error = StoreError;
-
-    fn try_from(row: AbandonedRow) -> Result<Self, StoreError> {
-        let modality = Modality::parse(&row.r#type)
-            .ok_or_else(|| StoreError::Corrupt(format!("type of generation {}", row.id)))?;
-        Ok(Self {
-            id: GenerationId(row.id),
-            owner: InstanceId(row.lease_token),
-            resumable: row.resumable,
-            modality,
-            provider: row.provider,
-            model: row.model,
-            held: Credits::from_micros(row.estimated),
-        })
-    }
 }

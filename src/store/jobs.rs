@@ -5,14 +5,14 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{Store, StoreError};
+use super::{Store, StoreError, generations::NewGeneration};
 use crate::domain::{
     credits::Credits,
-    generation::{Generation, Modality, Status},
+    generation::Modality,
     ids::{AccountId, GenerationId, InstanceId},
 };
 
-/// A job, claimed for its next step.
+/// A generation to be advanced: a claimed row, or what its own process runs.
 #[derive(Debug, Clone)]
 pub struct Job {
     pub id: GenerationId,
@@ -22,8 +22,7 @@ pub struct Job {
     pub model: String,
     pub prompt: String,
     pub parameters: Value,
-    /// What is held, in micro-credits.
-    pub estimated: i64,
+    pub held: Credits,
     pub attempts: i32,
     /// When the intent to submit was stored.
     pub submitted_at: Option<DateTime<Utc>>,
@@ -34,34 +33,23 @@ pub struct Job {
     pub created_at: DateTime<Utc>,
 }
 
-impl Job {
-    /// What the worker knows of the generation.
-    pub fn record(&self) -> Generation {
-        Generation {
-            id: self.id,
-            account_id: self.account_id,
-            modality: self.modality,
-            status: Status::Processing,
-            provider: self.provider.clone(),
-            model: self.model.clone(),
-            prompt: self.prompt.clone(),
-            parameters: self.parameters.clone(),
-            result: None,
-            outputs: Vec::new(),
-            progress: None,
-            usage: None,
-            estimated: Credits::from_micros(self.estimated),
-            charged: None,
-            failure: None,
-            finish_reason: None,
-            api_key_id: None,
-            template: None,
-            pricing: Value::Null,
-            attempts: self.attempts,
-            provider_request_id: None,
-            created_at: self.created_at,
-            started_at: None,
-            completed_at: None,
+impl From<&NewGeneration> for Job {
+    /// What its own process runs: nothing was submitted yet, and it has no deadline.
+    fn from(new: &NewGeneration) -> Self {
+        Self {
+            id: new.id,
+            account_id: new.account_id,
+            modality: new.modality,
+            provider: new.provider.clone(),
+            model: new.model.clone(),
+            prompt: new.prompt.clone(),
+            parameters: new.parameters.clone(),
+            held: new.hold,
+            attempts: 0,
+            submitted_at: None,
+            remote_id: None,
+            deadline_at: new.deadline,
+            created_at: new.now,
         }
     }
 }
@@ -283,7 +271,7 @@ impl TryFrom<JobRow> for Job {
             model: row.model,
             prompt: row.prompt,
             parameters: row.parameters,
-            estimated: row.estimated,
+            held: Credits::from_micros(row.estimated),
             attempts: row.attempts,
             submitted_at: row.submitted_at,
             remote_id: row.remote_id,

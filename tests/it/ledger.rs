@@ -12,7 +12,7 @@ mod world;
 use gensvc::{
     domain::ids::GenerationId,
     store::{
-        generations::{Outcome, Settlement},
+        generations::{Completion, Outcome, Settlement},
         movements::Move,
     },
 };
@@ -276,14 +276,14 @@ async fn the_database_itself_refuses_what_must_not_be(_: PgPoolOptions, options:
         assert!(done.is_err(), "{statement}");
     }
     // More than was held cannot be charged; then nothing moves at all.
-    let outcome = Outcome::Completed {
+    let outcome = Outcome::Completed(Completion {
         result: Some("x".to_owned()),
         outputs: Vec::new(),
         usage: json!({}),
         charged: micros(61),
         finish_reason: None,
-    };
-    let finish = Settlement {
+    });
+    let settlement = Settlement {
         id: held,
         instance: None,
         outcome,
@@ -291,7 +291,7 @@ async fn the_database_itself_refuses_what_must_not_be(_: PgPoolOptions, options:
         provider_request_id: None,
         now: app.now(),
     };
-    assert!(app.store.finish(&finish).await.is_err());
+    assert!(app.store.settle(&settlement).await.is_err());
     assert!(!mover.adjust(Move::Adjustment, -41).await);
     assert_eq!(mover.balance_and_unfinished().await, (100, 60));
     assert!(mover.adjust(Move::Adjustment, -40).await);

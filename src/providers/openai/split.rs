@@ -3,7 +3,7 @@
 //! At the end of a sentence where there is one, else at a blank, else between two
 //! characters. Nothing is lost: the pieces are the text.
 
-/// TextBuffer of at most `max` characters (Unicode scalar values) in order; those of nothing but
+/// Pieces of at most `max` characters (Unicode scalar values) in order; those of nothing but
 /// white space, which no provider speaks, are left out.
 pub fn split(text: &str, max: usize) -> Vec<&str> {
     let mut pieces = Vec::new();

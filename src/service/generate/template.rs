@@ -22,7 +22,7 @@ const RENDER_WAIT: Duration = Duration::from_secs(2);
 const SHOWN_CHARS: usize = 100;
 
 /// What is sent to the model.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct RenderedPrompt {
     pub prompt: String,
     pub system_prompt: Option<String>,

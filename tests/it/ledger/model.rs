@@ -123,7 +123,7 @@ impl Model {
                 }
                 verdict
             }
-            Step::Settlement {
+            Step::Settle {
                 which, charge, by, ..
             } => {
                 let Some(n) = self.pick(which) else {

@@ -8,7 +8,7 @@ use gensvc::{
     },
     store::{
         Store,
-        generations::{Credential, HoldOutcome, NewGeneration, Outcome, Settlement},
+        generations::{Completion, Credential, HoldOutcome, NewGeneration, Outcome, Settlement},
         movements::{Move, Moved, NewMove},
     },
 };
@@ -74,7 +74,7 @@ impl Mover {
     /// Holds; `None` when too little is available.
     pub async fn hold(&self, amount: i64) -> Option<GenerationId> {
         let new = self.generation(amount);
-        match self.store.open(&new).await.unwrap() {
+        match self.store.hold(&new).await.unwrap() {
             HoldOutcome::Held => Some(new.id),
             HoldOutcome::Short(balance) => {
                 assert!(balance.available() < micros(amount), "{balance:?} {amount}");
@@ -87,16 +87,16 @@ impl Mover {
     /// Charges, or releases where `charge` is `None`. Whether this call ended it.
     pub async fn finish(&self, id: GenerationId, charge: Option<i64>) -> bool {
         let outcome = match charge {
-            Some(amount) => Outcome::Completed {
+            Some(amount) => Outcome::Completed(Completion {
                 result: Some("x".to_owned()),
                 outputs: Vec::new(),
                 usage: json!({}),
                 charged: micros(amount),
                 finish_reason: None,
-            },
+            }),
             None => Outcome::Failed(Failure::new(FailureCode::Cancelled, "x")),
         };
-        let finish = Settlement {
+        let settlement = Settlement {
             id,
             // A cancel comes from anywhere.
             instance: charge.map(|_| self.instance),
@@ -105,7 +105,7 @@ impl Mover {
             provider_request_id: None,
             now: self.now,
         };
-        self.store.finish(&finish).await.unwrap()
+        self.store.settle(&settlement).await.unwrap().is_some()
     }
 
     /// Grants or adjusts. Whether it was done.

@@ -51,7 +51,7 @@ async fn each_step_does_as_the_model_says(_: PgPoolOptions, options: PgConnectOp
                     now += TimeDelta::hours(*hours);
                 }
                 let picked = match step {
-                    Step::Settlement { which, .. } | Step::Refund { which, .. } => {
+                    Step::Settle { which, .. } | Step::Refund { which, .. } => {
                         model.pick(*which).map(|n| openings[n])
                     }
                     _ => None,
@@ -93,7 +93,7 @@ impl Run {
             // Work of two days at once, as clocks of servers may differ.
             let at = start() + TimeDelta::hours(if *late { 6 } else { 0 });
             let picked = match step {
-                Step::Settlement { which, .. } | Step::Refund { which, .. } => self.pick(*which),
+                Step::Settle { which, .. } | Step::Refund { which, .. } => self.pick(*which),
                 _ => None,
             };
             let closed = match step {
@@ -169,7 +169,7 @@ fn fold(mut model: Model, done: &[Done]) -> Model {
         .iter()
         .filter(|one| one.verdict == Verdict::Finished(true))
     {
-        let Step::Settlement { charge, .. } = one.step else {
+        let Step::Settle { charge, .. } = one.step else {
             panic!("{:?} ends nothing", one.step);
         };
         let n = numbers[&one.about.unwrap()];

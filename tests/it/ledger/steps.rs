@@ -35,7 +35,7 @@ pub enum Step {
         /// An idempotency key.
         bind: Option<u8>,
     },
-    Settlement {
+    Settle {
         which: u16,
         server: usize,
         /// 250ths of the hold; `None`: a failure.
@@ -91,7 +91,7 @@ fn finish() -> impl Strategy<Value = Step> {
     let by = prop_oneof![5 => Just(By::Worker), 1 => Just(By::Stranger), 2 => Just(By::Anyone)];
     // Now and then more than was held.
     let charge = option::weighted(0.7, prop_oneof![20 => 0..=250_u8, 1 => Just(255_u8)]);
-    (any::<u16>(), server(), charge, by).prop_map(|(which, server, charge, by)| Step::Settlement {
+    (any::<u16>(), server(), charge, by).prop_map(|(which, server, charge, by)| Step::Settle {
         which,
         server,
         charge,

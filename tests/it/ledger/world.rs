@@ -12,7 +12,8 @@ use gensvc::{
         Store, StoreError,
         credits::Balance,
         generations::{
-            Credential, HoldOutcome, Idempotency, NewGeneration, Outcome, Settlement, SpendLimit,
+            Completion, Credential, HoldOutcome, Idempotency, NewGeneration, Outcome, Settlement,
+            SpendLimit,
         },
         movements::{Move, Moved, NewMove},
     },
@@ -74,7 +75,7 @@ impl World {
                 amount,
                 bind,
             } => return self.open(cast, key, server, amount, bind, most, now).await,
-            Step::Settlement {
+            Step::Settle {
                 server, charge, by, ..
             } => match picked {
                 Some(opening) => self.finish(opening, server, charge, by, now).await,
@@ -170,7 +171,7 @@ impl World {
             }),
             now,
         };
-        let verdict = match self.stores[server].open(&new).await.unwrap() {
+        let verdict = match self.stores[server].hold(&new).await.unwrap() {
             HoldOutcome::Held => {
                 let opening = Opening {
                     id: new.id,
@@ -200,16 +201,16 @@ impl World {
         now: DateTime<Utc>,
     ) -> Verdict {
         let outcome = match charge {
-            Some(part) => Outcome::Completed {
+            Some(part) => Outcome::Completed(Completion {
                 result: Some("x".to_owned()),
                 outputs: Vec::new(),
                 usage: json!({"input_tokens": 1}),
                 charged: micros(part_of(opening.hold, part)),
                 finish_reason: None,
-            },
+            }),
             None => Outcome::Failed(Failure::new(FailureCode::Cancelled, "x")),
         };
-        let finish = Settlement {
+        let settlement = Settlement {
             id: opening.id,
             instance: match by {
                 By::Worker => Some(self.instances[opening.server]),
@@ -221,8 +222,8 @@ impl World {
             provider_request_id: None,
             now,
         };
-        match self.stores[server].finish(&finish).await {
-            Ok(ended) => Verdict::Finished(ended),
+        match self.stores[server].settle(&settlement).await {
+            Ok(ended) => Verdict::Finished(ended.is_some()),
             Err(StoreError::Constraint(..)) => Verdict::Impossible,
             Err(error) => panic!("{error}"),
         }

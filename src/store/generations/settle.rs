@@ -2,49 +2,33 @@
 
 use serde_json::json;
 
-use super::{Outcome, Settlement, Store, StoreError};
+use super::{GenerationRow, Outcome, Settlement, Store, StoreError};
 use crate::domain::{
     credits::Credits,
-    generation::{FinishReason, Status},
+    generation::{FinishReason, Generation, Status},
 };
 
 impl Store {
     /// Ends a generation and settles it: the row, the account and the ledger entry in one
-    /// statement. `false`: it had ended already, or another instance works on it; nothing was
-    /// touched.
+    /// statement. Answers the row that it wrote; `None`: it had ended already, or another
+    /// instance works on it, and nothing was touched.
     #[expect(clippy::too_many_lines, reason = "one statement")]
-    pub async fn finish(&self, finish: &Settlement) -> Result<bool, StoreError> {
-        let none = Vec::new();
-        let (status, result, outputs, usage, charged, finish_reason, failure) =
-            match &finish.outcome {
-                Outcome::Completed {
-                    result,
-                    outputs,
-                    usage,
-                    charged,
-                    finish_reason,
-                } => (
-                    Status::Completed,
-                    result.as_ref(),
-                    outputs,
-                    Some(usage),
-                    *charged,
-                    *finish_reason,
-                    None,
-                ),
-                Outcome::Failed(failure) => (
-                    Status::Failed,
-                    None,
-                    &none,
-                    None,
-                    Credits::ZERO,
-                    None,
-                    Some(failure),
-                ),
-            };
+    pub async fn settle(&self, settlement: &Settlement) -> Result<Option<Generation>, StoreError> {
+        let (completion, failure) = match &settlement.outcome {
+            Outcome::Completed(completion) => (Some(completion), None),
+            Outcome::Failed(failure) => (None, Some(failure)),
+        };
+        let status = match completion {
+            Some(_) => Status::Completed,
+            None => Status::Failed,
+        };
+        let outputs = completion.map_or(&[][..], |c| &c.outputs);
+        let charged = completion.map_or(Credits::ZERO, |c| c.charged);
+        let finish_reason = completion.and_then(|c| c.finish_reason);
         // Lock order everywhere: the generation, then its account. The account's row exists by
         // foreign key; its constraint refuses a charge above the hold, and with it everything.
-        let settling = sqlx::query!(
+        let settling = sqlx::query_as!(
+            GenerationRow,
             r#"
             with generation as (
                 update generations
@@ -56,8 +40,11 @@ impl Store {
                     started_at = coalesce(started_at, created_at)
                 where id = $1 and status in ('pending', 'processing')
                   and ($2::uuid is null or lease_token = $2)
-                returning account_id, estimated, charged, type, status, provider, model,
-                          api_key_id, created_at
+                returning
+                    id, account_id, type, status, provider, model, prompt, parameters, pricing,
+                    api_key_id, estimated, charged, usage, result, error_code, error_message,
+                    attempts, provider_request_id, created_at, started_at, completed_at,
+                    outputs, progress, finish_reason, template_id, template_version
             ), trash as (
                 -- Files of a failure are nobody's.
                 insert into media_trash (generation_id, created_at)
@@ -116,23 +103,35 @@ impl Store {
                 where w.account_id = a.id and w.deleted_at is null
                   and 'generation.' || g.status = any (w.events)
             )
-            select id from account
+            select
+                g.id as "id!", g.account_id as "account_id!", g.type as "type!",
+                g.status as "status!", g.provider as "provider!", g.model as "model!",
+                g.prompt as "prompt!", g.parameters as "parameters!", g.pricing as "pricing!",
+                g.api_key_id as "api_key_id?", g.estimated as "estimated!",
+                g.charged as "charged?", g.usage as "usage?", g.result as "result?",
+                g.error_code as "error_code?", g.error_message as "error_message?",
+                g.attempts as "attempts!", g.provider_request_id as "provider_request_id?",
+                g.created_at as "created_at!", g.started_at as "started_at?",
+                g.completed_at as "completed_at?", g.outputs as "outputs!",
+                g.progress as "progress?", g.finish_reason as "finish_reason?",
+                g.template_id as "template_id?", g.template_version as "template_version?"
+            from generation g join account a on a.id = g.account_id
             "#,
-            finish.id.0,
-            finish.instance.map(|i| i.0),
+            settlement.id.0,
+            settlement.instance.map(|i| i.0),
             status.as_str(),
-            result,
-            usage,
+            completion.and_then(|c| c.result.as_deref()),
+            completion.map(|c| &c.usage),
             charged.micros(),
             failure.map(|f| f.code.as_str()),
             failure.map(|f| f.message.as_str()),
-            finish.attempts,
-            finish.provider_request_id,
-            finish.now,
+            settlement.attempts,
+            settlement.provider_request_id,
+            settlement.now,
             json!(outputs),
             finish_reason.map(FinishReason::as_str),
         )
         .fetch_optional(self.reserved.named("settle"));
-        Ok(settling.await?.is_some())
+        settling.await?.map(TryInto::try_into).transpose()
     }
 }

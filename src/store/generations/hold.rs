@@ -8,9 +8,9 @@ use crate::domain::{credits::Credits, generation::Generation};
 impl Store {
     /// Places the hold and makes the row, the ledger entry and the idempotency binding: all of
     /// it in one statement, or nothing.
-    pub async fn open(&self, new: &NewGeneration) -> Result<HoldOutcome, StoreError> {
-        if let Some(opened) = try_open(self.requests.named("place a hold"), new).await? {
-            return Ok(opened);
+    pub async fn hold(&self, new: &NewGeneration) -> Result<HoldOutcome, StoreError> {
+        if let Some(outcome) = try_hold(self.requests.named("place a hold"), new).await? {
+            return Ok(outcome);
         }
         let explaining = self.requests.named("explain a refused hold");
         if let Some(refused) = explain_refusal(explaining, new).await? {
@@ -25,20 +25,20 @@ impl Store {
         )
         .fetch_one(&mut tx)
         .await?;
-        let opened = match try_open(&mut tx, new).await? {
+        let outcome = match try_hold(&mut tx, new).await? {
             None => explain_refusal(&mut tx, new).await?,
-            opened => opened,
+            outcome => outcome,
         };
         tx.commit().await?;
-        opened.ok_or(StoreError::RowCount {
-            statement: "opening a generation",
+        outcome.ok_or(StoreError::RowCount {
+            statement: "placing a hold",
             rows: 0,
         })
     }
 }
 
 /// `None`: it was refused, and nothing says why yet.
-async fn try_open(
+async fn try_hold(
     executor: impl PgExecutor<'_>,
     new: &NewGeneration,
 ) -> Result<Option<HoldOutcome>, StoreError> {
@@ -47,7 +47,7 @@ async fn try_open(
     // The account's row is locked first, and only then is anything inserted, so that
     // entries get their ids in the order in which the balance moved. A second statement
     // with the same idempotency key waits at that lock and then fails as a whole.
-    let opening = sqlx::query!(
+    let holding = sqlx::query!(
         r#"
         with credential as (
             select spend_limit, spend_period_start(spend_period, $14) as period
@@ -118,7 +118,7 @@ async fn try_open(
         new.streamed,
     )
     .fetch_optional(executor);
-    match opening.await.map_err(StoreError::from) {
+    match holding.await.map_err(StoreError::from) {
         Ok(row) => Ok(row.map(|_| HoldOutcome::Held)),
         Err(error) if error.is_constraint("idempotency_keys_pkey") => {
             Ok(Some(HoldOutcome::KeyBound))
@@ -129,7 +129,7 @@ async fn try_open(
     }
 }
 
-/// Why an opening was refused, in the contract's order; `None` when it would fit now.
+/// Why a hold was refused, in the contract's order; `None` when it would fit now.
 async fn explain_refusal(
     executor: impl PgExecutor<'_>,
     new: &NewGeneration,
@@ -187,7 +187,7 @@ async fn explain_refusal(
 }
 
 impl NewGeneration {
-    /// The record as the opening statement makes it.
+    /// The record as the statement makes it.
     pub fn record(&self) -> Generation {
         Generation {
             id: self.id,

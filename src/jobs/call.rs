@@ -1,0 +1,70 @@
+//! What one generation asks of its provider, of any modality.
+
+use crate::{
+    domain::{
+        generation::Modality,
+        pricing::{ImageCeiling, TextPrices},
+        request::Ratio,
+    },
+    providers::{DeltaSink, ImageCall, SpeechCall, SpeechFormat, TextCall, VideoCall},
+    store::jobs::Job,
+};
+
+/// What is to be done for a generation.
+pub enum Call {
+    Text(TextWork),
+    Image(ImageWork),
+    Video(VideoCall),
+    Speech(SpeechCall),
+}
+
+/// A text, with what it is billed by.
+pub struct TextWork {
+    pub call: TextCall,
+    pub prices: TextPrices,
+    /// Where the pieces go, when they are wanted.
+    pub deltas: Option<DeltaSink>,
+}
+
+/// Images, with what they are billed by.
+pub struct ImageWork {
+    pub call: ImageCall,
+    /// The pixels to be stored; the provider may make larger ones.
+    pub size: (u32, u32),
+    pub price: ImageCeiling,
+}
+
+impl Call {
+    /// What a queued job's row asks; `None` where it does not say.
+    pub(super) fn of_job(job: &Job) -> Option<Self> {
+        match job.modality {
+            Modality::Video => video(job).map(Self::Video),
+            Modality::Audio => speech(job).map(Self::Speech),
+            Modality::Text | Modality::Image => None,
+        }
+    }
+}
+
+fn video(job: &Job) -> Option<VideoCall> {
+    let ratio = Ratio::parse(job.parameters["ratio"].as_str()?)?.reduced();
+    Some(VideoCall {
+        model: job.model.clone(),
+        prompt: job.prompt.clone(),
+        duration: u32::try_from(job.parameters["duration"].as_u64()?).ok()?,
+        ratio: (ratio.width, ratio.height),
+    })
+}
+
+fn speech(job: &Job) -> Option<SpeechCall> {
+    let parameters = &job.parameters;
+    Some(SpeechCall {
+        model: job.model.clone(),
+        text: job.prompt.clone(),
+        voice: parameters["voice"].as_str()?.to_owned(),
+        speed: parameters["speed"].as_f64()?,
+        format: match parameters["format"].as_str()? {
+            "wav" => SpeechFormat::Wav,
+            _ => SpeechFormat::Mp3,
+        },
+    })
+}

@@ -1,0 +1,115 @@
+//! From the hold to the first step, in a task that no caller can stop by going away.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::oneshot;
+use tracing::Instrument as _;
+
+use super::{Call, Handle, RunError, Runner};
+use crate::{
+    domain::{
+        generation::{Failure, FailureCode, Generation},
+        ids::GenerationId,
+    },
+    providers::Seat,
+    store::{
+        generations::{HoldOutcome, NewGeneration, Outcome, Settlement},
+        jobs::Job,
+    },
+};
+
+/// How long after an unanswered hold its row may still appear: statements may run as long.
+const UNANSWERED: Duration = Duration::from_secs(30);
+/// Between two tries to end what an unanswered hold may have made.
+const UNANSWERED_POLL: Duration = Duration::from_millis(500);
+
+/// A generation that is ready to be made.
+pub struct Work {
+    /// The row, with the hold.
+    pub new: NewGeneration,
+    /// What this process runs at once; `None`: the row says it all, for any worker to take.
+    pub run: Option<(Call, Seat)>,
+}
+
+/// What starting a generation came to.
+pub enum Started {
+    /// Its record, and a handle to wait with.
+    Running(Generation, Handle),
+    Queued(Generation),
+    /// Nothing was made.
+    Refused(HoldOutcome),
+}
+
+impl Runner {
+    /// Places the hold and runs the work, or leaves it to a worker. Answers as soon as the
+    /// verdict on the hold is known.
+    pub async fn start(&self, work: Work) -> Result<Started, RunError> {
+        let Work { new, run } = work;
+        let record = new.record();
+        let (verdict, held) = oneshot::channel();
+        let runner = self.clone();
+        let handle = if let Some((call, permit)) = run {
+            // Registered before the row exists: see `Running`.
+            let (guard, done) = self.0.running.reserve(new.id, new.streamed);
+            let handle = guard.handle();
+            let span = tracing::info_span!("generation", id = %new.id);
+            let work = async move {
+                let outcome = runner.0.store.hold(&new).await;
+                if !matches!(outcome, Ok(HoldOutcome::Held)) {
+                    // After an error the row may be there all the same. It is off the register
+                    // now, so the sweep will find it without an owner and end it.
+                    drop(guard);
+                    let _ = verdict.send(outcome);
+                    return;
+                }
+                guard.held();
+                // The caller may be gone; the work goes on.
+                let _ = verdict.send(outcome);
+                let job = Job::from(&new);
+                let record = runner.advance(&job, Some(&call), &guard).await;
+                drop(permit);
+                done.send_replace(record.map(Arc::new));
+                drop(guard);
+            };
+            self.spawn(work.instrument(span));
+            Some(handle)
+        } else {
+            self.spawn(async move {
+                let outcome = runner.0.store.hold(&new).await;
+                runner.0.wake.notify_one();
+                let unknown = outcome.is_err();
+                // The caller may be gone; the job is there.
+                let _ = verdict.send(outcome);
+                if unknown {
+                    runner.end_unanswered(new.id).await;
+                }
+            });
+            None
+        };
+        Ok(match (held.await??, handle) {
+            (HoldOutcome::Held, Some(handle)) => Started::Running(record, handle),
+            (HoldOutcome::Held, None) => Started::Queued(record),
+            (refused, _) => Started::Refused(refused),
+        })
+    }
+
+    /// Ends a job whose hold was answered with an error, although the row may have been made:
+    /// nobody must pay for what they were told had failed.
+    async fn end_unanswered(&self, id: GenerationId) {
+        let until = tokio::time::Instant::now() + UNANSWERED;
+        while tokio::time::Instant::now() < until && !self.0.interrupt.is_cancelled() {
+            let message = "the database became unavailable while the request was made";
+            let failure = Failure::new(FailureCode::Interrupted, message);
+            let settlement = Settlement {
+                instance: None,
+                ..self.settlement(id, Outcome::Failed(failure), None, None)
+            };
+            if let Ok(Some(_)) = self.end(&settlement).await {
+                self.0.running.cancel(id);
+                self.cancel_upstream(id).await;
+                return;
+            }
+            tokio::time::sleep(UNANSWERED_POLL).await;
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! What a request comes to: its template applied, its model, its price, the provider's call. The
+//! one arithmetic of holds and estimates.
+
+use serde_json::{Value, json};
+
+use super::template::RenderedPrompt;
+use crate::{
+    domain::{
+        catalogue::{ImageModel, Model, ModelKind, SpeechModel, Support, TextModel, VideoModel},
+        credits::Credits,
+        generation::TemplateUse,
+        pricing::{Ceiling, ImageCeiling, SpeechCeiling, TextCeiling, VideoCeiling},
+        request::{
+            DEFAULT_MAX_TOKENS, GenerationRequest, ImageRequest, Quality, SpeechRequest, Style,
+            TextRequest, VideoRequest,
+        },
+        validate::FieldError,
+    },
+    jobs::{Call, ImageWork, TextWork},
+    providers::{DeltaSink, ImageCall, ImageQuality, ImageStyle, TextCall},
+    service::{Service, ServiceError, auth::Caller},
+};
+
+/// The size when none is asked for.
+const DEFAULT_SIZE: (u32, u32) = (1024, 1024);
+
+/// What a request is resolved to.
+pub(super) struct Plan<'a> {
+    pub model: &'a Model,
+    /// As stored and shown: rendered from the template where there is one.
+    pub prompt: String,
+    pub system_prompt: Option<String>,
+    pub negative_prompt: Option<String>,
+    pub template: Option<TemplateUse>,
+    pub parameters: Value,
+    pub ceiling: Ceiling,
+    pub max_cost: Option<Credits>,
+    /// What this process runs at once; `None`: a job, whose row says it all.
+    pub call: Option<Call>,
+}
+
+impl Plan<'_> {
+    pub(super) fn is_streamed(&self) -> bool {
+        matches!(&self.call, Some(Call::Text(work)) if work.deltas.is_some())
+    }
+}
+
+impl Service {
+    /// What the model that a request means does not take of it, or why there is no such model.
+    /// Templates are not applied.
+    pub fn violations(&self, caller: &Caller, request: &GenerationRequest) -> Vec<FieldError> {
+        let chars = request.prompt().chars().count();
+        self.resolve(caller, request, chars)
+            .err()
+            .unwrap_or_default()
+    }
+
+    /// The model that a request means, unless it refuses it. `chars`: of the prompt as sent.
+    fn resolve(
+        &self,
+        caller: &Caller,
+        request: &GenerationRequest,
+        chars: usize,
+    ) -> Result<&Model, Vec<FieldError>> {
+        let modality = request.modality();
+        let account = caller.account_default(modality);
+        let model = self
+            .0
+            .catalogue
+            .resolve(modality, request.target(), &account)
+            .map_err(|error| vec![error])?;
+        match model.violations(request, chars) {
+            none if none.is_empty() => Ok(model),
+            errors => Err(errors),
+        }
+    }
+
+    /// What a request comes to. `deltas`: where the pieces of a streamed text go.
+    pub(super) async fn plan(
+        &self,
+        caller: &Caller,
+        request: GenerationRequest,
+        deltas: Option<DeltaSink>,
+    ) -> Result<Plan<'_>, ServiceError> {
+        let rendered = match &request {
+            GenerationRequest::Text(text) => self.rendered_prompt(caller, text).await?,
+            _ => Ok(RenderedPrompt::default()),
+        };
+        let prompt = match (&rendered, &request) {
+            (Ok(rendered), GenerationRequest::Text(_)) => &rendered.prompt,
+            _ => request.prompt(),
+        };
+        let resolved = self.resolve(caller, &request, prompt.chars().count());
+        let (rendered, model) = match (rendered, resolved) {
+            (Ok(rendered), Ok(model)) => (rendered, model),
+            (rendered, resolved) => {
+                let mut errors = rendered.err().unwrap_or_default();
+                errors.extend(resolved.err().unwrap_or_default());
+                return Err(ServiceError::Invalid(errors));
+            }
+        };
+        match (&model.kind, request) {
+            (ModelKind::Text(text), GenerationRequest::Text(request)) => {
+                Ok(plan_text(model, text, &request, rendered, deltas))
+            }
+            (ModelKind::Image(image), GenerationRequest::Image(request)) => {
+                plan_image(model, image, request)
+            }
+            (ModelKind::Video(video), GenerationRequest::Video(request)) => {
+                Ok(plan_video(model, video, request))
+            }
+            (ModelKind::Speech(speech), GenerationRequest::Audio(request)) => {
+                Ok(plan_speech(model, speech, request))
+            }
+            (_, request) => Err(ServiceError::Internal(format!(
+                "{} was resolved for {}",
+                model.id,
+                request.modality()
+            ))),
+        }
+    }
+}
+
+fn plan_text<'a>(
+    model: &'a Model,
+    text: &TextModel,
+    request: &TextRequest,
+    rendered: RenderedPrompt,
+    deltas: Option<DeltaSink>,
+) -> Plan<'a> {
+    // The default is ours, so it may bow to a smaller model; what was asked for may not.
+    let max_tokens = request
+        .max_tokens
+        .unwrap_or(DEFAULT_MAX_TOKENS.min(text.limits.max_tokens));
+    let bytes = rendered.prompt.len() + rendered.system_prompt.as_deref().map_or(0, str::len);
+    let mut parameters = json!({ "max_tokens": max_tokens });
+    if let Some(temperature) = request.temperature {
+        parameters["temperature"] = json!(temperature);
+    }
+    let call = TextCall {
+        model: model.id.clone(),
+        prompt: rendered.prompt.clone(),
+        // Blank instructions say nothing, and some providers refuse them.
+        system_prompt: rendered
+            .system_prompt
+            .clone()
+            .filter(|s| !s.trim().is_empty()),
+        max_tokens,
+        temperature: request.temperature,
+    };
+    Plan {
+        model,
+        prompt: rendered.prompt,
+        system_prompt: rendered.system_prompt,
+        negative_prompt: None,
+        template: rendered.template,
+        parameters,
+        ceiling: Ceiling::Text(TextCeiling {
+            prices: text.prices,
+            input_tokens: bytes as u64 + u64::from(text.overhead_tokens),
+            max_tokens,
+        }),
+        max_cost: request.max_cost,
+        call: Some(Call::Text(TextWork {
+            call,
+            prices: text.prices,
+            deltas,
+        })),
+    }
+}
+
+fn plan_image<'a>(
+    model: &'a Model,
+    image: &ImageModel,
+    request: ImageRequest,
+) -> Result<Plan<'a>, ServiceError> {
+    // The defaults are ours, so they may bow to what the model makes.
+    let size = request.size.or_else(|| {
+        let made = image.native(DEFAULT_SIZE).map(|_| DEFAULT_SIZE);
+        made.or_else(|| ImageModel::servable(&image.native_sizes).first().copied())
+    });
+    let size = size.unwrap_or(DEFAULT_SIZE);
+    let quality = request.quality.unwrap_or(Quality::Standard);
+    let n = request.n.unwrap_or(1);
+    let name = format!("{}x{}", size.0, size.1);
+    let price = image.prices.per_image.get(&name);
+    let price = price.and_then(|tiers| match quality {
+        Quality::Standard => Some(tiers.standard),
+        Quality::Hd => tiers.hd,
+    });
+    let (Some(per_image), Some(native)) = (price, image.native(size)) else {
+        let message = format!("{} has no price for {name}", model.id);
+        return Err(ServiceError::Internal(message));
+    };
+    let price = ImageCeiling { per_image, n };
+    let mut parameters = json!({"size": name, "quality": quality, "n": n});
+    if let Some(style) = request.style {
+        parameters["style"] = json!(style);
+    }
+    let negative = request.negative_prompt.as_deref();
+    let call = ImageCall {
+        model: model.id.clone(),
+        prompt: image.guided_prompt(&request.prompt, negative, request.style),
+        negative_prompt: request.negative_prompt.clone().filter(|text| {
+            image.limits.negative_prompt == Support::Native && !text.trim().is_empty()
+        }),
+        size: native,
+        quality: match quality {
+            Quality::Standard => ImageQuality::Standard,
+            Quality::Hd => ImageQuality::Hd,
+        },
+        style: request
+            .style
+            .filter(|_| image.limits.style == Support::Native)
+            .map(|style| match style {
+                Style::Vivid => ImageStyle::Vivid,
+                Style::Natural => ImageStyle::Natural,
+            }),
+        n,
+    };
+    Ok(Plan {
+        model,
+        prompt: request.prompt,
+        system_prompt: None,
+        negative_prompt: request.negative_prompt,
+        template: None,
+        parameters,
+        ceiling: Ceiling::Image(price),
+        max_cost: request.max_cost,
+        call: Some(Call::Image(ImageWork { call, size, price })),
+    })
+}
+
+fn plan_video<'a>(model: &'a Model, video: &VideoModel, request: VideoRequest) -> Plan<'a> {
+    let duration = request.duration.unwrap_or(video.limits.default_duration);
+    let ratio = request.ratio.unwrap_or_else(|| video.default_ratio());
+    Plan {
+        model,
+        prompt: request.prompt,
+        system_prompt: None,
+        negative_prompt: None,
+        template: None,
+        parameters: json!({"duration": duration, "ratio": ratio.to_string()}),
+        ceiling: Ceiling::Video(VideoCeiling {
+            per_second: video.prices.per_second,
+            seconds: duration,
+            durations: video.limits.durations.clone(),
+        }),
+        max_cost: request.max_cost,
+        call: None,
+    }
+}
+
+fn plan_speech<'a>(model: &'a Model, speech: &SpeechModel, request: SpeechRequest) -> Plan<'a> {
+    let voice = request
+        .voice
+        .unwrap_or_else(|| speech.limits.default_voice.clone());
+    let format = request.format.unwrap_or_else(|| speech.default_format());
+    let speed = request.speed.unwrap_or(1.0);
+    Plan {
+        model,
+        ceiling: Ceiling::Speech(SpeechCeiling {
+            per_1000_characters: speech.prices.per_1000_characters,
+            characters: request.prompt.chars().count() as u64,
+        }),
+        prompt: request.prompt,
+        system_prompt: None,
+        negative_prompt: None,
+        template: None,
+        parameters: json!({"voice": voice, "speed": speed, "format": format}),
+        max_cost: request.max_cost,
+        call: None,
+    }
+}

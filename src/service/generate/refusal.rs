@@ -1,0 +1,93 @@
+//! Why a request is not started, in the order of the contract.
+
+use super::{IdempotentRequest, Submitted, plan::Plan};
+use crate::{
+    domain::pricing::Ceiling,
+    service::{Service, ServiceError, TokenRefusal, auth::Caller, explain},
+    store::generations::HoldOutcome,
+};
+
+impl Service {
+    /// The provider takes no more calls. Who could not pay is told that, which waiting would not
+    /// change.
+    pub(super) async fn provider_busy(
+        &self,
+        caller: &Caller,
+        plan: &Plan<'_>,
+        idempotent: Option<&IdempotentRequest>,
+    ) -> Result<Submitted, ServiceError> {
+        // A parallel request with the same key may have been first.
+        if let Some(id) = self.replayed(caller, idempotent).await? {
+            return Ok(Submitted::Replay(id));
+        }
+        let (store, now) = (&self.0.store, self.0.clock.now());
+        let (_, unfinished) = store.balance_and_unfinished(caller.account_id).await?;
+        self.check_jobs(unfinished)?;
+        let spendable = store.spendable_balance(caller.account_id, caller.credential, now);
+        let (balance, cap) = spendable.await?;
+        let hold = plan.ceiling.hold();
+        let short = match cap {
+            Some(cap) if cap.left() < hold => {
+                explain::above_spend_limit(hold, cap, balance, &plan.ceiling)
+            }
+            _ if balance.available() < hold => {
+                explain::above_available(hold, balance, &plan.ceiling)
+            }
+            _ => return Err(ServiceError::ProviderBusy(plan.model.provider.clone())),
+        };
+        Err(ServiceError::CreditsShort(Box::new(short)))
+    }
+
+    pub(super) fn check_jobs(&self, unfinished: i32) -> Result<(), ServiceError> {
+        let most = self.0.settings.max_jobs_per_account;
+        if unfinished >= most {
+            return Err(ServiceError::TooManyJobs(most));
+        }
+        Ok(())
+    }
+
+    /// The hold was not placed.
+    pub(super) async fn refused(
+        &self,
+        caller: &Caller,
+        refused: HoldOutcome,
+        ceiling: &Ceiling,
+        idempotent: Option<&IdempotentRequest>,
+    ) -> Result<Submitted, ServiceError> {
+        let short = match refused {
+            HoldOutcome::SpendLimit(cap, balance) => {
+                explain::above_spend_limit(ceiling.hold(), cap, balance, ceiling)
+            }
+            HoldOutcome::Short(balance) => {
+                explain::above_available(ceiling.hold(), balance, ceiling)
+            }
+            HoldOutcome::KeyBound => {
+                // A parallel request with the same key was first.
+                return match self.replayed(caller, idempotent).await? {
+                    Some(id) => Ok(Submitted::Replay(id)),
+                    None => Err(ServiceError::IdempotencyInProgress),
+                };
+            }
+            HoldOutcome::CredentialEnded => {
+                return Err(ServiceError::Token(match caller.user_id {
+                    None if caller.expires_at.is_some_and(|at| at <= self.0.clock.now()) => {
+                        TokenRefusal::Expired
+                    }
+                    None => TokenRefusal::Revoked,
+                    Some(_) => TokenRefusal::Invalid,
+                }));
+            }
+            HoldOutcome::Suspended => return Err(ServiceError::Suspended),
+            HoldOutcome::TooManyJobs => {
+                return Err(ServiceError::TooManyJobs(
+                    self.0.settings.max_jobs_per_account,
+                ));
+            }
+            HoldOutcome::Held => {
+                let message = "a hold was both placed and refused".to_owned();
+                return Err(ServiceError::Internal(message));
+            }
+        };
+        Err(ServiceError::CreditsShort(Box::new(short)))
+    }
+}
