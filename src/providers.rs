@@ -28,6 +28,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 
+use crate::domain::conversation::Conversation;
 pub use delta::{Delivered, DeltaSink};
 pub use error::{ProviderError, ProviderErrorKind};
 pub use image::{ImageAnswer, ImageCall, ImageProvider, ImageQuality, ImageStyle};
@@ -42,9 +43,7 @@ pub use video::{VideoCall, VideoOutput, VideoProvider, VideoStatus};
 pub struct TextCall {
     /// The provider's own model id.
     pub model: String,
-    pub prompt: String,
-    /// Instructions above the prompt.
-    pub system_prompt: Option<String>,
+    pub conversation: Conversation,
     /// Upper bound of output tokens, 1 to 4096; always sent.
     pub max_tokens: u32,
     /// Sampling temperature; sent only when given.

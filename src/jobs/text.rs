@@ -142,12 +142,7 @@ impl TextJob {
         counts: TokenCounts,
         finish_reason: Option<FinishReason>,
     ) -> Outcome {
-        let TextCall {
-            prompt,
-            system_prompt,
-            ..
-        } = &self.call;
-        let input_bytes = prompt.len() + system_prompt.as_deref().map_or(0, str::len);
+        let input_bytes = self.call.conversation.bytes();
         let usage = TextUsage::from_counts(counts, input_bytes, text.len());
         let (charged, excess) = self.prices.charge(&usage, self.new.hold);
         if excess > Credits::ZERO {

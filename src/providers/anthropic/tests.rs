@@ -5,16 +5,18 @@ mod failures;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::providers::{
-    ProviderErrorKind, ReportedUsage,
-    fake::{Reply, Seen, TIMEOUT, Upstream, recorded, setup, streamed},
+use crate::{
+    domain::conversation::Conversation,
+    providers::{
+        ProviderErrorKind, ReportedUsage,
+        fake::{Reply, Seen, TIMEOUT, Upstream, dialogue, recorded, setup, streamed},
+    },
 };
 
 fn call() -> TextCall {
     TextCall {
         model: "claude-haiku-5-5".to_owned(),
-        prompt: "Say hi.".to_owned(),
-        system_prompt: Some("Be brief.".to_owned()),
+        conversation: Conversation::from_prompt("Say hi.".to_owned(), Some("Be brief.".to_owned())),
         max_tokens: 256,
         temperature: None,
     }
@@ -110,6 +112,25 @@ async fn sends_what_the_sdk_sends() {
 }
 
 #[tokio::test]
+async fn sends_every_message_of_a_conversation() {
+    let upstream = Upstream::start(Reply::status(400, &[], "{}")).await;
+    let adapter = adapter(&upstream.base, AnthropicModel::default());
+    let call = TextCall {
+        conversation: dialogue(),
+        ..call()
+    };
+    let _refused = adapter.generate(&call, None).await;
+    let blocks = json!([{"type": "text", "text": "And"}, {"type": "text", "text": "goodbye?"}]);
+    let body = &upstream.seen()[0].body;
+    assert_eq!(body["system"], "Be brief.");
+    assert_eq!(
+        body["messages"],
+        json!([{"role": "user", "content": "Say hi."}, {"role": "assistant", "content": "Hi."},
+            {"role": "user", "content": blocks}])
+    );
+}
+
+#[tokio::test]
 async fn an_older_version_takes_a_temperature() {
     let upstream = Upstream::start(Reply::status(400, &[], "{}")).await;
     let settings = AnthropicModel {
@@ -118,7 +139,7 @@ async fn an_older_version_takes_a_temperature() {
     };
     let adapter = adapter(&upstream.base, settings);
     let bare = TextCall {
-        system_prompt: None,
+        conversation: Conversation::from_prompt("Say hi.".to_owned(), None),
         temperature: Some(0.25),
         ..call()
     };

@@ -8,14 +8,13 @@ use serde_json::{Value, json};
 use super::*;
 use crate::providers::{
     ProviderErrorKind, ReportedUsage,
-    fake::{Reply, Seen, TIMEOUT, Upstream, recorded, setup, streamed},
+    fake::{Reply, Seen, TIMEOUT, Upstream, dialogue, recorded, setup, streamed},
 };
 
 fn call() -> TextCall {
     TextCall {
         model: "gemini-3.5-flash-lite".to_owned(),
-        prompt: "Say hi.".to_owned(),
-        system_prompt: Some("Be brief.".to_owned()),
+        conversation: Conversation::from_prompt("Say hi.".to_owned(), Some("Be brief.".to_owned())),
         max_tokens: 256,
         temperature: Some(0.5),
     }
@@ -102,6 +101,28 @@ async fn sends_what_the_sdk_sends() {
 }
 
 #[tokio::test]
+async fn sends_every_message_of_a_conversation() {
+    let upstream = Upstream::start(Reply::status(400, &[], "{}")).await;
+    let adapter = adapter(&upstream.base, GeminiModel::default());
+    let call = TextCall {
+        conversation: dialogue(),
+        ..call()
+    };
+    let _refused = adapter.generate(&call, None).await;
+    let body = &upstream.seen()[0].body;
+    assert_eq!(
+        body["systemInstruction"]["parts"],
+        json!([{"text": "Be brief."}])
+    );
+    assert_eq!(
+        body["contents"],
+        json!([{"role": "user", "parts": [{"text": "Say hi."}]},
+            {"role": "model", "parts": [{"text": "Hi."}]},
+            {"role": "user", "parts": [{"text": "And"}, {"text": "goodbye?"}]}])
+    );
+}
+
+#[tokio::test]
 async fn only_what_was_given_is_sent() {
     let upstream = Upstream::start(Reply::status(400, &[], "{}")).await;
     let settings = GeminiModel {
@@ -110,7 +131,7 @@ async fn only_what_was_given_is_sent() {
     };
     let adapter = adapter(&upstream.base, settings);
     let bare = TextCall {
-        system_prompt: None,
+        conversation: Conversation::from_prompt("Say hi.".to_owned(), None),
         temperature: None,
         ..call()
     };

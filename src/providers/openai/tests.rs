@@ -7,16 +7,18 @@ mod streams;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::providers::{
-    ProviderErrorKind, ReportedUsage,
-    fake::{Reply, Seen, TIMEOUT, Upstream, recorded, setup, streamed},
+use crate::{
+    domain::conversation::Conversation,
+    providers::{
+        ProviderErrorKind, ReportedUsage,
+        fake::{Reply, Seen, TIMEOUT, Upstream, dialogue, recorded, setup, streamed},
+    },
 };
 
 fn call() -> TextCall {
     TextCall {
         model: "gpt-6-luna".to_owned(),
-        prompt: "Say hi.".to_owned(),
-        system_prompt: Some("Be brief.".to_owned()),
+        conversation: Conversation::from_prompt("Say hi.".to_owned(), Some("Be brief.".to_owned())),
         max_tokens: 256,
         temperature: Some(0.5),
     }
@@ -106,12 +108,29 @@ async fn sends_what_the_sdk_sends() {
 }
 
 #[tokio::test]
+async fn sends_every_message_of_a_conversation() {
+    let upstream = Upstream::start(Reply::status(400, &[], "{}")).await;
+    let adapter = adapter(&upstream.base, None, OpenAiModel::default());
+    let call = TextCall {
+        conversation: dialogue(),
+        ..call()
+    };
+    let _refused = adapter.generate(&call, None).await;
+    let parts = json!([{"type": "text", "text": "And"}, {"type": "text", "text": "goodbye?"}]);
+    assert_eq!(
+        upstream.seen()[0].body["messages"],
+        json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Say hi."},
+            {"role": "assistant", "content": "Hi."}, {"role": "user", "content": parts}])
+    );
+}
+
+#[tokio::test]
 async fn the_default_suits_compatible_servers() {
     for streaming in [false, true] {
         let upstream = Upstream::start(Reply::status(400, &[], "{}")).await;
         let adapter = adapter(&upstream.base, None, OpenAiModel::default());
         let bare = TextCall {
-            system_prompt: None,
+            conversation: Conversation::from_prompt("Say hi.".to_owned(), None),
             temperature: None,
             ..call()
         };

@@ -8,6 +8,7 @@ use super::{IdempotentRequest, Plan, Submitted};
 use crate::{
     domain::{
         catalogue::{Model, ModelKind, TextModel},
+        conversation::Conversation,
         generation::Modality,
         pricing::{Ceiling, TextCeiling, TextPrices},
         request::{DEFAULT_MAX_TOKENS, TextRequest},
@@ -94,16 +95,18 @@ impl Service {
         let max_tokens = request
             .max_tokens
             .unwrap_or(DEFAULT_MAX_TOKENS.min(text.limits.max_tokens));
-        let bytes = words.prompt.len() + words.system_prompt.as_deref().map_or(0, str::len);
+        let mut conversation =
+            Conversation::from_prompt(words.prompt.clone(), words.system_prompt.clone());
+        let bytes = conversation.bytes();
+        // Blank instructions say nothing, and some providers refuse them.
+        conversation.system = conversation.system.filter(|text| !text.trim().is_empty());
         let mut parameters = json!({ "max_tokens": max_tokens });
         if let Some(temperature) = request.temperature {
             parameters["temperature"] = json!(temperature);
         }
         let call = TextCall {
             model: model.id.clone(),
-            prompt: words.prompt.clone(),
-            // Blank instructions say nothing, and some providers refuse them.
-            system_prompt: words.system_prompt.clone().filter(|s| !s.trim().is_empty()),
+            conversation,
             max_tokens,
             temperature: request.temperature,
         };

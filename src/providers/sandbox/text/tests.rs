@@ -3,13 +3,15 @@
 use std::time::Instant;
 
 use super::*;
-use crate::providers::ProviderErrorKind;
+use crate::{
+    domain::conversation::Conversation,
+    providers::{ProviderErrorKind, fake::dialogue},
+};
 
 fn call(prompt: &str, max_tokens: u32) -> TextCall {
     TextCall {
         model: "sandbox-text".to_owned(),
-        prompt: prompt.to_owned(),
-        system_prompt: None,
+        conversation: Conversation::from_prompt(prompt.to_owned(), None),
         max_tokens,
         temperature: None,
     }
@@ -51,6 +53,21 @@ async fn the_same_call_gets_the_same_answer() {
     assert_eq!(one.usage.input_tokens, Some(5));
     let id: uuid::Uuid = one.request_id.unwrap().parse().unwrap();
     assert_eq!(id.get_version_num(), 8);
+}
+
+#[tokio::test]
+async fn answers_the_last_message_and_knows_the_ones_before() {
+    let call = |conversation| TextCall {
+        conversation,
+        ..call("", 1024)
+    };
+    let mut conversation = dialogue();
+    let one = plain(&call(conversation.clone())).await.unwrap();
+    assert!(one.text.contains("And goodbye?"));
+    assert_eq!(one.usage.input_tokens, Some(8));
+    let Part::Text(answer) = &mut conversation.messages[1].parts[0];
+    answer.push_str(" [[fail]]");
+    assert_ne!(plain(&call(conversation)).await.unwrap(), one);
 }
 
 #[tokio::test]
