@@ -9,9 +9,10 @@ use crate::{
     domain::{
         credits::Credits,
         generation::{Failure, FailureCode},
+        request::SpeechFormat,
     },
     media::{MediaKind, mp3_from_parts, wav_from_parts},
-    providers::{SpeechAnswer, SpeechCall, SpeechFormat},
+    providers::{SpeechAnswer, SpeechCall},
     store::{generations::Outcome, jobs::Job},
 };
 
@@ -114,9 +115,6 @@ fn call(job: &Job) -> Option<SpeechCall> {
         text: job.prompt.clone(),
         voice: parameters["voice"].as_str()?.to_owned(),
         speed: parameters["speed"].as_f64()?,
-        format: match parameters["format"].as_str()? {
-            "wav" => SpeechFormat::Wav,
-            _ => SpeechFormat::Mp3,
-        },
+        format: SpeechFormat::parse(parameters["format"].as_str()?)?,
     })
 }

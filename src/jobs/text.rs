@@ -17,10 +17,7 @@ use crate::{
         pricing::TextPrices,
         usage::{TextUsage, TokenCounts},
     },
-    providers::{
-        Delivered, DeltaSink, ProviderError, ReportedUsage, Seat, TextAnswer, TextCall,
-        TextProvider,
-    },
+    providers::{Delivered, DeltaSink, ProviderError, Seat, TextAnswer, TextCall, TextProvider},
     store::{
         StoreError,
         generations::{NewGeneration, Outcome, Settlement},
@@ -76,9 +73,8 @@ impl Work for TextJob {
         let (outcome, request_id) = match result {
             Ok(answer) => {
                 let request_id = answer.request_id.clone();
-                let usage = counts(&answer.usage);
                 (
-                    self.completed(runner, &answer.text, usage, None),
+                    self.completed(runner, &answer.text, answer.usage, None),
                     request_id,
                 )
             }
@@ -124,15 +120,10 @@ impl TextJob {
         let Delivered {
             text,
             usage,
-            uncounted_bytes,
             request_id,
         } = delivered;
-        let counts = TokenCounts {
-            uncounted_bytes,
-            ..counts(&usage)
-        };
         let reason = Some(FinishReason::Cancelled);
-        (self.completed(runner, &text, counts, reason), request_id)
+        (self.completed(runner, &text, usage, reason), request_id)
     }
 
     fn completed(
@@ -160,15 +151,5 @@ impl TextJob {
             charged,
             finish_reason,
         }
-    }
-}
-
-fn counts(usage: &ReportedUsage) -> TokenCounts {
-    TokenCounts {
-        input: usage.input_tokens,
-        output: usage.output_tokens,
-        uncounted_bytes: 0,
-        cached_input: usage.cached_input_tokens,
-        reasoning: usage.reasoning_tokens,
     }
 }

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    domain::conversation::Conversation,
+    domain::{conversation::Conversation, usage::TokenCounts},
     providers::{
-        ProviderErrorKind, ReportedUsage,
+        ProviderErrorKind,
         fake::{Reply, Seen, TIMEOUT, Upstream, dialogue, recorded, setup, streamed},
     },
 };
@@ -195,11 +195,12 @@ async fn plain_answers() {
         );
         assert_eq!(
             got.usage,
-            ReportedUsage {
-                input_tokens: Some(19),
-                output_tokens: Some(29),
-                cached_input_tokens: Some(4),
-                reasoning_tokens: Some(9),
+            TokenCounts {
+                input: Some(19),
+                output: Some(29),
+                cached_input: Some(4),
+                reasoning: Some(9),
+                ..TokenCounts::default()
             }
         );
     }
@@ -244,7 +245,7 @@ async fn usage_is_believed_only_where_it_can_be() {
         .0
         .unwrap();
         assert_eq!(
-            (got.usage.input_tokens, got.usage.output_tokens),
+            (got.usage.input, got.usage.output),
             (input, output),
             "{usage}"
         );
@@ -282,16 +283,17 @@ async fn streams() {
     // 61 replaces 43; the cache counts of the start stay.
     assert_eq!(
         got.usage,
-        ReportedUsage {
-            input_tokens: Some(68),
-            output_tokens: Some(30),
-            cached_input_tokens: Some(5),
-            reasoning_tokens: Some(20),
+        TokenCounts {
+            input: Some(68),
+            output: Some(30),
+            cached_input: Some(5),
+            reasoning: Some(20),
+            ..TokenCounts::default()
         }
     );
     // The output figure of the start is no count.
     let (result, _, _) = ask(Reply::events(&[start(), delta("Hi"), stop()]), true).await;
-    assert_eq!(result.unwrap().usage.output_tokens, None);
+    assert_eq!(result.unwrap().usage.output, None);
     let (result, _, _) = ask(Reply::events(&[start(), end("max_tokens"), stop()]), true).await;
     assert_eq!(result.unwrap().text, "");
 }

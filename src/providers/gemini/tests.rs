@@ -6,9 +6,12 @@ mod failures;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::providers::{
-    ProviderErrorKind, ReportedUsage,
-    fake::{Reply, Seen, TIMEOUT, Upstream, dialogue, recorded, setup, streamed},
+use crate::{
+    domain::usage::TokenCounts,
+    providers::{
+        ProviderErrorKind,
+        fake::{Reply, Seen, TIMEOUT, Upstream, dialogue, recorded, setup, streamed},
+    },
 };
 
 fn call() -> TextCall {
@@ -184,11 +187,12 @@ async fn plain_answers() {
         );
         assert_eq!(
             got.usage,
-            ReportedUsage {
-                input_tokens: Some(10),
-                output_tokens: Some(272),
-                cached_input_tokens: Some(4),
-                reasoning_tokens: Some(244),
+            TokenCounts {
+                input: Some(10),
+                output: Some(272),
+                cached_input: Some(4),
+                reasoning: Some(244),
+                ..TokenCounts::default()
             }
         );
     }
@@ -242,7 +246,7 @@ async fn usage_is_believed_only_where_it_can_be() {
         .0
         .unwrap();
         assert_eq!(
-            (got.usage.input_tokens, got.usage.output_tokens),
+            (got.usage.input, got.usage.output),
             (input, output),
             "{usage}"
         );
@@ -265,12 +269,9 @@ async fn streams() {
         (got.text.as_str(), &deltas[..]),
         ("Hi you", &["Hi".to_owned(), " you".to_owned()][..])
     );
+    assert_eq!((got.usage.input, got.usage.output), (Some(9), Some(9)));
     assert_eq!(
-        (got.usage.input_tokens, got.usage.output_tokens),
-        (Some(9), Some(9))
-    );
-    assert_eq!(
-        (got.usage.reasoning_tokens, got.request_id.as_deref()),
+        (got.usage.reasoning, got.request_id.as_deref()),
         (Some(3), Some("resp-1"))
     );
     let (result, _, _) = ask(

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    domain::conversation::Conversation,
+    domain::{conversation::Conversation, usage::TokenCounts},
     providers::{
-        ProviderErrorKind, ReportedUsage,
+        ProviderErrorKind,
         fake::{Reply, Seen, TIMEOUT, Upstream, dialogue, recorded, setup, streamed},
     },
 };
@@ -178,11 +178,12 @@ async fn plain_answers() {
         assert_eq!(got.request_id.as_deref(), Some("req-1"));
         assert_eq!(
             got.usage,
-            ReportedUsage {
-                input_tokens: Some(16),
-                output_tokens: Some(363),
-                cached_input_tokens: Some(4),
-                reasoning_tokens: Some(300),
+            TokenCounts {
+                input: Some(16),
+                output: Some(363),
+                cached_input: Some(4),
+                reasoning: Some(300),
+                ..TokenCounts::default()
             }
         );
     }
@@ -192,18 +193,18 @@ async fn plain_answers() {
     let got = result.unwrap();
     assert_eq!(
         (got.request_id.as_deref(), got.usage),
-        (Some("chatcmpl-1"), ReportedUsage::default())
+        (Some("chatcmpl-1"), TokenCounts::default())
     );
 }
 
 #[tokio::test]
 async fn usage_is_believed_only_where_it_can_be() {
-    let counts = |usage: ReportedUsage| {
+    let counts = |usage: TokenCounts| {
         (
-            usage.input_tokens,
-            usage.output_tokens,
-            usage.cached_input_tokens,
-            usage.reasoning_tokens,
+            usage.input,
+            usage.output,
+            usage.cached_input,
+            usage.reasoning,
         )
     };
     for (usage, want) in [

@@ -8,11 +8,11 @@ use async_trait::async_trait;
 
 use super::{Faults, fault::Fault, seed::Seed};
 use crate::{
-    domain::conversation::{Part, Role},
-    providers::{
-        DeltaSink, ProviderError, ReportedUsage, TextAnswer, TextCall, TextProvider,
-        answer::TextBuffer,
+    domain::{
+        conversation::{Part, Role},
+        usage::TokenCounts,
     },
+    providers::{DeltaSink, ProviderError, TextAnswer, TextCall, TextProvider, answer::TextBuffer},
 };
 
 /// How many words come before `[[fail]]` and `[[timeout]]` end a stream.
@@ -100,11 +100,10 @@ impl TextProvider for SandboxText {
         }
         Ok(TextAnswer {
             text: pieces.into_text(),
-            usage: ReportedUsage {
-                input_tokens: Some(input_tokens(call)),
-                output_tokens: Some(words),
-                cached_input_tokens: None,
-                reasoning_tokens: None,
+            usage: TokenCounts {
+                input: Some(input_tokens(call)),
+                output: Some(words),
+                ..TokenCounts::default()
             },
             request_id: Some(seed.request_id()),
         })

@@ -7,9 +7,9 @@ use crate::{
     domain::{
         catalogue::{ImageModel, Support},
         pricing::{Ceiling, ImageCeiling, SpeechCeiling, VideoCeiling},
-        request::{ImageRequest, Quality, SpeechRequest, Style, VideoRequest},
+        request::{ImageRequest, Quality, SpeechRequest, VideoRequest},
     },
-    providers::{ImageCall, ImageQuality, ImageStyle},
+    providers::ImageCall,
     service::{Service, ServiceError, auth::Caller},
 };
 
@@ -68,17 +68,10 @@ impl Service {
                 image.limits.negative_prompt == Support::Native && !text.trim().is_empty()
             }),
             size: native,
-            quality: match quality {
-                Quality::Standard => ImageQuality::Standard,
-                Quality::Hd => ImageQuality::Hd,
-            },
+            quality,
             style: request
                 .style
-                .filter(|_| image.limits.style == Support::Native)
-                .map(|style| match style {
-                    Style::Vivid => ImageStyle::Vivid,
-                    Style::Natural => ImageStyle::Natural,
-                }),
+                .filter(|_| image.limits.style == Support::Native),
             n,
         };
         let plan = Plan {
