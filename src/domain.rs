@@ -7,6 +7,7 @@
 pub mod ability;
 pub mod catalogue;
 pub mod clock;
+pub mod conversation;
 pub mod credits;
 pub mod generation;
 pub mod ids;

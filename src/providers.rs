@@ -30,39 +30,25 @@ use async_trait::async_trait;
 
 pub use delta::{Delivered, DeltaSink};
 pub use error::{ProviderError, ProviderErrorKind};
-pub use image::{ImageAnswer, ImageCall, ImageProvider, ImageQuality, ImageStyle};
+pub use image::{ImageAnswer, ImageCall, ImageProvider};
 pub use seats::{Seat, Seats};
 pub use setup::Setup;
-pub use speech::{SpeechAnswer, SpeechCall, SpeechFormat, SpeechProvider};
+pub use speech::{SpeechAnswer, SpeechCall, SpeechProvider};
 pub use vendors::VENDORS;
 pub use video::{VideoCall, VideoOutput, VideoProvider, VideoStatus};
+
+use crate::domain::{conversation::Conversation, usage::TokenCounts};
 
 /// A text generation as every vendor's adapter receives it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TextCall {
     /// The provider's own model id.
     pub model: String,
-    pub prompt: String,
-    /// Instructions above the prompt.
-    pub system_prompt: Option<String>,
+    pub conversation: Conversation,
     /// Upper bound of output tokens, 1 to 4096; always sent.
     pub max_tokens: u32,
     /// Sampling temperature; sent only when given.
     pub temperature: Option<f64>,
-}
-
-/// Token counts as the provider stated them. `None` where a count is missing,
-/// negative or no integer: it is then estimated from bytes, never guessed as zero.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ReportedUsage {
-    /// All input tokens, cached ones included.
-    pub input_tokens: Option<u64>,
-    /// All output tokens, reasoning included.
-    pub output_tokens: Option<u64>,
-    /// The part of the input that came from the provider's cache.
-    pub cached_input_tokens: Option<u64>,
-    /// The part of the output that was hidden reasoning.
-    pub reasoning_tokens: Option<u64>,
 }
 
 /// A finished text generation.
@@ -71,7 +57,7 @@ pub struct TextAnswer {
     /// The whole text. Empty when reasoning ate the token limit.
     pub text: String,
     /// What the provider counted.
-    pub usage: ReportedUsage,
+    pub usage: TokenCounts,
     /// The provider's id of the request.
     pub request_id: Option<String>,
 }

@@ -6,17 +6,20 @@ use utoipa::ToSchema;
 /// The largest count that is believed: the largest integer that every JSON reader keeps.
 const MAX_COUNT: u64 = (1 << 53) - 1;
 
-/// Token counts as a provider reported them, before they are believed.
+/// Token counts as a provider reported them, before they are believed. `None` where a count is
+/// missing, negative or no integer: it is then estimated from bytes, never taken as zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TokenCounts {
+    /// All input tokens, cached ones included.
     pub input: Option<u64>,
+    /// All output tokens, reasoning included.
     pub output: Option<u64>,
+    /// The part of the input that came from the provider's cache.
+    pub cached_input: Option<u64>,
+    /// The part of the output that was hidden reasoning.
+    pub reasoning: Option<u64>,
     /// Bytes of the text that came after `output` was counted: of a stream that was cancelled.
     pub uncounted_bytes: usize,
-    /// Cached part of the input.
-    pub cached_input: Option<u64>,
-    /// Reasoning part of the output.
-    pub reasoning: Option<u64>,
 }
 
 /// Tokens of a completed text generation.

@@ -4,9 +4,9 @@ use crate::{
     domain::{
         generation::Modality,
         pricing::{ImageCeiling, TextPrices},
-        request::Ratio,
+        request::{Ratio, SpeechFormat},
     },
-    providers::{DeltaSink, ImageCall, SpeechCall, SpeechFormat, TextCall, VideoCall},
+    providers::{DeltaSink, ImageCall, SpeechCall, TextCall, VideoCall},
     store::jobs::Job,
 };
 
@@ -62,9 +62,6 @@ fn speech(job: &Job) -> Option<SpeechCall> {
         text: job.prompt.clone(),
         voice: parameters["voice"].as_str()?.to_owned(),
         speed: parameters["speed"].as_f64()?,
-        format: match parameters["format"].as_str()? {
-            "wav" => SpeechFormat::Wav,
-            _ => SpeechFormat::Mp3,
-        },
+        format: SpeechFormat::parse(parameters["format"].as_str()?)?,
     })
 }

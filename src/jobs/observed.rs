@@ -128,8 +128,8 @@ impl TextProvider for Observed<dyn TextProvider> {
         drop(first_token);
         if let Ok(answer) = &result {
             for (field, count) in [
-                ("gen_ai.usage.input_tokens", answer.usage.input_tokens),
-                ("gen_ai.usage.output_tokens", answer.usage.output_tokens),
+                ("gen_ai.usage.input_tokens", answer.usage.input),
+                ("gen_ai.usage.output_tokens", answer.usage.output),
             ] {
                 if let Some(count) = count.and_then(|n| i64::try_from(n).ok()) {
                     span.record(field, count);

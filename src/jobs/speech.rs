@@ -4,8 +4,9 @@ use serde_json::json;
 
 use super::{Runner, RunningGuard, files::unusable, step::Step};
 use crate::{
+    domain::request::SpeechFormat,
     media::{MediaKind, mp3_from_parts, wav_from_parts},
-    providers::{SpeechAnswer, SpeechCall, SpeechFormat},
+    providers::{SpeechAnswer, SpeechCall},
     store::jobs::Job,
 };
 

@@ -6,25 +6,13 @@ use super::{
     step::{Step, storable},
 };
 use crate::{
-    domain::{
-        credits::Credits,
-        generation::FinishReason,
-        usage::{TextUsage, TokenCounts},
-    },
-    providers::{DeltaSink, ReportedUsage},
+    domain::{credits::Credits, generation::FinishReason, usage::TextUsage},
+    providers::{Delivered, DeltaSink},
     store::{
         generations::{Completion, Outcome},
         jobs::Job,
     },
 };
-
-/// The end of a text, by its provider or by a cancel.
-struct Ended<'a> {
-    text: &'a str,
-    counts: TokenCounts,
-    reason: Option<FinishReason>,
-    request_id: Option<String>,
-}
 
 impl Runner {
     pub(super) async fn text_step(&self, job: &Job, guard: &RunningGuard, work: &TextWork) -> Step {
@@ -35,43 +23,35 @@ impl Runner {
             provider.generate(&work.call, work.deltas.as_ref())
         });
         match submit.await {
-            Ok(answer) => self.completed_text(
-                job,
-                work,
-                Ended {
-                    text: &answer.text,
-                    counts: counts(&answer.usage),
-                    reason: None,
+            Ok(answer) => {
+                let delivered = Delivered {
+                    text: answer.text,
+                    usage: answer.usage,
                     request_id: answer.request_id,
-                },
-            ),
-            Err(Step::LeaseLost) => self.cancelled_text(job, work),
+                };
+                self.completed_text(job, work, delivered, None)
+            }
+            // What was delivered before a cancel is kept and charged, even where the provider
+            // has not reported its counts. Nothing delivered costs nothing.
+            Err(Step::LeaseLost) => match work.deltas.as_ref().and_then(DeltaSink::delivered) {
+                Some(delivered) => {
+                    self.completed_text(job, work, delivered, Some(FinishReason::Cancelled))
+                }
+                None => Step::failed(cancelled()),
+            },
             Err(step) => step,
         }
     }
 
-    /// The end by a cancel: what was delivered is kept and charged, even where the provider
-    /// has not reported its counts. Nothing delivered costs nothing.
-    fn cancelled_text(&self, job: &Job, work: &TextWork) -> Step {
-        let Some(delivered) = work.deltas.as_ref().and_then(DeltaSink::delivered) else {
-            return Step::failed(cancelled());
-        };
-        let ended = Ended {
-            text: &delivered.text,
-            counts: TokenCounts {
-                uncounted_bytes: delivered.uncounted_bytes,
-                ..counts(&delivered.usage)
-            },
-            reason: Some(FinishReason::Cancelled),
-            request_id: delivered.request_id,
-        };
-        self.completed_text(job, work, ended)
-    }
-
-    fn completed_text(&self, job: &Job, work: &TextWork, ended: Ended<'_>) -> Step {
-        let call = &work.call;
-        let input_bytes = call.prompt.len() + call.system_prompt.as_deref().map_or(0, str::len);
-        let usage = TextUsage::from_counts(ended.counts, input_bytes, ended.text.len());
+    fn completed_text(
+        &self,
+        job: &Job,
+        work: &TextWork,
+        answer: Delivered,
+        finish_reason: Option<FinishReason>,
+    ) -> Step {
+        let input_bytes = work.call.conversation.bytes();
+        let usage = TextUsage::from_counts(answer.usage, input_bytes, answer.text.len());
         let (charged, excess) = work.prices.charge(&usage, job.held);
         if excess > Credits::ZERO {
             tracing::warn!(
@@ -82,23 +62,13 @@ impl Runner {
         }
         Step::Finished {
             outcome: Box::new(Outcome::Completed(Completion {
-                result: Some(storable(ended.text)),
+                result: Some(storable(&answer.text)),
                 outputs: Vec::new(),
                 usage: serde_json::json!(usage),
                 charged,
-                finish_reason: ended.reason,
+                finish_reason,
             })),
-            request_id: ended.request_id,
+            request_id: answer.request_id,
         }
-    }
-}
-
-fn counts(usage: &ReportedUsage) -> TokenCounts {
-    TokenCounts {
-        input: usage.input_tokens,
-        output: usage.output_tokens,
-        uncounted_bytes: 0,
-        cached_input: usage.cached_input_tokens,
-        reasoning: usage.reasoning_tokens,
     }
 }

@@ -11,9 +11,10 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::{
-    DeltaSink, ProviderError, ReportedUsage,
+    DeltaSink, ProviderError,
     http::{classify::clean_id, failed},
 };
+use crate::domain::usage::TokenCounts;
 
 /// Longest text, in bytes. 4096 tokens cannot fill it; what does is not an answer.
 const TEXT_CAP: usize = 1 << 20;
@@ -58,7 +59,7 @@ impl<'a> TextBuffer<'a> {
     }
 
     /// Passes on what the provider has told of the call so far ([`DeltaSink::note`]).
-    pub fn note(&self, usage: Option<ReportedUsage>, request_id: Option<&String>) {
+    pub fn note(&self, usage: Option<TokenCounts>, request_id: Option<&String>) {
         if let Some(sink) = self.sink {
             sink.note(usage, request_id);
         }

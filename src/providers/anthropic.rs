@@ -28,6 +28,7 @@ use super::{
 };
 use crate::domain::{
     catalogue::ModelKind,
+    conversation::{Message, Part, Role},
     generation::Modality,
     settings::{ConfigError, word},
     vendor::{ModelSettings, Vendor, read_settings},
@@ -110,7 +111,7 @@ impl ModelSettings for AnthropicModel {
 struct Body<'a> {
     model: &'a str,
     max_tokens: u32,
-    messages: [Message<'a>; 1],
+    messages: Vec<WireMessage<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     system: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -124,9 +125,44 @@ struct Body<'a> {
 }
 
 #[derive(Serialize)]
-struct Message<'a> {
+struct WireMessage<'a> {
     role: &'static str,
-    content: &'a str,
+    content: Content<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Text(&'a str),
+    Blocks(Vec<Block<'a>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Block<'a> {
+    Text { text: &'a str },
+}
+
+impl<'a> From<&'a Message> for WireMessage<'a> {
+    fn from(message: &'a Message) -> Self {
+        let role = match message.role {
+            Role::User => "user",
+            Role::Assistant => "assistant",
+        };
+        let content = match &message.parts[..] {
+            [Part::Text(text)] => Content::Text(text),
+            parts => Content::Blocks(parts.iter().map(Block::from).collect()),
+        };
+        Self { role, content }
+    }
+}
+
+impl<'a> From<&'a Part> for Block<'a> {
+    fn from(part: &'a Part) -> Self {
+        match part {
+            Part::Text(text) => Self::Text { text },
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -141,14 +177,12 @@ struct Thinking<'a> {
 }
 
 fn body(call: &TextCall, settings: &AnthropicModel, streaming: bool) -> Value {
+    let messages = call.conversation.messages.iter();
     let body = Body {
         model: &call.model,
         max_tokens: call.max_tokens,
-        messages: [Message {
-            role: "user",
-            content: &call.prompt,
-        }],
-        system: call.system_prompt.as_deref(),
+        messages: messages.map(WireMessage::from).collect(),
+        system: call.conversation.system.as_deref(),
         // Sent as asked also where the version refuses it: never dropped in silence.
         temperature: call.temperature,
         output_config: settings

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::ReportedUsage;
+use crate::domain::usage::TokenCounts;
 
 /// Where the pieces of a streamed text go. Unbounded on purpose: a slow reader must not
 /// stall paid work, and the answer itself is capped ([`super::TextProvider::generate`]).
@@ -25,9 +25,7 @@ pub struct DeltaSink {
 pub struct Delivered {
     /// The pieces up to now, or until the caller went away.
     pub text: String,
-    pub usage: ReportedUsage,
-    /// Bytes of `text` that came after the last count of the output.
-    pub uncounted_bytes: usize,
+    pub usage: TokenCounts,
     /// The provider's id of the request.
     pub request_id: Option<String>,
 }
@@ -54,7 +52,7 @@ impl DeltaSink {
         state.first_at.get_or_insert_with(Instant::now);
         if self.channel.send(piece.to_owned()).is_ok() {
             state.delivered.text.push_str(piece);
-            state.delivered.uncounted_bytes += piece.len();
+            state.delivered.usage.uncounted_bytes += piece.len();
         } else {
             state.caller_gone = true;
         }
@@ -62,7 +60,7 @@ impl DeltaSink {
 
     /// Notes what the provider has told of the call, its counts including every piece up to
     /// now. Counts of pieces that the caller did not get are passed over.
-    pub fn note(&self, usage: Option<ReportedUsage>, request_id: Option<&String>) {
+    pub fn note(&self, usage: Option<TokenCounts>, request_id: Option<&String>) {
         let mut state = self.state();
         if state.caller_gone {
             return;
@@ -72,15 +70,15 @@ impl DeltaSink {
             delivered.request_id = request_id.cloned();
         }
         let Some(usage) = usage else { return };
-        let before = delivered.usage.output_tokens;
-        // Before the first piece some count nothing yet: that is no count of a text.
-        let output = usage.output_tokens.filter(|&tokens| tokens > 0);
-        if output.is_some() {
-            delivered.uncounted_bytes = 0;
-        }
-        delivered.usage = ReportedUsage {
-            output_tokens: output.or(before),
-            ..usage
+        let before = delivered.usage;
+        delivered.usage = match usage.output {
+            // Before the first piece some count nothing yet: that is no count of a text.
+            None | Some(0) => TokenCounts {
+                output: before.output,
+                uncounted_bytes: before.uncounted_bytes,
+                ..usage
+            },
+            Some(_) => usage,
         };
     }
 
@@ -104,11 +102,11 @@ impl DeltaSink {
 mod tests {
     use super::*;
 
-    fn counts(input: u64, output: Option<u64>) -> ReportedUsage {
-        ReportedUsage {
-            input_tokens: Some(input),
-            output_tokens: output,
-            ..ReportedUsage::default()
+    fn counts(input: u64, output: Option<u64>) -> TokenCounts {
+        TokenCounts {
+            input: Some(input),
+            output: output,
+            ..TokenCounts::default()
         }
     }
 
@@ -118,17 +116,22 @@ mod tests {
         assert_eq!(sink.delivered(), None);
         sink.note(Some(counts(7, Some(0))), None);
         sink.push("Hello");
-        assert_eq!(sink.delivered().unwrap().usage, counts(7, None));
+        let uncounted = TokenCounts {
+            uncounted_bytes: 5,
+            ..counts(7, None)
+        };
+        assert_eq!(sink.delivered().unwrap().usage, uncounted);
         sink.note(Some(counts(7, Some(3))), Some(&"id".to_owned()));
         sink.push(" you");
         // A later count that leaves the output out takes nothing back.
         sink.note(Some(counts(8, None)), None);
         let delivered = sink.delivered().unwrap();
-        assert_eq!(delivered.usage, counts(8, Some(3)));
-        assert_eq!(
-            (delivered.text.as_str(), delivered.uncounted_bytes),
-            ("Hello you", 4)
-        );
+        let uncounted = TokenCounts {
+            uncounted_bytes: 4,
+            ..counts(8, Some(3))
+        };
+        assert_eq!(delivered.usage, uncounted);
+        assert_eq!(delivered.text, "Hello you");
         assert_eq!(delivered.request_id.as_deref(), Some("id"));
     }
 
@@ -144,6 +147,5 @@ mod tests {
         let delivered = sink.delivered().unwrap();
         assert_eq!(delivered.text, "Hello");
         assert_eq!(delivered.usage, counts(7, Some(2)));
-        assert_eq!(delivered.uncounted_bytes, 0);
     }
 }

@@ -15,7 +15,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::{
-    ProviderError, SpeechAnswer, SpeechCall, SpeechFormat, SpeechProvider,
+    ProviderError, SpeechAnswer, SpeechCall, SpeechProvider,
     http::{
         HttpClient, JsonPost, SPEECH_CAP, SetupError,
         base_url::{BaseUrlError, VersionPath, endpoint},
@@ -25,6 +25,7 @@ use super::{
 };
 use crate::domain::{
     generation::Modality,
+    request::SpeechFormat,
     settings::word,
     vendor::{ModelSettings, SpeechRange, Vendor, read_settings},
 };

@@ -21,6 +21,7 @@ use super::{
 };
 use crate::domain::{
     clock::{ManualClock, machine_time},
+    conversation::{Conversation, Message, Part, Role},
     vendor::ModelSettings,
 };
 
@@ -261,6 +262,21 @@ pub async fn streamed(
         deltas.push(delta);
     }
     (result, deltas)
+}
+
+/// A user's question, the answer and a second question of two parts.
+pub fn dialogue() -> Conversation {
+    let mut dialogue =
+        Conversation::from_prompt("Say hi.".to_owned(), Some("Be brief.".to_owned()));
+    let parts = ["And", "goodbye?"].map(|text| Part::Text(text.to_owned()));
+    dialogue.messages.extend([
+        Message::text(Role::Assistant, "Hi."),
+        Message {
+            role: Role::User,
+            parts: parts.into(),
+        },
+    ]);
+    dialogue
 }
 
 /// A request recorded from an official SDK (`tests/fixtures/sdk`).

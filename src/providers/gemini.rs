@@ -31,6 +31,7 @@ use super::{
     setup::Setup,
 };
 use crate::domain::{
+    conversation::{Conversation, Message, Part, Role},
     settings::{range::bounded, word},
     vendor::ModelSettings,
 };
@@ -61,7 +62,7 @@ impl ModelSettings for GeminiModel {}
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Body<'a> {
-    contents: [Content<'a>; 1],
+    contents: Vec<Content<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     system_instruction: Option<Content<'a>>,
     generation_config: GenerationConfig<'a>,
@@ -70,12 +71,31 @@ struct Body<'a> {
 #[derive(Serialize)]
 struct Content<'a> {
     role: &'static str,
-    parts: [Part<'a>; 1],
+    parts: Vec<WirePart<'a>>,
 }
 
 #[derive(Serialize)]
-struct Part<'a> {
+struct WirePart<'a> {
     text: &'a str,
+}
+
+impl<'a> From<&'a Message> for Content<'a> {
+    fn from(message: &'a Message) -> Self {
+        let role = match message.role {
+            Role::User => "user",
+            Role::Assistant => "model",
+        };
+        let parts = message.parts.iter().map(WirePart::from).collect();
+        Self { role, parts }
+    }
+}
+
+impl<'a> From<&'a Part> for WirePart<'a> {
+    fn from(part: &'a Part) -> Self {
+        match part {
+            Part::Text(text) => Self { text },
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -98,19 +118,19 @@ struct ThinkingConfig<'a> {
 }
 
 fn body(call: &TextCall, settings: &GeminiModel) -> Value {
-    // The system instruction's role is ignored upstream; "user" is what the SDK sends.
-    let content = |text| Content {
-        role: "user",
-        parts: [Part { text }],
-    };
+    let Conversation { system, messages } = &call.conversation;
     let thinking = ThinkingConfig {
         thinking_level: settings.thinking_level.as_deref(),
         thinking_budget: settings.thinking_budget,
     };
     let wanted = thinking.thinking_level.is_some() || thinking.thinking_budget.is_some();
     let body = Body {
-        contents: [content(&call.prompt)],
-        system_instruction: call.system_prompt.as_deref().map(content),
+        contents: messages.iter().map(Content::from).collect(),
+        system_instruction: system.as_deref().map(|text| Content {
+            // Ignored upstream; it is what the SDK sends.
+            role: "user",
+            parts: vec![WirePart { text }],
+        }),
         generation_config: GenerationConfig {
             max_output_tokens: call.max_tokens,
             temperature: call.temperature,

@@ -4,20 +4,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::ProviderError;
-
-/// The two tiers of a model's own quality setting, priced apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ImageQuality {
-    Standard,
-    Hd,
-}
-
-/// How an image should look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ImageStyle {
-    Vivid,
-    Natural,
-}
+use crate::domain::request::{Quality, Style};
 
 /// An image generation as every vendor's adapter receives it. What a model has no field for
 /// has been folded into the prompt before.
@@ -30,9 +17,9 @@ pub struct ImageCall {
     pub negative_prompt: Option<String>,
     /// Width and height to ask for, in pixels: a size that the model makes itself.
     pub size: (u32, u32),
-    pub quality: ImageQuality,
+    pub quality: Quality,
     /// How it should look; only for models with a field for it.
-    pub style: Option<ImageStyle>,
+    pub style: Option<Style>,
     /// How many, 1 to 4.
     pub n: u32,
 }

@@ -4,15 +4,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::ProviderError;
-
-/// The file format of speech.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum SpeechFormat {
-    /// MPEG-1/2 layer 3.
-    Mp3,
-    /// RIFF, 16-bit PCM.
-    Wav,
-}
+use crate::domain::request::SpeechFormat;
 
 /// A speech generation as every vendor's adapter receives it.
 #[derive(Debug, Clone, PartialEq)]

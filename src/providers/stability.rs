@@ -19,8 +19,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::{
-    ImageAnswer, ImageCall, ImageProvider, ImageQuality, ImageStyle, ProviderError,
-    ProviderErrorKind, answer,
+    ImageAnswer, ImageCall, ImageProvider, ProviderError, ProviderErrorKind, answer,
     http::{
         HttpClient, IMAGE_CAP, SetupError,
         base_url::{BaseUrlError, VersionPath, endpoint},
@@ -30,7 +29,11 @@ use super::{
     },
     setup::{Adapters, Setup},
 };
-use crate::domain::{generation::Modality, vendor::Vendor};
+use crate::domain::{
+    generation::Modality,
+    request::{Quality, Style},
+    vendor::Vendor,
+};
 pub use settings::{StabilityEndpoint, StabilityModel, StabilityTarget};
 
 pub const ADAPTERS: Adapters = Adapters {
@@ -75,8 +78,8 @@ fn aspect_ratio((width, height): (u32, u32)) -> Option<&'static str> {
 
 fn form(call: &ImageCall, settings: &StabilityModel, target: &StabilityTarget) -> Option<Form> {
     let style = match call.style {
-        Some(ImageStyle::Vivid) => settings.vivid.as_deref(),
-        Some(ImageStyle::Natural) => settings.natural.as_deref(),
+        Some(Style::Vivid) => settings.vivid.as_deref(),
+        Some(Style::Natural) => settings.natural.as_deref(),
         None => None,
     };
     let form = Form::default()
@@ -168,8 +171,8 @@ impl ImageProvider for Stability {
             .get(&call.model)
             .ok_or_else(|| rejected("model without settings"))?;
         let target = match call.quality {
-            ImageQuality::Standard => &settings.standard,
-            ImageQuality::Hd => settings.hd.as_ref().unwrap_or(&settings.standard),
+            Quality::Standard => &settings.standard,
+            Quality::Hd => settings.hd.as_ref().unwrap_or(&settings.standard),
         };
         let form = form(call, settings, target).ok_or_else(|| rejected("no such aspect ratio"))?;
         let url = self.url(target.endpoint)?;

@@ -8,12 +8,13 @@ use serde_json::{Map, Value};
 
 use super::{
     super::{
-        ProviderError, ReportedUsage, TextAnswer,
+        ProviderError, TextAnswer,
         answer::{TextBuffer, count, count_or_zero, note_model, part},
         http::classify::{self, Head, clean_id},
     },
     errors,
 };
+use crate::domain::usage::TokenCounts;
 
 /// What has been read so far.
 #[derive(Debug)]
@@ -168,7 +169,7 @@ impl<'a> ResponseParser<'a> {
 
 /// Token counts. `input_tokens` leaves out what the cache wrote and read; `output_tokens`
 /// includes thinking.
-fn reported(usage: &Map<String, Value>) -> ReportedUsage {
+fn reported(usage: &Map<String, Value>) -> TokenCounts {
     let input = count(usage.get("input_tokens"));
     let written = count_or_zero(usage.get("cache_creation_input_tokens"));
     let read = count_or_zero(usage.get("cache_read_input_tokens"));
@@ -178,10 +179,11 @@ fn reported(usage: &Map<String, Value>) -> ReportedUsage {
     let thinking = usage
         .get("output_tokens_details")
         .and_then(|d| d.get("thinking_tokens"));
-    ReportedUsage {
-        input_tokens: input,
-        output_tokens: output,
-        cached_input_tokens: part(count(usage.get("cache_read_input_tokens")), input),
-        reasoning_tokens: part(count(thinking), output),
+    TokenCounts {
+        input,
+        output,
+        cached_input: part(count(usage.get("cache_read_input_tokens")), input),
+        reasoning: part(count(thinking), output),
+        ..TokenCounts::default()
     }
 }

@@ -5,16 +5,18 @@ mod failures;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::providers::{
-    ProviderErrorKind, ReportedUsage,
-    fake::{Reply, Seen, TIMEOUT, Upstream, recorded, setup, streamed},
+use crate::{
+    domain::{conversation::Conversation, usage::TokenCounts},
+    providers::{
+        ProviderErrorKind,
+        fake::{Reply, Seen, TIMEOUT, Upstream, dialogue, recorded, setup, streamed},
+    },
 };
 
 fn call() -> TextCall {
     TextCall {
         model: "claude-haiku-5-5".to_owned(),
-        prompt: "Say hi.".to_owned(),
-        system_prompt: Some("Be brief.".to_owned()),
+        conversation: Conversation::from_prompt("Say hi.".to_owned(), Some("Be brief.".to_owned())),
         max_tokens: 256,
         temperature: None,
     }
@@ -110,6 +112,25 @@ async fn sends_what_the_sdk_sends() {
 }
 
 #[tokio::test]
+async fn sends_every_message_of_a_conversation() {
+    let upstream = Upstream::start(Reply::status(400, &[], "{}")).await;
+    let adapter = adapter(&upstream.base, AnthropicModel::default());
+    let call = TextCall {
+        conversation: dialogue(),
+        ..call()
+    };
+    let _refused = adapter.generate(&call, None).await;
+    let blocks = json!([{"type": "text", "text": "And"}, {"type": "text", "text": "goodbye?"}]);
+    let body = &upstream.seen()[0].body;
+    assert_eq!(body["system"], "Be brief.");
+    assert_eq!(
+        body["messages"],
+        json!([{"role": "user", "content": "Say hi."}, {"role": "assistant", "content": "Hi."},
+            {"role": "user", "content": blocks}])
+    );
+}
+
+#[tokio::test]
 async fn an_older_version_takes_a_temperature() {
     let upstream = Upstream::start(Reply::status(400, &[], "{}")).await;
     let settings = AnthropicModel {
@@ -118,7 +139,7 @@ async fn an_older_version_takes_a_temperature() {
     };
     let adapter = adapter(&upstream.base, settings);
     let bare = TextCall {
-        system_prompt: None,
+        conversation: Conversation::from_prompt("Say hi.".to_owned(), None),
         temperature: Some(0.25),
         ..call()
     };
@@ -174,11 +195,12 @@ async fn plain_answers() {
         );
         assert_eq!(
             got.usage,
-            ReportedUsage {
-                input_tokens: Some(19),
-                output_tokens: Some(29),
-                cached_input_tokens: Some(4),
-                reasoning_tokens: Some(9),
+            TokenCounts {
+                input: Some(19),
+                output: Some(29),
+                cached_input: Some(4),
+                reasoning: Some(9),
+                ..TokenCounts::default()
             }
         );
     }
@@ -223,7 +245,7 @@ async fn usage_is_believed_only_where_it_can_be() {
         .0
         .unwrap();
         assert_eq!(
-            (got.usage.input_tokens, got.usage.output_tokens),
+            (got.usage.input, got.usage.output),
             (input, output),
             "{usage}"
         );
@@ -261,16 +283,17 @@ async fn streams() {
     // 61 replaces 43; the cache counts of the start stay.
     assert_eq!(
         got.usage,
-        ReportedUsage {
-            input_tokens: Some(68),
-            output_tokens: Some(30),
-            cached_input_tokens: Some(5),
-            reasoning_tokens: Some(20),
+        TokenCounts {
+            input: Some(68),
+            output: Some(30),
+            cached_input: Some(5),
+            reasoning: Some(20),
+            ..TokenCounts::default()
         }
     );
     // The output figure of the start is no count.
     let (result, _, _) = ask(Reply::events(&[start(), delta("Hi"), stop()]), true).await;
-    assert_eq!(result.unwrap().usage.output_tokens, None);
+    assert_eq!(result.unwrap().usage.output, None);
     let (result, _, _) = ask(Reply::events(&[start(), end("max_tokens"), stop()]), true).await;
     assert_eq!(result.unwrap().text, "");
 }

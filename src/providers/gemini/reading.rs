@@ -7,12 +7,13 @@ use serde_json::Value;
 
 use super::{
     super::{
-        ProviderError, ProviderErrorKind, ReportedUsage, TextAnswer,
+        ProviderError, ProviderErrorKind, TextAnswer,
         answer::{TextBuffer, count, count_or_zero, note_model, part},
         http::classify::{self, ErrorInfo, Head, clean_id},
     },
     errors,
 };
+use crate::domain::usage::TokenCounts;
 
 /// What has been read so far.
 #[derive(Debug)]
@@ -181,7 +182,7 @@ pub fn is_policy(reason: &str) -> bool {
 /// Token counts. Thoughts are billed as output and are not inside the candidates' count;
 /// both are left out when zero, so absence is zero beside a prompt count, except where text
 /// came: then a missing count is missing.
-fn reported(usage: &Value, no_text: bool) -> ReportedUsage {
+fn reported(usage: &Value, no_text: bool) -> TokenCounts {
     let field = |name: &str| usage.get(name).filter(|value| !value.is_null());
     let sum = |a: Option<u64>, b: Option<u64>| a.zip(b).and_then(|(a, b)| a.checked_add(b));
     let prompt = count(field("promptTokenCount"));
@@ -191,10 +192,11 @@ fn reported(usage: &Value, no_text: bool) -> ReportedUsage {
         stated => count(stated),
     };
     let output = sum(candidates, count_or_zero(field("thoughtsTokenCount")));
-    ReportedUsage {
-        input_tokens: input,
-        output_tokens: output,
-        cached_input_tokens: part(count(field("cachedContentTokenCount")), input),
-        reasoning_tokens: part(count(field("thoughtsTokenCount")), output),
+    TokenCounts {
+        input,
+        output,
+        cached_input: part(count(field("cachedContentTokenCount")), input),
+        reasoning: part(count(field("thoughtsTokenCount")), output),
+        ..TokenCounts::default()
     }
 }

@@ -14,7 +14,7 @@ use url::Url;
 
 use super::{
     super::{
-        ProviderError, ProviderErrorKind, SpeechAnswer, SpeechCall, SpeechFormat, SpeechProvider,
+        ProviderError, ProviderErrorKind, SpeechAnswer, SpeechCall, SpeechProvider,
         answer::{self, note_model},
         http::{
             HttpClient, JsonPost, SPEECH_CAP, SetupError,
@@ -26,7 +26,9 @@ use super::{
     },
     errors, reading,
 };
-use crate::domain::{catalogue::ModelKind, settings::ConfigError, vendor::ModelSettings};
+use crate::domain::{
+    catalogue::ModelKind, request::SpeechFormat, settings::ConfigError, vendor::ModelSettings,
+};
 
 /// Speech in base64: 16,384 tokens, the most that a model gives, are some 42 MB at 25 a second.
 const BODY_CAP: usize = 64 << 20;

@@ -6,16 +6,18 @@ mod failures;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::providers::{
-    ProviderErrorKind, ReportedUsage,
-    fake::{Reply, Seen, TIMEOUT, Upstream, recorded, setup, streamed},
+use crate::{
+    domain::usage::TokenCounts,
+    providers::{
+        ProviderErrorKind,
+        fake::{Reply, Seen, TIMEOUT, Upstream, dialogue, recorded, setup, streamed},
+    },
 };
 
 fn call() -> TextCall {
     TextCall {
         model: "gemini-3.5-flash-lite".to_owned(),
-        prompt: "Say hi.".to_owned(),
-        system_prompt: Some("Be brief.".to_owned()),
+        conversation: Conversation::from_prompt("Say hi.".to_owned(), Some("Be brief.".to_owned())),
         max_tokens: 256,
         temperature: Some(0.5),
     }
@@ -102,6 +104,28 @@ async fn sends_what_the_sdk_sends() {
 }
 
 #[tokio::test]
+async fn sends_every_message_of_a_conversation() {
+    let upstream = Upstream::start(Reply::status(400, &[], "{}")).await;
+    let adapter = adapter(&upstream.base, GeminiModel::default());
+    let call = TextCall {
+        conversation: dialogue(),
+        ..call()
+    };
+    let _refused = adapter.generate(&call, None).await;
+    let body = &upstream.seen()[0].body;
+    assert_eq!(
+        body["systemInstruction"]["parts"],
+        json!([{"text": "Be brief."}])
+    );
+    assert_eq!(
+        body["contents"],
+        json!([{"role": "user", "parts": [{"text": "Say hi."}]},
+            {"role": "model", "parts": [{"text": "Hi."}]},
+            {"role": "user", "parts": [{"text": "And"}, {"text": "goodbye?"}]}])
+    );
+}
+
+#[tokio::test]
 async fn only_what_was_given_is_sent() {
     let upstream = Upstream::start(Reply::status(400, &[], "{}")).await;
     let settings = GeminiModel {
@@ -110,7 +134,7 @@ async fn only_what_was_given_is_sent() {
     };
     let adapter = adapter(&upstream.base, settings);
     let bare = TextCall {
-        system_prompt: None,
+        conversation: Conversation::from_prompt("Say hi.".to_owned(), None),
         temperature: None,
         ..call()
     };
@@ -163,11 +187,12 @@ async fn plain_answers() {
         );
         assert_eq!(
             got.usage,
-            ReportedUsage {
-                input_tokens: Some(10),
-                output_tokens: Some(272),
-                cached_input_tokens: Some(4),
-                reasoning_tokens: Some(244),
+            TokenCounts {
+                input: Some(10),
+                output: Some(272),
+                cached_input: Some(4),
+                reasoning: Some(244),
+                ..TokenCounts::default()
             }
         );
     }
@@ -221,7 +246,7 @@ async fn usage_is_believed_only_where_it_can_be() {
         .0
         .unwrap();
         assert_eq!(
-            (got.usage.input_tokens, got.usage.output_tokens),
+            (got.usage.input, got.usage.output),
             (input, output),
             "{usage}"
         );
@@ -244,12 +269,9 @@ async fn streams() {
         (got.text.as_str(), &deltas[..]),
         ("Hi you", &["Hi".to_owned(), " you".to_owned()][..])
     );
+    assert_eq!((got.usage.input, got.usage.output), (Some(9), Some(9)));
     assert_eq!(
-        (got.usage.input_tokens, got.usage.output_tokens),
-        (Some(9), Some(9))
-    );
-    assert_eq!(
-        (got.usage.reasoning_tokens, got.request_id.as_deref()),
+        (got.usage.reasoning, got.request_id.as_deref()),
         (Some(3), Some("resp-1"))
     );
     let (result, _, _) = ask(

@@ -17,7 +17,7 @@ use url::Url;
 
 use super::{
     super::{
-        ImageAnswer, ImageCall, ImageProvider, ImageQuality, ProviderError, answer,
+        ImageAnswer, ImageCall, ImageProvider, ProviderError, answer,
         http::{
             HttpClient, IMAGE_CAP, IMAGES_BODY_CAP, JsonPost, SetupError,
             base_url::{VersionPath, endpoint},
@@ -30,6 +30,7 @@ use super::{
 };
 use crate::domain::{
     catalogue::{ModelKind, Support},
+    request::Quality,
     settings::{ConfigError, word, word_or_blank},
     vendor::ModelSettings,
 };
@@ -114,8 +115,8 @@ fn body(call: &ImageCall, settings: &OpenAiImageModel) -> Value {
         n: call.n,
         size: format!("{}x{}", call.size.0, call.size.1),
         quality: match call.quality {
-            ImageQuality::Standard => &settings.standard,
-            ImageQuality::Hd => &settings.hd,
+            Quality::Standard => &settings.standard,
+            Quality::Hd => &settings.hd,
         },
         output_format: settings.output_format.as_deref(),
         moderation: settings.moderation.as_deref(),

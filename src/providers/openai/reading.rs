@@ -9,12 +9,13 @@ use serde_json::Value;
 
 use super::{
     super::{
-        ProviderError, ReportedUsage, TextAnswer,
+        ProviderError, TextAnswer,
         answer::{TextBuffer, count, note_model, part},
         http::classify::{self, Head, clean_id},
     },
     errors,
 };
+use crate::domain::usage::TokenCounts;
 
 /// Where a choice keeps its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub struct ResponseParser<'a> {
     head: &'a Head,
     pieces: TextBuffer<'a>,
     finish: Option<String>,
-    usage: Option<ReportedUsage>,
+    usage: Option<TokenCounts>,
     id: Option<String>,
     model_noted: bool,
 }
@@ -165,7 +166,7 @@ impl<'a> ResponseParser<'a> {
 
 /// Token counts. xAI leaves reasoning out of `completion_tokens` and only the total tells;
 /// everyone else includes it, so the larger figure is right for all.
-fn reported(usage: &Value) -> ReportedUsage {
+fn reported(usage: &Value) -> TokenCounts {
     let field = |name: &str| count(usage.get(name));
     let input = field("prompt_tokens");
     let rest = field("total_tokens")
@@ -176,10 +177,11 @@ fn reported(usage: &Value) -> ReportedUsage {
     let cached = count(usage.pointer("/prompt_tokens_details/cached_tokens"))
         .or_else(|| field("prompt_cache_hit_tokens"));
     let reasoning = count(usage.pointer("/completion_tokens_details/reasoning_tokens"));
-    ReportedUsage {
-        input_tokens: input,
-        output_tokens: output,
-        cached_input_tokens: part(cached, input),
-        reasoning_tokens: part(reasoning, output),
+    TokenCounts {
+        input,
+        output,
+        cached_input: part(cached, input),
+        reasoning: part(reasoning, output),
+        ..TokenCounts::default()
     }
 }

@@ -6,7 +6,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::super::TextCall;
-use crate::domain::{settings::blank_is_none, vendor::ModelSettings};
+use crate::domain::{
+    conversation::{Message, Part, Role},
+    settings::blank_is_none,
+    vendor::ModelSettings,
+};
 
 /// Which field carries the token limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -74,7 +78,7 @@ impl ModelSettings for OpenAiModel {}
 #[derive(Serialize)]
 struct Body<'a> {
     model: &'a str,
-    messages: Vec<Message<'a>>,
+    messages: Vec<WireMessage<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,9 +98,45 @@ struct Body<'a> {
 }
 
 #[derive(Serialize)]
-struct Message<'a> {
+struct WireMessage<'a> {
     role: &'static str,
-    content: &'a str,
+    content: Content<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    /// The only form that every compatible server takes.
+    Text(&'a str),
+    Parts(Vec<WirePart<'a>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum WirePart<'a> {
+    Text { text: &'a str },
+}
+
+impl<'a> From<&'a Message> for WireMessage<'a> {
+    fn from(message: &'a Message) -> Self {
+        let role = match message.role {
+            Role::User => "user",
+            Role::Assistant => "assistant",
+        };
+        let content = match &message.parts[..] {
+            [Part::Text(text)] => Content::Text(text),
+            parts => Content::Parts(parts.iter().map(WirePart::from).collect()),
+        };
+        Self { role, content }
+    }
+}
+
+impl<'a> From<&'a Part> for WirePart<'a> {
+    fn from(part: &'a Part) -> Self {
+        match part {
+            Part::Text(text) => Self::Text { text },
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -118,17 +158,12 @@ pub fn body(call: &TextCall, settings: &OpenAiModel, streaming: bool) -> Value {
         SystemRole::System => "system",
         SystemRole::Developer => "developer",
     };
-    let mut messages = Vec::with_capacity(2);
-    if let Some(content) = call.system_prompt.as_deref() {
-        messages.push(Message {
-            role: system_role,
-            content,
-        });
-    }
-    messages.push(Message {
-        role: "user",
-        content: &call.prompt,
+    let system = call.conversation.system.as_deref().map(|text| WireMessage {
+        role: system_role,
+        content: Content::Text(text),
     });
+    let messages = call.conversation.messages.iter().map(WireMessage::from);
+    let messages = system.into_iter().chain(messages).collect();
     let (max_tokens, max_completion_tokens) = match settings.token_field {
         TokenField::MaxTokens => (Some(call.max_tokens), None),
         TokenField::MaxCompletionTokens => (None, Some(call.max_tokens)),

@@ -16,7 +16,7 @@ use url::Url;
 
 use super::{
     super::{
-        ProviderError, SpeechAnswer, SpeechCall, SpeechFormat, SpeechProvider,
+        ProviderError, SpeechAnswer, SpeechCall, SpeechProvider,
         http::{
             HttpClient, JsonPost, SPEECH_CAP, SetupError,
             base_url::{VersionPath, endpoint},
@@ -72,10 +72,7 @@ fn body(call: &SpeechCall, input: &str, settings: &OpenAiSpeechModel) -> Value {
         model: &call.model,
         input,
         voice: &call.voice,
-        response_format: match call.format {
-            SpeechFormat::Mp3 => "mp3",
-            SpeechFormat::Wav => "wav",
-        },
+        response_format: call.format.as_str(),
         speed: call.speed.total_cmp(&1.0).is_ne().then_some(call.speed),
         instructions: settings.instructions.as_deref(),
     };

@@ -7,16 +7,18 @@ mod streams;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::providers::{
-    ProviderErrorKind, ReportedUsage,
-    fake::{Reply, Seen, TIMEOUT, Upstream, recorded, setup, streamed},
+use crate::{
+    domain::{conversation::Conversation, usage::TokenCounts},
+    providers::{
+        ProviderErrorKind,
+        fake::{Reply, Seen, TIMEOUT, Upstream, dialogue, recorded, setup, streamed},
+    },
 };
 
 fn call() -> TextCall {
     TextCall {
         model: "gpt-6-luna".to_owned(),
-        prompt: "Say hi.".to_owned(),
-        system_prompt: Some("Be brief.".to_owned()),
+        conversation: Conversation::from_prompt("Say hi.".to_owned(), Some("Be brief.".to_owned())),
         max_tokens: 256,
         temperature: Some(0.5),
     }
@@ -106,12 +108,29 @@ async fn sends_what_the_sdk_sends() {
 }
 
 #[tokio::test]
+async fn sends_every_message_of_a_conversation() {
+    let upstream = Upstream::start(Reply::status(400, &[], "{}")).await;
+    let adapter = adapter(&upstream.base, None, OpenAiModel::default());
+    let call = TextCall {
+        conversation: dialogue(),
+        ..call()
+    };
+    let _refused = adapter.generate(&call, None).await;
+    let parts = json!([{"type": "text", "text": "And"}, {"type": "text", "text": "goodbye?"}]);
+    assert_eq!(
+        upstream.seen()[0].body["messages"],
+        json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Say hi."},
+            {"role": "assistant", "content": "Hi."}, {"role": "user", "content": parts}])
+    );
+}
+
+#[tokio::test]
 async fn the_default_suits_compatible_servers() {
     for streaming in [false, true] {
         let upstream = Upstream::start(Reply::status(400, &[], "{}")).await;
         let adapter = adapter(&upstream.base, None, OpenAiModel::default());
         let bare = TextCall {
-            system_prompt: None,
+            conversation: Conversation::from_prompt("Say hi.".to_owned(), None),
             temperature: None,
             ..call()
         };
@@ -159,11 +178,12 @@ async fn plain_answers() {
         assert_eq!(got.request_id.as_deref(), Some("req-1"));
         assert_eq!(
             got.usage,
-            ReportedUsage {
-                input_tokens: Some(16),
-                output_tokens: Some(363),
-                cached_input_tokens: Some(4),
-                reasoning_tokens: Some(300),
+            TokenCounts {
+                input: Some(16),
+                output: Some(363),
+                cached_input: Some(4),
+                reasoning: Some(300),
+                ..TokenCounts::default()
             }
         );
     }
@@ -173,18 +193,18 @@ async fn plain_answers() {
     let got = result.unwrap();
     assert_eq!(
         (got.request_id.as_deref(), got.usage),
-        (Some("chatcmpl-1"), ReportedUsage::default())
+        (Some("chatcmpl-1"), TokenCounts::default())
     );
 }
 
 #[tokio::test]
 async fn usage_is_believed_only_where_it_can_be() {
-    let counts = |usage: ReportedUsage| {
+    let counts = |usage: TokenCounts| {
         (
-            usage.input_tokens,
-            usage.output_tokens,
-            usage.cached_input_tokens,
-            usage.reasoning_tokens,
+            usage.input,
+            usage.output,
+            usage.cached_input,
+            usage.reasoning,
         )
     };
     for (usage, want) in [

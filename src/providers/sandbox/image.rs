@@ -11,8 +11,9 @@ use super::{
     art::{Field, Mood, palette},
     seed::{Seed, away, broken},
 };
-use crate::providers::{
-    ImageAnswer, ImageCall, ImageProvider, ImageQuality, ImageStyle, ProviderError,
+use crate::{
+    domain::request::{Quality, Style},
+    providers::{ImageAnswer, ImageCall, ImageProvider, ProviderError},
 };
 
 /// The sandbox's image adapter.
@@ -60,13 +61,13 @@ fn draw(call: &ImageCall, seed: &Seed) -> Result<Bytes, png::EncodingError> {
     let (width, height) = call.size;
     let mood = match call.style {
         None => Mood::Plain,
-        Some(ImageStyle::Vivid) => Mood::Vivid,
-        Some(ImageStyle::Natural) => Mood::Natural,
+        Some(Style::Vivid) => Mood::Vivid,
+        Some(Style::Natural) => Mood::Natural,
     };
     // Standard: a few waves in 16 flat tones. Hd: finer ones among them, and no steps.
     let (waves, tones) = match call.quality {
-        ImageQuality::Standard => (3, 0xf0),
-        ImageQuality::Hd => (5, 0xff),
+        Quality::Standard => (3, 0xf0),
+        Quality::Hd => (5, 0xff),
     };
     let field = Field::new(seed, call.size, waves, 1);
     let mut pixels = Vec::new();

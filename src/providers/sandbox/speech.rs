@@ -12,7 +12,10 @@ use super::{
     seed::{Seed, away, broken},
     voice::sing,
 };
-use crate::providers::{ProviderError, SpeechAnswer, SpeechCall, SpeechFormat, SpeechProvider};
+use crate::{
+    domain::request::SpeechFormat,
+    providers::{ProviderError, SpeechAnswer, SpeechCall, SpeechProvider},
+};
 
 /// Characters a second at speed 1.0.
 const PACE: f64 = 15.0;

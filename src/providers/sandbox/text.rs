@@ -5,12 +5,14 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sha2::{Digest, Sha256};
-use uuid::Builder;
 
-use super::{Faults, fault::Fault};
-use crate::providers::{
-    DeltaSink, ProviderError, ReportedUsage, TextAnswer, TextCall, TextProvider, answer::TextBuffer,
+use super::{Faults, fault::Fault, seed::Seed};
+use crate::{
+    domain::{
+        conversation::{Part, Role},
+        usage::TokenCounts,
+    },
+    providers::{DeltaSink, ProviderError, TextAnswer, TextCall, TextProvider, answer::TextBuffer},
 };
 
 /// How many words come before `[[fail]]` and `[[timeout]]` end a stream.
@@ -65,12 +67,12 @@ impl TextProvider for SandboxText {
         call: &TextCall,
         deltas: Option<&DeltaSink>,
     ) -> Result<TextAnswer, ProviderError> {
-        let faults = Faults::of(&call.prompt);
+        let faults = Faults::of(&call.conversation.last_user_text());
         if !faults.slow.is_zero() {
             tokio::time::sleep(faults.slow).await;
         }
-        let digest = digest(call);
-        let text = compose(&faults.rest, &digest);
+        let seed = seed(call);
+        let text = compose(&faults.rest, &seed);
         let limit = usize::try_from(call.max_tokens).unwrap_or(usize::MAX);
         // A late fault shows some of a stream first, as a real upstream that breaks would.
         let shown = match faults.fault {
@@ -98,13 +100,12 @@ impl TextProvider for SandboxText {
         }
         Ok(TextAnswer {
             text: pieces.into_text(),
-            usage: ReportedUsage {
-                input_tokens: Some(input_tokens(call)),
-                output_tokens: Some(words),
-                cached_input_tokens: None,
-                reasoning_tokens: None,
+            usage: TokenCounts {
+                input: Some(input_tokens(call)),
+                output: Some(words),
+                ..TokenCounts::default()
             },
-            request_id: Some(request_id(digest)),
+            request_id: Some(seed.request_id()),
         })
     }
 }
@@ -112,39 +113,41 @@ impl TextProvider for SandboxText {
 /// A quarter of the bytes, rounded up: near to what real tokenizers count, and always below
 /// the "bytes + 64" that a hold assumes.
 fn input_tokens(call: &TextCall) -> u64 {
-    let tokens = |text: &str| u64::try_from(text.len().div_ceil(4)).unwrap_or(u64::MAX);
-    tokens(&call.prompt).saturating_add(call.system_prompt.as_deref().map_or(0, tokens))
+    u64::try_from(call.conversation.bytes().div_ceil(4)).unwrap_or(u64::MAX)
 }
 
-/// Digest of everything that may change the answer. Lengths keep the fields apart.
-fn digest(call: &TextCall) -> [u8; 32] {
-    let mut hash = Sha256::new();
-    for field in [
-        &call.model,
-        call.system_prompt.as_deref().unwrap_or_default(),
-        &call.prompt,
-    ] {
-        hash.update(field.len().to_le_bytes());
-        hash.update(field);
+/// The seed of everything that may change the answer.
+fn seed(call: &TextCall) -> Seed {
+    let temperature = call.temperature.map(f64::to_le_bytes);
+    let system = call.conversation.system.as_deref().unwrap_or_default();
+    let max_tokens = call.max_tokens.to_le_bytes();
+    let mut fields = vec![
+        call.model.as_bytes(),
+        &max_tokens,
+        temperature.as_ref().map_or(&[], |bytes| &bytes[..]),
+        system.as_bytes(),
+    ];
+    for message in &call.conversation.messages {
+        fields.push(match message.role {
+            Role::User => b"user",
+            Role::Assistant => b"assistant",
+        });
+        fields.extend(message.parts.iter().map(|part| match part {
+            Part::Text(text) => text.as_bytes(),
+        }));
     }
-    hash.update(call.max_tokens.to_le_bytes());
-    hash.update(
-        call.temperature
-            .map_or(u64::MAX, f64::to_bits)
-            .to_le_bytes(),
-    );
-    hash.finalize().into()
+    Seed::of(&fields)
 }
 
-/// Four to six sentences, chosen by the digest, around the first words of the prompt.
-fn compose(prompt: &str, digest: &[u8; 32]) -> String {
+/// Four to six sentences, chosen by the seed, around the first words of the prompt.
+fn compose(prompt: &str, seed: &Seed) -> String {
     let topic = prompt
         .split_whitespace()
         .take(TOPIC_WORDS)
         .collect::<Vec<_>>()
         .join(" ");
     let topic: String = topic.chars().take(TOPIC_CHARS).collect();
-    let [opening, first, more, ending, ..] = digest.map(usize::from);
+    let [opening, first, more, ending] = [0, 1, 2, 3].map(|i| usize::from(seed.choice(i, u8::MAX)));
     let mut text = if topic.is_empty() {
         "You wrote nothing that I could take up.".to_owned()
     } else {
@@ -163,13 +166,6 @@ fn compose(prompt: &str, digest: &[u8; 32]) -> String {
     text.push(' ');
     text.push_str(ENDINGS[ending % ENDINGS.len()]);
     text
-}
-
-/// A uuid (version 8, as RFC 9562 names the self-made ones) from the digest.
-fn request_id(digest: [u8; 32]) -> String {
-    let mut bytes = [0; 16];
-    bytes.copy_from_slice(&digest[16..]);
-    Builder::from_custom_bytes(bytes).into_uuid().to_string()
 }
 
 #[cfg(test)]

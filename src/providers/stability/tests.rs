@@ -12,8 +12,8 @@ fn call() -> ImageCall {
         prompt: "A red fox.".to_owned(),
         negative_prompt: Some("snow".to_owned()),
         size: (1024, 1024),
-        quality: ImageQuality::Standard,
-        style: Some(ImageStyle::Vivid),
+        quality: Quality::Standard,
+        style: Some(Style::Vivid),
         n: 1,
     }
 }
@@ -58,8 +58,8 @@ fn fields(body: &Value) -> Vec<(String, String)> {
 #[tokio::test]
 async fn the_request() {
     let natural = ImageCall {
-        style: Some(ImageStyle::Natural),
-        quality: ImageQuality::Hd,
+        style: Some(Style::Natural),
+        quality: Quality::Hd,
         negative_prompt: None,
         size: (1344, 768),
         ..call()

@@ -7,17 +7,18 @@ use super::template::RenderedPrompt;
 use crate::{
     domain::{
         catalogue::{ImageModel, Model, ModelKind, SpeechModel, Support, TextModel, VideoModel},
+        conversation::Conversation,
         credits::Credits,
         generation::TemplateUse,
         pricing::{Ceiling, ImageCeiling, SpeechCeiling, TextCeiling, VideoCeiling},
         request::{
-            DEFAULT_MAX_TOKENS, GenerationRequest, ImageRequest, Quality, SpeechRequest, Style,
+            DEFAULT_MAX_TOKENS, GenerationRequest, ImageRequest, Quality, SpeechRequest,
             TextRequest, VideoRequest,
         },
         validate::FieldError,
     },
     jobs::{Call, ImageWork, TextWork},
-    providers::{DeltaSink, ImageCall, ImageQuality, ImageStyle, TextCall},
+    providers::{DeltaSink, ImageCall, TextCall},
     service::{Service, ServiceError, auth::Caller},
 };
 
@@ -132,19 +133,18 @@ fn plan_text<'a>(
     let max_tokens = request
         .max_tokens
         .unwrap_or(DEFAULT_MAX_TOKENS.min(text.limits.max_tokens));
-    let bytes = rendered.prompt.len() + rendered.system_prompt.as_deref().map_or(0, str::len);
+    let mut conversation =
+        Conversation::from_prompt(rendered.prompt.clone(), rendered.system_prompt.clone());
+    let bytes = conversation.bytes();
+    // Blank instructions say nothing, and some providers refuse them.
+    conversation.system = conversation.system.filter(|text| !text.trim().is_empty());
     let mut parameters = json!({ "max_tokens": max_tokens });
     if let Some(temperature) = request.temperature {
         parameters["temperature"] = json!(temperature);
     }
     let call = TextCall {
         model: model.id.clone(),
-        prompt: rendered.prompt.clone(),
-        // Blank instructions say nothing, and some providers refuse them.
-        system_prompt: rendered
-            .system_prompt
-            .clone()
-            .filter(|s| !s.trim().is_empty()),
+        conversation,
         max_tokens,
         temperature: request.temperature,
     };
@@ -205,17 +205,10 @@ fn plan_image<'a>(
             image.limits.negative_prompt == Support::Native && !text.trim().is_empty()
         }),
         size: native,
-        quality: match quality {
-            Quality::Standard => ImageQuality::Standard,
-            Quality::Hd => ImageQuality::Hd,
-        },
+        quality,
         style: request
             .style
-            .filter(|_| image.limits.style == Support::Native)
-            .map(|style| match style {
-                Style::Vivid => ImageStyle::Vivid,
-                Style::Natural => ImageStyle::Natural,
-            }),
+            .filter(|_| image.limits.style == Support::Native),
         n,
     };
     Ok(Plan {

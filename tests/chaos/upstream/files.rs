@@ -4,10 +4,9 @@ use std::{io::Cursor, sync::Arc, time::Duration};
 
 use chrono::DateTime;
 use gensvc::{
-    domain::clock::ManualClock,
+    domain::{clock::ManualClock, request::SpeechFormat},
     providers::{
-        SpeechCall, SpeechFormat, SpeechProvider as _, VideoCall, VideoOutput, VideoProvider as _,
-        VideoStatus,
+        SpeechCall, SpeechProvider as _, VideoCall, VideoOutput, VideoProvider as _, VideoStatus,
         sandbox::{SandboxSpeech, SandboxVideo},
     },
 };

@@ -13,10 +13,9 @@ use axum::body::Bytes;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use chrono::DateTime;
 use gensvc::{
-    domain::clock::ManualClock,
+    domain::{clock::ManualClock, request::SpeechFormat},
     providers::{
-        SpeechCall, SpeechFormat, SpeechProvider as _, VideoCall, VideoOutput, VideoProvider as _,
-        VideoStatus,
+        SpeechCall, SpeechProvider as _, VideoCall, VideoOutput, VideoProvider as _, VideoStatus,
         sandbox::{SandboxSpeech, SandboxVideo},
     },
 };

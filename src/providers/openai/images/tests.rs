@@ -15,7 +15,7 @@ fn call() -> ImageCall {
         prompt: "A red fox.".to_owned(),
         negative_prompt: None,
         size: (1792, 1024),
-        quality: ImageQuality::Hd,
+        quality: Quality::Hd,
         style: None,
         n: 2,
     }
@@ -62,7 +62,7 @@ async fn settings_shape_the_request() {
     let setup = setup(&upstream.base, TIMEOUT).keyless();
     let bare = OpenAiImages::new(&setup.with(&call().model, settings)).unwrap();
     let standard = ImageCall {
-        quality: ImageQuality::Standard,
+        quality: Quality::Standard,
         ..call()
     };
     let _refused = bare.generate(&standard).await;

@@ -3,9 +3,12 @@
 use serde_json::json;
 
 use super::*;
-use crate::providers::{
-    ProviderErrorKind,
-    fake::{Reply, TIMEOUT, Upstream, ends, recorded, setup},
+use crate::{
+    domain::request::SpeechFormat,
+    providers::{
+        ProviderErrorKind,
+        fake::{Reply, TIMEOUT, Upstream, ends, recorded, setup},
+    },
 };
 
 fn call() -> SpeechCall {

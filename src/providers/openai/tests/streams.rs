@@ -77,7 +77,7 @@ async fn streams() {
             "{name}"
         );
         assert_eq!(
-            (got.usage.input_tokens, got.usage.output_tokens),
+            (got.usage.input, got.usage.output),
             (Some(16), Some(3)),
             "{name}"
         );

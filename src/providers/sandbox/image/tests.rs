@@ -7,7 +7,7 @@ fn call(prompt: &str, size: (u32, u32)) -> ImageCall {
         prompt: prompt.to_owned(),
         negative_prompt: None,
         size,
-        quality: ImageQuality::Standard,
+        quality: Quality::Standard,
         style: None,
         n: 1,
     }
@@ -63,9 +63,9 @@ async fn what_changes_the_picture() {
         |call: &mut ImageCall| call.prompt.push('!'),
         |call: &mut ImageCall| call.model.push('2'),
         |call: &mut ImageCall| call.negative_prompt = Some("blur".to_owned()),
-        |call: &mut ImageCall| call.quality = ImageQuality::Hd,
-        |call: &mut ImageCall| call.style = Some(ImageStyle::Vivid),
-        |call: &mut ImageCall| call.style = Some(ImageStyle::Natural),
+        |call: &mut ImageCall| call.quality = Quality::Hd,
+        |call: &mut ImageCall| call.style = Some(Style::Vivid),
+        |call: &mut ImageCall| call.style = Some(Style::Natural),
     ] {
         let mut call = plain.clone();
         change(&mut call);

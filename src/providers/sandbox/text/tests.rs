@@ -3,13 +3,15 @@
 use std::time::Instant;
 
 use super::*;
-use crate::providers::ProviderErrorKind;
+use crate::{
+    domain::conversation::Conversation,
+    providers::{ProviderErrorKind, fake::dialogue},
+};
 
 fn call(prompt: &str, max_tokens: u32) -> TextCall {
     TextCall {
         model: "sandbox-text".to_owned(),
-        prompt: prompt.to_owned(),
-        system_prompt: None,
+        conversation: Conversation::from_prompt(prompt.to_owned(), None),
         max_tokens,
         temperature: None,
     }
@@ -46,11 +48,26 @@ async fn the_same_call_gets_the_same_answer() {
     assert_eq!(result.unwrap(), one);
     assert_eq!(deltas.concat(), one.text);
     let words = u64::try_from(one.text.split(' ').count()).unwrap();
-    assert_eq!(one.usage.output_tokens, Some(words));
+    assert_eq!(one.usage.output, Some(words));
     assert_eq!(deltas.len(), one.text.split(' ').count());
-    assert_eq!(one.usage.input_tokens, Some(5));
+    assert_eq!(one.usage.input, Some(5));
     let id: uuid::Uuid = one.request_id.unwrap().parse().unwrap();
     assert_eq!(id.get_version_num(), 8);
+}
+
+#[tokio::test]
+async fn answers_the_last_message_and_knows_the_ones_before() {
+    let call = |conversation| TextCall {
+        conversation,
+        ..call("", 1024)
+    };
+    let mut conversation = dialogue();
+    let one = plain(&call(conversation.clone())).await.unwrap();
+    assert!(one.text.contains("And goodbye?"));
+    assert_eq!(one.usage.input, Some(8));
+    let Part::Text(answer) = &mut conversation.messages[1].parts[0];
+    answer.push_str(" [[fail]]");
+    assert_ne!(plain(&call(conversation)).await.unwrap(), one);
 }
 
 #[tokio::test]
@@ -67,8 +84,8 @@ async fn stops_at_the_limit_and_within_the_hold() {
             let call = call(prompt, limit);
             let answer = plain(&call).await.unwrap();
             let bytes = u64::try_from(prompt.len()).unwrap();
-            assert!(answer.usage.input_tokens.unwrap() <= bytes + 64);
-            assert!(answer.usage.output_tokens.unwrap() <= u64::from(limit));
+            assert!(answer.usage.input.unwrap() <= bytes + 64);
+            assert!(answer.usage.output.unwrap() <= u64::from(limit));
             assert!(!answer.text.is_empty() && !answer.text.ends_with(' '));
             assert!(answer.text.split(' ').count() <= usize::try_from(limit).unwrap());
         }
