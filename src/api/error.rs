@@ -1,15 +1,17 @@
-//! The one error envelope, and the exhaustive match from what went wrong to status and code.
+//! The one error envelope, and the exhaustive match from what went wrong to its code.
 //!
 //! An [`ApiError`] leaves a handler without a body; [`super::middleware`] writes the body,
 //! because only it knows the request id.
 
+mod code;
 mod from;
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use utoipa::ToSchema;
+
+pub use code::{Code, ErrorType};
 
 use super::{media::MediaLinks, record::GenerationRecord};
 use crate::{
@@ -21,38 +23,10 @@ use crate::{
     service::{CreditsShort, ShortOf, TokenRefusal},
 };
 
-/// Seconds after which a request that found the database away may try again.
+/// Seconds after which a request that found the database unavailable may be retried.
 const DATABASE_RETRY_SECONDS: u64 = 2;
-/// Seconds after which a request that holds or jobs were in the way of may try again.
+/// Seconds after which a request that holds, jobs or load were in the way of may be retried.
 const BUSY_RETRY_SECONDS: u64 = 1;
-
-/// Classes of errors; `type` on the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ErrorType {
-    /// The request itself is wrong.
-    InvalidRequest,
-    /// Who calls is not known.
-    AuthenticationError,
-    /// More credits are needed.
-    InsufficientCredits,
-    /// The caller may not do this.
-    PermissionError,
-    /// There is no such thing.
-    NotFound,
-    /// It does not fit the present state.
-    Conflict,
-    /// Fields failed their checks.
-    ValidationError,
-    /// Too much for now.
-    RateLimited,
-    /// The provider failed.
-    ProviderError,
-    /// Not now.
-    Unavailable,
-    /// Our fault.
-    InternalError,
-}
 
 /// An error on its way to the client.
 #[derive(Debug, Clone)]
@@ -60,9 +34,9 @@ pub struct ApiError(Box<Content>);
 
 #[derive(Debug, Clone)]
 struct Content {
+    code: Code,
+    /// As the code has it, but for what a library answered with.
     status: StatusCode,
-    kind: ErrorType,
-    code: &'static str,
     message: String,
     errors: Vec<FieldError>,
     retryable: bool,
@@ -71,17 +45,34 @@ struct Content {
     generation: Option<Box<GenerationRecord>>,
 }
 
+/// The members in the order of the contract.
+#[derive(Serialize)]
+struct Envelope<'a> {
+    error: ErrorBody<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    generation: Option<&'a GenerationRecord>,
+}
+
+#[derive(Serialize)]
+struct ErrorBody<'a> {
+    r#type: ErrorType,
+    code: &'static str,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    param: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    errors: &'a [FieldError],
+    #[serde(flatten)]
+    details: &'a Map<String, Value>,
+    retryable: bool,
+    request_id: &'a str,
+}
+
 impl ApiError {
-    fn new(
-        status: StatusCode,
-        kind: ErrorType,
-        code: &'static str,
-        message: impl Into<String>,
-    ) -> Self {
+    fn new(code: Code, message: impl Into<String>) -> Self {
         Self(Box::new(Content {
-            status,
-            kind,
             code,
+            status: code.status(),
             message: message.into(),
             errors: Vec::new(),
             retryable: false,
@@ -110,81 +101,56 @@ impl ApiError {
         self
     }
 
-    /// 400.
     pub fn malformed_json(message: impl Into<String>) -> Self {
-        Self::new(
-            StatusCode::BAD_REQUEST,
-            ErrorType::InvalidRequest,
-            "malformed_json",
-            message,
-        )
+        Self::new(Code::MalformedJson, message)
     }
 
-    /// 400.
     pub fn invalid_header(message: impl Into<String>) -> Self {
-        Self::new(
-            StatusCode::BAD_REQUEST,
-            ErrorType::InvalidRequest,
-            "invalid_header",
-            message,
-        )
+        Self::new(Code::InvalidHeader, message)
     }
 
-    /// 401.
     pub fn token(refusal: TokenRefusal) -> Self {
         let (code, message) = match refusal {
             TokenRefusal::Missing => (
-                "missing_token",
+                Code::MissingToken,
                 "send a token: Authorization: Bearer <API key or session token>",
             ),
-            TokenRefusal::Invalid => ("invalid_token", "the token is not valid"),
-            TokenRefusal::Revoked => ("revoked_key", "the key or token has been revoked"),
-            TokenRefusal::Expired => ("expired_key", "the API key has expired"),
+            TokenRefusal::Invalid => (Code::InvalidToken, "the token is not valid"),
+            TokenRefusal::Revoked => (Code::RevokedKey, "the key or token has been revoked"),
+            TokenRefusal::Expired => (Code::ExpiredKey, "the API key has expired"),
         };
-        Self::new(
-            StatusCode::UNAUTHORIZED,
-            ErrorType::AuthenticationError,
-            code,
-            message,
-        )
-        .header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
+        Self::new(code, message).unauthenticated()
     }
 
-    /// 403 of a media link.
+    fn unauthenticated(self) -> Self {
+        self.header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
+    }
+
     pub fn link(error: LinkError) -> Self {
-        let (code, message) = match error {
-            LinkError::InvalidSignature => {
-                ("invalid_signature", "the link was not made by this server")
-            }
-            LinkError::Expired => (
-                "expired_signature",
+        match error {
+            LinkError::InvalidSignature => Self::new(
+                Code::InvalidSignature,
+                "the link was not made by this server",
+            ),
+            LinkError::Expired => Self::new(
+                Code::ExpiredSignature,
                 "the link has expired; look the generation up again",
             ),
-        };
-        Self::new(
-            StatusCode::FORBIDDEN,
-            ErrorType::PermissionError,
-            code,
-            message,
-        )
+        }
     }
 
-    /// 403 of the metrics without a token of their own.
+    /// 403 of the metrics where they have no token of their own.
     pub fn loopback_only() -> Self {
         Self::new(
-            StatusCode::FORBIDDEN,
-            ErrorType::PermissionError,
-            "loopback_only",
+            Code::LoopbackOnly,
             "only this machine may read the metrics, unless metrics.token is set",
         )
     }
 
-    /// 416, with the length that there is.
+    /// 416, with the file's length.
     pub fn range(bytes: u64) -> Self {
         let error = Self::new(
-            StatusCode::RANGE_NOT_SATISFIABLE,
-            ErrorType::InvalidRequest,
-            "range_not_satisfiable",
+            Code::RangeNotSatisfiable,
             format!("the range does not lie within the file's {bytes} bytes"),
         );
         match HeaderValue::from_str(&format!("bytes */{bytes}")) {
@@ -193,134 +159,80 @@ impl ApiError {
         }
     }
 
-    /// 404.
     pub fn not_found(message: impl Into<String>) -> Self {
-        Self::new(
-            StatusCode::NOT_FOUND,
-            ErrorType::NotFound,
-            "not_found",
-            message,
-        )
+        Self::new(Code::NotFound, message)
     }
 
     /// 422 with every failing field.
     pub fn invalid(errors: Vec<FieldError>) -> Self {
-        let mut error = Self::new(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            ErrorType::ValidationError,
-            "validation_failed",
-            "",
-        );
         let mut sentences = errors.iter().map(|e| format!("{} {}", e.param, e.message));
         let first = sentences.next().unwrap_or_default();
-        error.0.message = match sentences.count() {
+        let message = match sentences.count() {
             0 => first,
             more => format!("{first} (and {more} more)"),
         };
+        let mut error = Self::new(Code::ValidationFailed, message);
         error.0.errors = errors;
         error
     }
 
     /// 500. What happened goes to the log only.
     pub fn internal() -> Self {
-        Self::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            ErrorType::InternalError,
-            "internal_error",
-            "something went wrong on our side",
-        )
-        .retryable()
+        Self::new(Code::InternalError, "something went wrong on our side").retryable()
     }
 
     /// The envelope for a bare status that a library answered with.
     pub fn from_status(status: StatusCode) -> Self {
-        let (kind, code, message) = match status {
-            StatusCode::NOT_FOUND => (ErrorType::NotFound, "not_found", "there is nothing here"),
-            StatusCode::METHOD_NOT_ALLOWED => (
-                ErrorType::InvalidRequest,
-                "method_not_allowed",
+        let mut error = match status {
+            StatusCode::NOT_FOUND => Self::new(Code::NotFound, "not found"),
+            StatusCode::METHOD_NOT_ALLOWED => Self::new(
+                Code::MethodNotAllowed,
                 "this path does not take this method",
             ),
-            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE | StatusCode::URI_TOO_LONG => (
-                ErrorType::InvalidRequest,
-                "invalid_header",
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE | StatusCode::URI_TOO_LONG => Self::new(
+                Code::HeadersTooLarge,
                 "the request's first line or headers are too large",
             ),
-            StatusCode::REQUEST_TIMEOUT => (
-                ErrorType::InvalidRequest,
-                "request_timeout",
-                "the request did not arrive in time",
-            ),
-            StatusCode::PAYLOAD_TOO_LARGE => (
-                ErrorType::InvalidRequest,
-                "payload_too_large",
-                "the body is too large",
-            ),
-            StatusCode::UNSUPPORTED_MEDIA_TYPE => (
-                ErrorType::InvalidRequest,
-                "unsupported_media_type",
+            StatusCode::REQUEST_TIMEOUT => {
+                Self::new(Code::RequestTimeout, "the request did not arrive in time").retryable()
+            }
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                Self::new(Code::PayloadTooLarge, "the body is too large")
+            }
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => Self::new(
+                Code::UnsupportedMediaType,
                 "send the body as Content-Type: application/json, without a Content-Encoding",
             ),
-            other if other.is_client_error() => (
-                ErrorType::InvalidRequest,
-                "invalid_header",
-                "the request could not be read",
-            ),
+            other if other.is_client_error() => {
+                Self::new(Code::InvalidHeader, "the request could not be read")
+            }
             _ => return Self::internal(),
         };
-        let error = Self::new(status, kind, code, message);
-        if status == StatusCode::REQUEST_TIMEOUT {
-            error.retryable()
-        } else {
-            error
-        }
+        error.0.status = status;
+        error
     }
 
     /// The answer for a synchronous generation that failed: the envelope, and the record
     /// beside it.
     pub fn failed_generation(generation: &Generation, links: &MediaLinks) -> Self {
-        use ErrorType::{Conflict, ProviderError, Unavailable};
-        let record = Box::new(GenerationRecord::of(generation, links));
         let Some(failure) = &generation.failure else {
             tracing::error!(generation = %generation.id, "a failed generation without a reason");
             return Self::internal();
         };
-        let (status, kind, code) = match failure.code {
-            FailureCode::ProviderError => {
-                (StatusCode::BAD_GATEWAY, ProviderError, "provider_error")
-            }
-            FailureCode::ProviderRejected => {
-                (StatusCode::BAD_GATEWAY, ProviderError, "provider_rejected")
-            }
-            FailureCode::ContentPolicy => {
-                (StatusCode::BAD_GATEWAY, ProviderError, "content_policy")
-            }
-            FailureCode::ProviderOverloaded => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                Unavailable,
-                "provider_overloaded",
-            ),
-            FailureCode::StorageUnavailable => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                Unavailable,
-                "storage_unavailable",
-            ),
-            FailureCode::ProviderTimeout | FailureCode::Expired => (
-                StatusCode::GATEWAY_TIMEOUT,
-                ProviderError,
-                "provider_timeout",
-            ),
-            FailureCode::Interrupted => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                Unavailable,
-                "shutting_down",
-            ),
-            FailureCode::Cancelled => (StatusCode::CONFLICT, Conflict, "cancelled"),
+        let code = match failure.code {
+            FailureCode::ProviderError => Code::ProviderError,
+            FailureCode::ProviderRejected => Code::ProviderRejected,
+            FailureCode::ContentPolicy => Code::ContentPolicy,
+            FailureCode::ProviderOverloaded => Code::ProviderOverloaded,
+            FailureCode::StorageUnavailable => Code::StorageUnavailable,
+            FailureCode::ProviderTimeout | FailureCode::Expired => Code::ProviderTimeout,
+            FailureCode::Interrupted => Code::ShuttingDown,
+            FailureCode::Cancelled => Code::Cancelled,
         };
-        let mut error = Self::new(status, kind, code, failure.message.clone());
+        let mut error = Self::new(code, failure.message.clone());
         error.0.retryable = failure.code.retryable();
-        error.0.generation = Some(record);
-        if status == StatusCode::SERVICE_UNAVAILABLE {
+        error.0.generation = Some(Box::new(GenerationRecord::of(generation, links)));
+        if code.status() == StatusCode::SERVICE_UNAVAILABLE {
             error = error.header(header::RETRY_AFTER, BUSY_RETRY_SECONDS);
         }
         error
@@ -328,35 +240,27 @@ impl ApiError {
 
     fn short(short: &CreditsShort) -> Self {
         let required = short.required;
-        let (status, kind, code, message) = match short.of {
+        let (code, message) = match short.of {
             ShortOf::MaxCost => (
-                StatusCode::PAYMENT_REQUIRED,
-                ErrorType::InsufficientCredits,
-                "max_cost_exceeded",
+                Code::MaxCostExceeded,
                 format!("this request may cost {required} credits, which is above its max_cost"),
             ),
             ShortOf::SpendLimit(cap) => (
-                StatusCode::PAYMENT_REQUIRED,
-                ErrorType::InsufficientCredits,
-                "spend_limit_exceeded",
+                Code::SpendLimitExceeded,
                 format!(
                     "this request may cost {required} credits; the key's spend_limit is {}, of which {} are spent or on hold",
                     cap.limit, cap.spent
                 ),
             ),
             ShortOf::Balance => (
-                StatusCode::PAYMENT_REQUIRED,
-                ErrorType::InsufficientCredits,
-                "insufficient_credits",
+                Code::InsufficientCredits,
                 format!(
                     "this request may cost {required} credits; the balance is {}",
                     short.balance.balance
                 ),
             ),
             ShortOf::Holds => (
-                StatusCode::TOO_MANY_REQUESTS,
-                ErrorType::RateLimited,
-                "credits_on_hold",
+                Code::CreditsOnHold,
                 format!(
                     "this request may cost {required} credits; {} are available while running work holds {}",
                     short.balance.available(),
@@ -365,7 +269,7 @@ impl ApiError {
             ),
         };
         let affordable = short.affordable.map(|(name, most)| json!({ name: most }));
-        let error = Self::new(status, kind, code, message)
+        let error = Self::new(code, message)
             .detail("required", required)
             .detail("balance", short.balance.balance)
             .detail("held", short.balance.held)
@@ -379,56 +283,46 @@ impl ApiError {
         }
     }
 
-    /// 503: this process has as much to do as it may.
+    fn busy(code: Code, message: impl Into<String>) -> Self {
+        Self::new(code, message).retry_after(BUSY_RETRY_SECONDS)
+    }
+
     pub fn overloaded() -> Self {
-        Self::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            ErrorType::Unavailable,
-            "overloaded",
-            "the server has too much to do just now",
-        )
-        .retry_after(BUSY_RETRY_SECONDS)
+        Self::busy(Code::Overloaded, "the server is overloaded")
     }
 
     /// 503: files can be neither stored nor read.
     pub fn storage_unavailable() -> Self {
-        Self::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            ErrorType::Unavailable,
-            "storage_unavailable",
+        Self::busy(
+            Code::StorageUnavailable,
             "the file storage cannot be reached at the moment",
         )
-        .retry_after(BUSY_RETRY_SECONDS)
     }
 
-    /// 503: the database is away, or was set back.
+    /// 503: the database is unavailable, or was set back.
     pub fn database_unavailable() -> Self {
-        Self::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            ErrorType::Unavailable,
-            "database_unavailable",
-            "the database cannot be reached at the moment",
-        )
-        .retry_after(DATABASE_RETRY_SECONDS)
+        let message = "the database cannot be reached at the moment";
+        Self::new(Code::DatabaseUnavailable, message).retry_after(DATABASE_RETRY_SECONDS)
     }
 
-    /// The body, with the request's id.
-    pub fn body(&self, request_id: &str) -> Value {
-        let mut error = self.0.details.clone();
-        error.insert("type".to_owned(), json!(self.0.kind));
-        error.insert("code".to_owned(), json!(self.0.code));
-        error.insert("message".to_owned(), json!(self.0.message));
-        if let Some(first) = self.0.errors.first() {
-            error.insert("param".to_owned(), json!(first.param));
-            error.insert("errors".to_owned(), json!(self.0.errors));
-        }
-        error.insert("retryable".to_owned(), json!(self.0.retryable));
-        error.insert("request_id".to_owned(), json!(request_id));
-        let mut body = json!({ "error": error });
-        if let Some(generation) = &self.0.generation {
-            body["generation"] = json!(generation);
-        }
-        body
+    /// The body, as JSON.
+    pub fn body(&self, request_id: &str) -> String {
+        let content = &self.0;
+        let envelope = Envelope {
+            error: ErrorBody {
+                r#type: content.code.kind(),
+                code: content.code.as_str(),
+                message: &content.message,
+                param: content.errors.first().map(|error| error.param.as_str()),
+                errors: &content.errors,
+                details: &content.details,
+                retryable: content.retryable,
+                request_id,
+            },
+            generation: content.generation.as_deref(),
+        };
+        // Strings and numbers only: this cannot fail.
+        serde_json::to_string(&envelope).unwrap_or_default()
     }
 }
 
