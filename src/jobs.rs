@@ -13,7 +13,6 @@ mod observed;
 mod peers;
 mod retention;
 mod running;
-mod shares;
 mod speech;
 mod step;
 mod submit;
@@ -51,7 +50,8 @@ use crate::{
         clock::SharedClock,
         credits::Credits,
         generation::{Failure, FailureCode, Generation, Modality},
-        ids::{GenerationId, InstanceId},
+        ids::{AccountId, GenerationId, InstanceId},
+        limiter::Limiter,
     },
     media::{Downloader, MediaStore},
     observe::{Metrics, Settled},
@@ -63,7 +63,6 @@ use crate::{
 };
 use peers::Peers;
 use running::Running;
-use shares::Shares;
 
 /// The longest wait between two tries to settle while the database is away.
 const SETTLE_BACKOFF_MAX: Duration = Duration::from_secs(2);
@@ -95,6 +94,9 @@ pub struct RunnerSettings {
     pub workers_per_account: usize,
 }
 
+/// How many workers each account has.
+type WorkerQuota = Limiter<AccountId>;
+
 /// Where files come from and go to.
 #[derive(Clone)]
 pub struct Media {
@@ -116,7 +118,7 @@ struct Inner {
     workers: Arc<Semaphore>,
     worker_count: usize,
     /// Which accounts the workers work for.
-    shares: Shares,
+    quota: WorkerQuota,
     busy: AtomicUsize,
     /// For reading and converting files: each may take hundreds of MiB for a moment.
     conversions: Arc<Semaphore>,
@@ -160,7 +162,7 @@ impl Runner {
             poll_interval: settings.poll_interval,
             workers: Arc::new(Semaphore::new(settings.workers)),
             worker_count: settings.workers,
-            shares: Shares::new(settings.workers_per_account),
+            quota: WorkerQuota::new(settings.workers, settings.workers_per_account),
             busy: AtomicUsize::new(0),
             conversions: Arc::new(Semaphore::new(CONVERSIONS)),
             claims: tokio::sync::Mutex::new(()),

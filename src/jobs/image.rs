@@ -18,7 +18,7 @@ use crate::{
         pricing::ImageCeiling,
     },
     media::{MediaKind, fit_png},
-    providers::{ImageAnswer, ImageCall, ImageProvider, Seat},
+    providers::{ImageAnswer, ImageCall, ImageProvider, ProviderPermit},
     store::{
         StoreError,
         generations::{NewGeneration, Outcome, Settlement},
@@ -36,7 +36,7 @@ pub struct ImageJob {
     pub provider: Arc<dyn ImageProvider>,
     pub price: ImageCeiling,
     /// Its seat at the provider, kept to the end.
-    pub seat: Seat,
+    pub seat: ProviderPermit,
 }
 
 impl Runner {

@@ -27,7 +27,7 @@ impl Runner {
             let message = "the provider is no longer on this server";
             return Step::failed(Failure::new(FailureCode::ProviderError, message));
         };
-        let Some(seat) = self.0.providers.seats.take(&job.provider) else {
+        let Some(seat) = self.0.providers.try_acquire(&job.provider) else {
             return Step::again();
         };
         let mut submissions = Submissions::begin(self.0.submit);

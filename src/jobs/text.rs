@@ -18,7 +18,7 @@ use crate::{
         usage::{TextUsage, TokenCounts},
     },
     providers::{
-        Delivered, DeltaSink, ProviderError, ReportedUsage, Seat, TextAnswer, TextCall,
+        Delivered, DeltaSink, ProviderError, ProviderPermit, ReportedUsage, TextAnswer, TextCall,
         TextProvider,
     },
     store::{
@@ -39,7 +39,7 @@ pub struct TextJob {
     /// Where the pieces go, when they are wanted.
     pub deltas: Option<DeltaSink>,
     /// Its seat at the provider, kept to the end.
-    pub seat: Seat,
+    pub seat: ProviderPermit,
 }
 
 impl Runner {

@@ -63,7 +63,7 @@ impl Runner {
     ) -> Step {
         // Looks at a task need none: there are no more of them than workers, and they must not
         // wait for new work.
-        let Some(_seat) = self.0.providers.seats.take(&job.provider) else {
+        let Some(_permit) = self.0.providers.try_acquire(&job.provider) else {
             return Step::again();
         };
         let mut submissions = Submissions::begin(self.0.submit);

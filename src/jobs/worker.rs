@@ -112,8 +112,8 @@ impl Runner {
         while !permits.is_empty() {
             let limit = i64::try_from(permits.len()).unwrap_or(i64::MAX);
             let share = Share {
-                most: i64::try_from(self.0.shares.most()).unwrap_or(i64::MAX),
-                taken: self.0.shares.taken(),
+                most: i64::try_from(self.0.quota.per_key()).unwrap_or(i64::MAX),
+                taken: self.0.quota.held(),
             };
             let store = &self.0.store;
             let jobs = store
@@ -140,7 +140,7 @@ impl Runner {
         }
         let (slot, done) = self.0.running.reserve(job.id, false);
         slot.opened();
-        let (runner, share) = (self.clone(), self.0.shares.take(job.account_id));
+        let (runner, worker) = (self.clone(), self.0.quota.admit(job.account_id));
         self.0.busy.fetch_add(1, Ordering::AcqRel);
         let span = tracing::info_span!("job", id = %job.id);
         self.spawn(
@@ -148,7 +148,7 @@ impl Runner {
                 // A panic leaves the row without a worker; the sweep finds it.
                 let step = std::panic::AssertUnwindSafe(runner.advance(&job, &slot));
                 let _ = step.catch_unwind().await;
-                drop((slot, done, permit, share));
+                drop((slot, done, permit, worker));
                 runner.0.busy.fetch_sub(1, Ordering::AcqRel);
                 runner.0.wake.notify_one();
             }

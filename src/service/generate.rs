@@ -22,7 +22,7 @@ use crate::{
         validate::FieldError,
     },
     jobs::{Handle, Started},
-    providers::{DeltaSink, Seat},
+    providers::{DeltaSink, ProviderPermit},
     store::{
         StoreError,
         generations::{HoldOutcome, Idempotency, NewGeneration},
@@ -217,9 +217,9 @@ impl Service {
         caller: &Caller,
         plan: &Plan<'_>,
         keyed: Option<&IdempotentRequest>,
-    ) -> Result<Result<Seat, GenerationId>, ServiceError> {
+    ) -> Result<Result<ProviderPermit, GenerationId>, ServiceError> {
         let provider = &plan.model.provider;
-        if let Some(seat) = self.0.providers.seats.take(provider) {
+        if let Some(seat) = self.0.providers.try_acquire(provider) {
             return Ok(Ok(seat));
         }
         // A parallel request with the same key may have been first.
