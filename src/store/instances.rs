@@ -4,7 +4,6 @@
 //! own monotonic clocks for how long it has not changed: no clock is compared with another.
 
 use chrono::{DateTime, Utc};
-use uuid::Uuid;
 
 use super::{Store, StoreError};
 use crate::domain::{
@@ -38,12 +37,12 @@ impl Store {
         instance: InstanceId,
     ) -> Result<Vec<(InstanceId, DateTime<Utc>)>, StoreError> {
         let reading = sqlx::query!(
-            "select id, seen_at from instances where id <> $1",
+            r#"select id as "id: InstanceId", seen_at from instances where id <> $1"#,
             instance.0
         )
         .fetch_all(self.heartbeat.named("look for other instances"));
         let rows = reading.await?.into_iter();
-        Ok(rows.map(|row| (InstanceId(row.id), row.seen_at)).collect())
+        Ok(rows.map(|row| (row.id, row.seen_at)).collect())
     }
 
     /// Takes this process off the list.
@@ -81,11 +80,12 @@ impl Store {
     /// Unfinished generations whose process is gone.
     pub async fn abandoned(&self, limit: i64) -> Result<Vec<Abandoned>, StoreError> {
         let reading = sqlx::query_as!(
-            AbandonedRow,
+            Abandoned,
             r#"
-            select g.id, g.lease_token as "lease_token!",
+            select g.id as "id: _", g.lease_token as "owner!: _",
                    type in ('video', 'audio') and (submitted_at is null or remote_id is not null)
-                   as "resumable!", type, provider, model, estimated
+                   as "resumable!", type as "modality: _", provider, model,
+                   estimated as "held: _"
             from generations g
             where g.status in ('pending', 'processing') and g.lease_token is not null
               and not exists (select from instances i where i.id = g.lease_token)
@@ -94,24 +94,23 @@ impl Store {
             limit
         )
         .fetch_all(self.reserved.named("find abandoned generations"));
-        let rows = reading.await?;
-        rows.into_iter().map(Abandoned::try_from).collect()
+        Ok(reading.await?)
     }
 
     /// Unfinished generations that are this process's to finish.
     pub async fn owned(&self, instance: InstanceId) -> Result<Vec<Abandoned>, StoreError> {
         let reading = sqlx::query_as!(
-            AbandonedRow,
-            r#"select id, lease_token as "lease_token!",
+            Abandoned,
+            r#"select id as "id: _", lease_token as "owner!: _",
                    type in ('video', 'audio') and (submitted_at is null or remote_id is not null)
-                   as "resumable!", type, provider, model, estimated
+                   as "resumable!", type as "modality: _", provider, model,
+                   estimated as "held: _"
              from generations
              where status in ('pending', 'processing') and lease_token = $1"#,
             instance.0
         )
         .fetch_all(self.reserved.named("find own generations"));
-        let rows = reading.await?;
-        rows.into_iter().map(Abandoned::try_from).collect()
+        Ok(reading.await?)
     }
 }
 
@@ -128,32 +127,4 @@ pub struct Abandoned {
     pub model: String,
     /// What is held.
     pub held: Credits,
-}
-
-struct AbandonedRow {
-    id: Uuid,
-    lease_token: Uuid,
-    resumable: bool,
-    r#type: String,
-    provider: String,
-    model: String,
-    estimated: i64,
-}
-
-impl TryFrom<AbandonedRow> for Abandoned {
-    type Error = StoreError;
-
-    fn try_from(row: AbandonedRow) -> Result<Self, StoreError> {
-        let modality = Modality::parse(&row.r#type)
-            .ok_or_else(|| StoreError::Corrupt(format!("type of generation {}", row.id)))?;
-        Ok(Self {
-            id: GenerationId(row.id),
-            owner: InstanceId(row.lease_token),
-            resumable: row.resumable,
-            modality,
-            provider: row.provider,
-            model: row.model,
-            held: Credits::from_micros(row.estimated),
-        })
-    }
 }
