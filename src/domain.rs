@@ -12,6 +12,7 @@ pub mod credits;
 pub mod generation;
 pub mod ids;
 pub mod json;
+pub mod limiter;
 pub(crate) mod named;
 pub mod page;
 pub mod pricing;

@@ -14,7 +14,6 @@ mod observed;
 mod peers;
 mod retention;
 mod running;
-mod shares;
 mod speech;
 mod start;
 mod step;
@@ -51,6 +50,7 @@ use crate::{
         clock::SharedClock,
         generation::{Failure, FailureCode, Generation},
         ids::{AccountId, GenerationId, InstanceId},
+        limiter::Limiter,
     },
     media::{Downloader, MediaStore},
     observe::{Metrics, Settled},
@@ -62,7 +62,6 @@ use crate::{
 };
 use peers::Peers;
 use running::Running;
-use shares::Shares;
 
 /// The longest wait between two tries to settle while the database is away.
 const SETTLE_BACKOFF_MAX: Duration = Duration::from_secs(2);
@@ -94,6 +93,9 @@ pub struct RunnerSettings {
     pub workers_per_account: usize,
 }
 
+/// How many workers each account has.
+type WorkerQuota = Limiter<AccountId>;
+
 /// Where files come from and go to.
 #[derive(Clone)]
 pub struct Media {
@@ -115,7 +117,7 @@ struct Inner {
     workers: Arc<Semaphore>,
     worker_count: usize,
     /// Which accounts the workers work for.
-    shares: Shares,
+    quota: WorkerQuota,
     busy: AtomicUsize,
     /// For reading and converting files: each may take hundreds of MiB for a moment.
     conversions: Arc<Semaphore>,
@@ -159,7 +161,7 @@ impl Runner {
             poll_interval: settings.poll_interval,
             workers: Arc::new(Semaphore::new(settings.workers)),
             worker_count: settings.workers,
-            shares: Shares::new(settings.workers_per_account),
+            quota: WorkerQuota::new(settings.workers, settings.workers_per_account),
             busy: AtomicUsize::new(0),
             conversions: Arc::new(Semaphore::new(CONVERSIONS)),
             claims: tokio::sync::Mutex::new(()),

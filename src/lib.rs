@@ -19,7 +19,7 @@
 //! | [`app`] | the composition root; start and stop |
 //! | [`cli`] | the commands |
 //!
-//! [`observe`] is what the floors from `jobs` upwards count into; it knows `domain` only.
+//! [`observe`] is what the others count and trace into; it knows `domain` only.
 //!
 //! [`config`], [`telemetry`] and [`local_postgres`] are used by `app` and `cli` only: parts
 //! receive values, not the configuration.

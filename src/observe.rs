@@ -1,4 +1,4 @@
-//! What the house tells of itself: numbers, and the target of its traces.
+//! Observability: metrics, and the target of its traces.
 //!
 //! Here: the recorder that parts receive by value ([`Metrics`]), so that several servers in
 //! one process (the tests) do not count into each other. Not here: who may read it (the API),
@@ -9,8 +9,8 @@ mod live;
 mod metrics;
 mod watch;
 
-pub use live::{Connections, Live};
-pub use metrics::{AuditNumbers, Metrics, Settled};
+pub use live::{AuditNumbers, Connections, Live};
+pub use metrics::{Metrics, Settled};
 pub use watch::{ProviderWatch, RequestWatch};
 
 /// The target of spans that are exported as traces and never appear in logs. Their fields

@@ -16,7 +16,6 @@ pub mod image;
 pub mod openai;
 pub mod runway;
 pub mod sandbox;
-pub mod seats;
 pub mod setup;
 pub mod speech;
 pub mod sse;
@@ -28,10 +27,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 
+use crate::domain::limiter::{Limiter, Permit};
 pub use delta::{Delivered, DeltaSink};
 pub use error::{ProviderError, ProviderErrorKind};
 pub use image::{ImageAnswer, ImageCall, ImageProvider};
-pub use seats::{Seat, Seats};
 pub use setup::Setup;
 pub use speech::{SpeechAnswer, SpeechCall, SpeechProvider};
 pub use vendors::VENDORS;
@@ -85,6 +84,21 @@ pub struct Registry {
     pub speech: BTreeMap<String, Arc<dyn SpeechProvider>>,
     /// Those that make videos.
     pub video: BTreeMap<String, Arc<dyn VideoProvider>>,
-    /// How many calls each may have at once.
-    pub seats: Seats,
+    /// How many calls each may have at once from this process, by provider.
+    pub limiters: BTreeMap<String, Limiter>,
+}
+
+/// One call to a provider, while it lasts; `None` inside where the provider has no limit.
+#[derive(Debug)]
+pub struct ProviderPermit(#[expect(dead_code, reason = "held, not read")] Option<Permit>);
+
+impl Registry {
+    /// A permit for a call to `provider`, or `None` where it is at its limit.
+    pub fn try_acquire(&self, provider: &str) -> Option<ProviderPermit> {
+        let permit = match self.limiters.get(provider) {
+            Some(limiter) => Some(limiter.try_acquire(())?),
+            None => None,
+        };
+        Some(ProviderPermit(permit))
+    }
 }

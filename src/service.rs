@@ -17,7 +17,6 @@ pub mod login;
 mod password;
 pub mod templates;
 pub mod usage;
-mod waits;
 pub mod webhooks;
 
 use std::{sync::Arc, time::Duration};
@@ -31,7 +30,8 @@ use crate::{
         catalogue::Catalogue,
         clock::{MAX_SKEW, SharedClock},
         credits::Credits,
-        ids::GenerationIds,
+        ids::{AccountId, GenerationIds},
+        limiter::Limiter,
         rate::RateState,
         validate::{Errors, FieldError},
     },
@@ -48,6 +48,12 @@ use crate::{
 const REPORTS: usize = 4;
 /// Templates rendered at once.
 const RENDERINGS: usize = 2;
+
+/// Callers that wait for generations which others began: in all, and of one account.
+const WAITS: usize = 2_000;
+const WAITS_PER_ACCOUNT: usize = 500;
+
+type WaitLimiter = Limiter<AccountId>;
 
 /// The settings of the rules.
 #[derive(Debug, Clone)]
@@ -80,7 +86,7 @@ struct Inner {
     settings: ServiceSettings,
     passwords: password::Hasher,
     ids: GenerationIds,
-    waits: waits::Waits,
+    waits: WaitLimiter,
     /// Reports are heavy: few at once, so that holds find connections.
     reports: Semaphore,
     /// Renderings are work for a processor.
@@ -108,7 +114,7 @@ impl Service {
             passwords: password::Hasher::new(settings.max_waiting_logins),
             settings,
             ids: GenerationIds::default(),
-            waits: waits::Waits::default(),
+            waits: WaitLimiter::new(WAITS, WAITS_PER_ACCOUNT),
             reports: Semaphore::new(REPORTS),
             renderings: Arc::new(Semaphore::new(RENDERINGS)),
         }))

@@ -25,6 +25,7 @@ pub mod usage;
 pub mod verify;
 pub mod webhooks;
 
+mod decode;
 mod pool;
 
 use std::{sync::Arc, time::Duration};
@@ -140,6 +141,7 @@ impl From<sqlx::Error> for StoreError {
                     _ => Self::Database(error),
                 }
             }
+            sqlx::Error::ColumnDecode { .. } => Self::Corrupt(error.to_string()),
             _ => Self::Database(error),
         }
     }

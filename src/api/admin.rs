@@ -63,13 +63,14 @@ pub struct AdminAccountBody {
 
 impl From<AccountRecord> for AdminAccountBody {
     fn from(account: AccountRecord) -> Self {
+        let available = account.available();
         Self {
             id: account.id,
             name: account.name,
             email: account.email,
-            balance: account.balance.balance,
-            held: account.balance.held,
-            available: account.balance.available(),
+            balance: account.balance,
+            held: account.held,
+            available,
             suspended_at: account.suspended_at,
             created_at: account.created_at,
         }

@@ -1,12 +1,9 @@
 //! How many requests are at work at once, and how long one may take.
 //!
-//! Here: a place for each request, refused at once when there is none. Not here: connections
+//! Here: a permit for each request, refused at once when there is none. Not here: connections
 //! (the accept loop's), and how much one caller may ask.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     extract::{FromRequestParts, Request, State},
@@ -14,71 +11,56 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::request::Parts;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{ApiState, error::ApiError};
+use crate::domain::limiter::{Limiter, Permit};
 
 /// What whoever watches the server asks for, and must get when it is full.
 const ALWAYS: [&str; 3] = ["/health", "/health/live", "/metrics"];
 
-/// The places of this process. Cheap to clone.
+/// Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Admission {
-    places: Arc<Semaphore>,
+    requests: Limiter,
     timeout: Duration,
 }
 
 impl Admission {
     /// `most` requests at once, each within `timeout` unless it generates or fetches a file.
     pub fn new(most: usize, timeout: Duration) -> Self {
-        let places = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
-        Self { places, timeout }
+        let requests = Limiter::of(most);
+        Self { requests, timeout }
     }
 }
 
-/// A request's place. It is left while its body arrives and while it waits for a generation to
-/// end: slow senders and waits need nothing of what places stand for, and must not keep others
-/// out.
+/// A request that is at work. Released while its body arrives and while it waits for a
+/// generation to end: slow senders and waits need nothing of what is bounded, and must not keep
+/// others out.
 #[derive(Debug, Clone)]
-pub struct Place {
-    places: Arc<Semaphore>,
-    permit: Arc<Mutex<Option<OwnedSemaphorePermit>>>,
-}
+pub struct RequestPermit(Arc<Permit>);
 
-impl Place {
-    fn take(places: &Arc<Semaphore>) -> Result<Self, ApiError> {
-        let place = Self {
-            places: Arc::clone(places),
-            permit: Arc::default(),
-        };
-        place.retake()?;
-        Ok(place)
+impl RequestPermit {
+    pub fn release(&self) {
+        self.0.release();
     }
 
-    /// Lets others have it.
-    pub fn leave(&self) {
-        *self.permit.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-
-    /// Takes one again, at once or not at all.
-    pub fn retake(&self) -> Result<(), ApiError> {
-        let permit = Arc::clone(&self.places).try_acquire_owned();
-        let permit = permit.map_err(|_| ApiError::overloaded())?;
-        *self.permit.lock().unwrap_or_else(PoisonError::into_inner) = Some(permit);
-        Ok(())
+    /// Takes it again, at once or not at all.
+    pub fn reacquire(&self) -> Result<(), ApiError> {
+        let admitted = self.0.reacquire();
+        admitted.then_some(()).ok_or_else(ApiError::overloaded)
     }
 }
 
-impl FromRequestParts<ApiState> for Place {
+impl FromRequestParts<ApiState> for RequestPermit {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &ApiState) -> Result<Self, ApiError> {
-        let place = parts.extensions.get::<Self>();
-        place.cloned().ok_or_else(ApiError::internal)
+        let permit = parts.extensions.get::<Self>();
+        permit.cloned().ok_or_else(ApiError::internal)
     }
 }
 
-/// Lets a request in while there is a place, and bounds its time.
+/// Lets a request in while there is room, and bounds its time.
 pub async fn admit(
     State(admission): State<Admission>,
     mut request: Request,
@@ -89,11 +71,11 @@ pub async fn admit(
         return next.run(request).await;
     }
     let bounded = is_bounded(path);
-    let place = match Place::take(&admission.places) {
-        Ok(place) => place,
-        Err(error) => return error.into_response(),
+    let Some(permit) = admission.requests.try_acquire(()) else {
+        return ApiError::overloaded().into_response();
     };
-    request.extensions_mut().insert(place.clone());
+    let permit = RequestPermit(Arc::new(permit));
+    request.extensions_mut().insert(permit.clone());
     let response = if bounded {
         let answer = tokio::time::timeout(admission.timeout, next.run(request)).await;
         answer.unwrap_or_else(|_elapsed| {
@@ -104,7 +86,7 @@ pub async fn admit(
         next.run(request).await
     };
     // The answer's body is the connection's matter.
-    place.leave();
+    permit.release();
     response
 }
 

@@ -85,7 +85,7 @@ impl From<ApiKeyRecord> for KeyBody {
             name: key.name,
             key_hint: key.key_hint,
             abilities: key.abilities,
-            rate_limit_per_minute: key.rate_limit_per_minute,
+            rate_limit_per_minute: key.rate_limit_per_minute.unsigned_abs(),
             expires_at: key.expires_at,
             spend_limit: key.spend_limit,
             spend_period: key.spend_period,

@@ -9,7 +9,7 @@ use axum::{
 use http::{HeaderMap, StatusCode, header, request::Parts};
 use serde_json::{Map, Value};
 
-use super::{ApiState, admission::Place, error::ApiError, middleware::RateSlot};
+use super::{ApiState, admission::RequestPermit, error::ApiError, middleware::RateSlot};
 use crate::{
     domain::{
         ability::Ability,
@@ -292,14 +292,14 @@ async fn read_body(
     if announced.is_some_and(|length| length > limit) {
         return Err(ApiError::from_status(StatusCode::PAYLOAD_TOO_LARGE));
     }
-    let place = parts.extensions.get::<Place>();
-    if let Some(place) = place {
-        place.leave();
+    let permit = parts.extensions.get::<RequestPermit>();
+    if let Some(permit) = permit {
+        permit.release();
     }
     let read = axum::body::to_bytes(body, limit);
     let read = tokio::time::timeout(state.settings.body_timeout, read).await;
-    if let Some(place) = place {
-        place.retake()?;
+    if let Some(permit) = permit {
+        permit.reacquire()?;
     }
     match read {
         Err(_elapsed) => Err(ApiError::from_status(StatusCode::REQUEST_TIMEOUT)),

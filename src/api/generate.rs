@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::{
     ApiState,
-    admission::Place,
+    admission::RequestPermit,
     error::ApiError,
     extract::{Authorized, GenerateAudio, GenerateImage, GenerateText, GenerateVideo, JsonBody},
     prefer::Prefer,
@@ -65,7 +65,7 @@ pub async fn text(
     State(state): State<ApiState>,
     auth: Authorized<GenerateText>,
     headers: HeaderMap,
-    place: Place,
+    permit: RequestPermit,
     body: JsonBody,
 ) -> Result<Response, ApiError> {
     let caller = auth.caller;
@@ -87,7 +87,7 @@ pub async fn text(
         )
         .await?;
     let Some(deltas) = deltas else {
-        return answer_sync(&state, &caller, &headers, &place, begun).await;
+        return answer_sync(&state, &caller, &headers, &permit, begun).await;
     };
     Ok(match begun {
         Submitted::New(record, handle) => stream::live(state, caller, *record, handle, deltas),
@@ -120,7 +120,7 @@ pub async fn image(
     State(state): State<ApiState>,
     auth: Authorized<GenerateImage>,
     headers: HeaderMap,
-    place: Place,
+    permit: RequestPermit,
     body: JsonBody,
 ) -> Result<Response, ApiError> {
     let caller = auth.caller;
@@ -135,7 +135,7 @@ pub async fn image(
             None,
         )
         .await?;
-    answer_sync(&state, &caller, &headers, &place, begun).await
+    answer_sync(&state, &caller, &headers, &permit, begun).await
 }
 
 /// Generate a video
@@ -159,7 +159,7 @@ pub async fn video(
     State(state): State<ApiState>,
     auth: Authorized<GenerateVideo>,
     headers: HeaderMap,
-    place: Place,
+    permit: RequestPermit,
     body: JsonBody,
 ) -> Result<Response, ApiError> {
     let caller = auth.caller;
@@ -174,7 +174,7 @@ pub async fn video(
             None,
         )
         .await?;
-    answer_queued(&state, &caller, &headers, &place, begun).await
+    answer_queued(&state, &caller, &headers, &permit, begun).await
 }
 
 /// Generate speech
@@ -198,7 +198,7 @@ pub async fn audio(
     State(state): State<ApiState>,
     auth: Authorized<GenerateAudio>,
     headers: HeaderMap,
-    place: Place,
+    permit: RequestPermit,
     body: JsonBody,
 ) -> Result<Response, ApiError> {
     let caller = auth.caller;
@@ -213,7 +213,7 @@ pub async fn audio(
             None,
         )
         .await?;
-    answer_queued(&state, &caller, &headers, &place, begun).await
+    answer_queued(&state, &caller, &headers, &permit, begun).await
 }
 
 /// The answer of a synchronous route: when it is finished, unless it need not wait.
@@ -221,7 +221,7 @@ async fn answer_sync(
     state: &ApiState,
     caller: &Caller,
     headers: &HeaderMap,
-    place: &Place,
+    permit: &RequestPermit,
     begun: Submitted,
 ) -> Result<Response, ApiError> {
     let at_once = Prefer::read(headers).respond_async;
@@ -229,7 +229,7 @@ async fn answer_sync(
         Submitted::Queued(record) => Ok(accepted(state, &record)),
         Submitted::New(record, _) if at_once => Ok(preferred(accepted(state, &record))),
         Submitted::New(record, handle) => {
-            place.leave();
+            permit.release();
             let ended = tokio::select! {
                 biased;
                 ended = handle.finished() => ended,
@@ -258,7 +258,10 @@ async fn answer_sync(
             }))
         }
         Submitted::Replay(id) => {
-            let record = state.service.replay(caller, id, || place.leave()).await?;
+            let record = state
+                .service
+                .replay(caller, id, || permit.release())
+                .await?;
             Ok(replayed(if record.status.is_finished() {
                 finished(state, &record)
             } else {
@@ -274,7 +277,7 @@ async fn answer_queued(
     state: &ApiState,
     caller: &Caller,
     headers: &HeaderMap,
-    place: &Place,
+    permit: &RequestPermit,
     begun: Submitted,
 ) -> Result<Response, ApiError> {
     let (id, mut record, again) = match begun {
@@ -287,7 +290,7 @@ async fn answer_queued(
         let within = wait.unwrap_or_default();
         let found = state
             .service
-            .generation_within(caller, id, within, || place.leave());
+            .generation_within(caller, id, within, || permit.release());
         match found.await {
             Ok(found) => {
                 waited = found.waited;

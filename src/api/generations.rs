@@ -9,7 +9,7 @@ use http::{HeaderMap, StatusCode, Uri, header};
 
 use super::{
     ApiState,
-    admission::Place,
+    admission::RequestPermit,
     error::ApiError,
     extract::{AnyToken, Authorized, NoBody, NoQuery, PathId, Query, ReadHistory},
     generate::POLL_SECONDS,
@@ -45,12 +45,14 @@ pub async fn lookup(
     PathId(id): PathId<GenerationId>,
     _query: NoQuery,
     headers: HeaderMap,
-    place: Place,
+    permit: RequestPermit,
 ) -> Result<Response, ApiError> {
     let wait = Prefer::read(&headers).wait;
     let found = state
         .service
-        .generation_within(&auth.caller, id, wait.unwrap_or_default(), || place.leave())
+        .generation_within(&auth.caller, id, wait.unwrap_or_default(), || {
+            permit.release()
+        })
         .await?;
     let mut response = Json(GenerationRecord::of(&found.generation, state.links())).into_response();
     let headers = response.headers_mut();

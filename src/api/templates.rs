@@ -47,11 +47,11 @@ impl From<TemplateRecord> for TemplateBody {
     fn from(record: TemplateRecord) -> Self {
         Self {
             id: record.id,
-            name: record.text.name,
+            name: record.name,
             version: record.version,
-            prompt: record.text.prompt,
-            system_prompt: record.text.system_prompt,
-            variables: record.text.variables,
+            prompt: record.prompt,
+            system_prompt: record.system_prompt,
+            variables: record.variables,
             created_at: record.created_at,
             updated_at: record.updated_at,
         }

@@ -115,7 +115,7 @@ impl From<DeliveryRecord> for DeliveryBody {
             generation: delivery.generation,
             status: delivery.status,
             attempts: delivery.attempts,
-            response_status: delivery.response_status,
+            response_status: delivery.response_status.and_then(|s| s.try_into().ok()),
             error: delivery.error,
             next_attempt_at: delivery.next_attempt_at,
             last_attempt_at: delivery.last_attempt_at,

@@ -24,12 +24,14 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::{
     io::AsyncWriteExt as _,
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt as _;
 
-use crate::api;
+use crate::{
+    api,
+    domain::limiter::{Limiter, Permit},
+};
 use guarded::WriteTimeoutStream;
 
 /// Bytes that one connection may keep unread or unsent, at least the largest head.
@@ -90,8 +92,8 @@ pub async fn serve(
     limits: Limits,
     close: CancellationToken,
 ) {
-    let places = Arc::new(Semaphore::new(limits.max_connections));
-    let refusals = Arc::new(Semaphore::new(REFUSALS));
+    let places = Limiter::of(limits.max_connections);
+    let refusals = Limiter::of(REFUSALS);
     let connections = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
@@ -112,17 +114,17 @@ pub async fn serve(
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY was refused");
         }
-        match Arc::clone(&places).try_acquire_owned() {
-            Ok(place) => {
+        match places.try_acquire(()) {
+            Some(permit) => {
                 let (router, close) = (router.clone(), close.clone());
                 connections.spawn(async move {
                     connection(stream, peer, router, limits, &close).await;
-                    drop(place);
+                    drop(permit);
                 });
             }
-            Err(_full) => match Arc::clone(&refusals).try_acquire_owned() {
-                Ok(permit) => drop(connections.spawn(refuse(stream, permit))),
-                Err(_too_many) => refuse_at_once(stream),
+            None => match refusals.try_acquire(()) {
+                Some(permit) => drop(connections.spawn(refuse(stream, permit))),
+                None => refuse_at_once(stream),
             },
         }
     }
@@ -187,7 +189,7 @@ async fn connection(
 }
 
 /// Says that the server is full, and closes.
-async fn refuse(mut stream: TcpStream, permit: OwnedSemaphorePermit) {
+async fn refuse(mut stream: TcpStream, permit: Permit) {
     let answer = api::raw_error_response(StatusCode::SERVICE_UNAVAILABLE);
     let telling = async {
         stream.write_all(&answer).await?;

@@ -7,16 +7,17 @@ use tokio::time::Instant;
 /// The shortest pause between two steps.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// Takes a step `every` so often. While a step says that there is more to do, the next one
+/// Takes a step of `of` `every` so often. While a step says that there is more to do, the next one
 /// follows after as long a pause as it took: at least half of the time is the callers'.
-pub(super) async fn repeat<E: Error + 'static, F: Future<Output = Result<bool, E>>>(
+pub(super) async fn repeat<T: Clone, E: Error + 'static, F: Future<Output = Result<bool, E>>>(
     name: &'static str,
     every: Duration,
-    mut step: impl FnMut() -> F,
+    of: T,
+    mut step: impl FnMut(T) -> F,
 ) {
     loop {
         let begun = Instant::now();
-        let pause = match step().await {
+        let pause = match step(of.clone()).await {
             Ok(true) => begun.elapsed().max(SHORTEST_PAUSE),
             Ok(false) => every,
             Err(error) => {
@@ -41,12 +42,12 @@ mod tests {
     async fn while_there_is_more_it_goes_on_with_pauses() {
         let (begins, mut begun) = mpsc::unbounded_channel();
         let mut left = 4;
-        let step = move || {
+        let step = move |()| {
             begins.send(Instant::now()).unwrap();
             left -= 1;
             std::future::ready(Ok::<_, Infallible>(left > 0))
         };
-        let steps = tokio::spawn(repeat("a step", Duration::from_hours(1), step));
+        let steps = tokio::spawn(repeat("a step", Duration::from_hours(1), (), step));
         let mut last = begun.recv().await.unwrap();
         for _ in 0..3 {
             let next = begun.recv().await.unwrap();

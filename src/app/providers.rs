@@ -3,7 +3,7 @@
 use super::AppError;
 use crate::{
     config::Config,
-    domain::clock::SharedClock,
+    domain::{clock::SharedClock, limiter::Limiter},
     providers::{Registry, Setup, VENDORS, http::HttpClient},
 };
 
@@ -24,7 +24,8 @@ pub(super) fn registry(config: &Config, clock: &SharedClock) -> Result<Registry,
                 .map(|model| (model.id.clone(), model.settings.clone()))
                 .collect(),
         };
-        registry.seats.set(&provider.name, provider.max_concurrent);
+        let limiter = Limiter::of(provider.max_concurrent);
+        registry.limiters.insert(provider.name.clone(), limiter);
         let kind = provider.vendor.kind;
         for adapters in VENDORS.iter().filter(|other| other.vendor.kind == kind) {
             (adapters.add)(&mut registry, &setup).map_err(|source| AppError::Provider {

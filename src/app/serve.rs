@@ -1,6 +1,6 @@
 //! `gensvc serve`: start in order, serve, stop in order.
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use chrono::TimeDelta;
 use tokio::{net::TcpListener, task::JoinSet, time::Instant};
@@ -17,12 +17,12 @@ use super::{
 use crate::{
     config::Config,
     domain::clock::SharedClock,
-    jobs::{Auditor, Runner, webhooks::Dispatcher},
-    local_postgres::{LocalPostgres, Role},
+    jobs::{Auditor, Runner},
+    local_postgres::{LocalPostgres, LocalPostgresError, Role},
     store::{Durability, Store},
 };
 
-/// Between two looks at the private Postgres: what revives it within seconds.
+/// Between two checks of the private Postgres: what revives it within seconds.
 const SUPERVISE_EVERY: Duration = Duration::from_millis(500);
 /// The longest wait between two sweeps.
 const SWEEP_AT_MOST: Duration = Duration::from_secs(5);
@@ -32,10 +32,10 @@ const SWEEP_AT_START: Duration = Duration::from_secs(10);
 const PURGE_EVERY: Duration = Duration::from_mins(1);
 /// Between two removals of files.
 const REMOVE_EVERY: Duration = Duration::from_secs(10);
-/// Between two looks for files that were left on their way in.
+/// Between two sweeps of files whose upload was cut off.
 const SWEEP_FILES_EVERY: Duration = Duration::from_hours(1);
-/// Between two looks for cancels of texts that are streamed here.
-const LOOK_FOR_CANCELS_EVERY: Duration = Duration::from_millis(500);
+/// Between two polls for cancels of texts that are streamed here.
+const POLL_CANCELS_EVERY: Duration = Duration::from_millis(500);
 /// Generations that one removal takes.
 const REMOVAL_BATCH: i64 = 500;
 /// Rows that one purge removes of each kind.
@@ -104,16 +104,18 @@ async fn run(
     if local.is_some_and(|local| local.is_sole_server()) {
         app.runner.assume_sole_instance().await?;
     }
+    let beat = (*config.jobs.lease / 3).min(SWEEP_AT_MOST);
     let mut background = JoinSet::new();
-    background.spawn(signs_of_life(app.runner.clone(), *config.jobs.lease));
+    background.spawn(heartbeats(app.runner.clone(), beat));
     // Bounded: on a slow database others may leave new work as fast as it is ended.
     let begun = Instant::now();
     while app.runner.sweep_step().await? > 0 && begun.elapsed() < SWEEP_AT_START {}
 
-    background.spawn(sweeps(app.runner.clone(), *config.jobs.lease));
+    background.spawn(sweeps(app.runner.clone(), beat));
     background.spawn(requested_cancels(app.runner.clone()));
     background.spawn(work(app.runner.clone()));
-    background.spawn(deliveries(app.dispatcher.clone()));
+    let dispatcher = app.dispatcher.clone();
+    background.spawn(async move { dispatcher.run().await });
     background.spawn(purges(app.runner.clone(), *config.webhooks.log_days));
     background.spawn(file_sweeps(app.runner.clone()));
     background.spawn(removals(app.runner.clone()));
@@ -193,48 +195,47 @@ fn listener_limits(config: &Config) -> Limits {
 
 /// On their own: a sweep with much to end may take longer than the lease, and others would
 /// take this process for dead.
-async fn signs_of_life(runner: Runner, lease: Duration) {
-    let every = (lease / 3).min(SWEEP_AT_MOST);
-    loop {
-        tokio::time::sleep(every).await;
-        // The sweep meets the same trouble and tells of it.
+async fn heartbeats(runner: Runner, every: Duration) {
+    repeat("the heartbeat", every, runner, |runner| async move {
+        // The sweep meets the same trouble and logs it.
         if let Err(error) = runner.heartbeat().await {
-            tracing::debug!(%error, "a sign of life was not taken");
+            tracing::debug!(%error, "the heartbeat failed");
         }
-    }
+        Ok::<_, Infallible>(false)
+    })
+    .await;
 }
 
-async fn sweeps(runner: Runner, lease: Duration) {
-    let every = (lease / 3).min(SWEEP_AT_MOST);
-    let step = || {
-        let runner = runner.clone();
-        async move { runner.sweep_step().await.map(|_| false) }
-    };
-    repeat("the sweep", every, step).await;
+async fn sweeps(runner: Runner, every: Duration) {
+    let step = |runner: Runner| async move { runner.sweep_step().await.map(|_| false) };
+    repeat("the sweep", every, runner, step).await;
 }
 
 /// Ends streams that were cancelled at another server.
 async fn requested_cancels(runner: Runner) {
-    loop {
-        tokio::time::sleep(LOOK_FOR_CANCELS_EVERY).await;
-        if !runner.streams() {
-            continue;
-        }
-        // The sweep meets the same trouble and tells of it.
-        if let Err(error) = runner.cancel_requested().await {
-            tracing::debug!(%error, "cancels could not be looked for");
-        }
-    }
+    repeat(
+        "polling for cancels",
+        POLL_CANCELS_EVERY,
+        runner,
+        |runner| async move {
+            if runner.streams()
+                && let Err(error) = runner.cancel_requested().await
+            {
+                // The sweep meets the same trouble and logs it.
+                tracing::debug!(%error, "polling for cancels failed");
+            }
+            Ok::<_, Infallible>(false)
+        },
+    )
+    .await;
 }
 
 /// Takes jobs, one round after the other.
 async fn work(runner: Runner) {
     loop {
         if let Err(error) = runner.work_step().await {
-            tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "jobs cannot be taken"
-            );
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, "jobs cannot be taken");
         }
         runner.due().await;
     }
@@ -242,64 +243,48 @@ async fn work(runner: Runner) {
 
 /// Removes the files of deleted and failed generations.
 async fn removals(runner: Runner) {
-    let step = || {
-        let runner = runner.clone();
-        async move { runner.empty_trash(REMOVAL_BATCH).await }
-    };
-    repeat("the removal of files", REMOVE_EVERY, step).await;
+    let step = |runner: Runner| async move { runner.empty_trash(REMOVAL_BATCH).await };
+    repeat("the removal of files", REMOVE_EVERY, runner, step).await;
 }
 
 /// Deletes what is older than its retention.
 async fn retention(runner: Runner, days: u32) {
     let age = TimeDelta::days(days.into());
-    let step = || {
-        let runner = runner.clone();
-        async move { runner.delete_old(age, REMOVAL_BATCH).await }
-    };
-    repeat("the removal of old generations", REMOVE_EVERY, step).await;
-}
-
-/// Tells webhooks what happened.
-async fn deliveries(dispatcher: Dispatcher) {
-    dispatcher.run().await;
+    let step = |runner: Runner| async move { runner.delete_old(age, REMOVAL_BATCH).await };
+    repeat("the removal of old generations", REMOVE_EVERY, runner, step).await;
 }
 
 async fn file_sweeps(runner: Runner) {
-    let step = || {
-        let runner = runner.clone();
-        async move { runner.sweep_files().await.map(|()| false) }
-    };
-    repeat("the sweep of files", SWEEP_FILES_EVERY, step).await;
+    let step = |runner: Runner| async move { runner.sweep_files().await.map(|()| false) };
+    repeat("the sweep of files", SWEEP_FILES_EVERY, runner, step).await;
 }
 
 /// Removes what has expired.
 async fn purges(runner: Runner, log_days: u32) {
     let log_age = TimeDelta::days(log_days.into());
-    let step = || {
-        let runner = runner.clone();
-        async move { runner.purge(log_age, PURGE_BATCH).await }
-    };
-    repeat("the purge", PURGE_EVERY, step).await;
+    let step = |runner: Runner| async move { runner.purge(log_age, PURGE_BATCH).await };
+    repeat("the purge", PURGE_EVERY, runner, step).await;
 }
 
 async fn audits(auditor: Auditor, every: Duration) {
-    let step = || {
-        let auditor = auditor.clone();
-        async move { auditor.step().await.map(|()| false) }
-    };
-    repeat("the self-audit", every, step).await;
+    let step = |auditor: Auditor| async move { auditor.step().await.map(|()| false) };
+    repeat("the self-audit", every, auditor, step).await;
 }
 
+/// Revives the private Postgres when it has died.
 async fn supervision(local: Arc<LocalPostgres>, store: Store) {
-    loop {
-        tokio::time::sleep(SUPERVISE_EVERY).await;
-        match local.supervise_step().await {
-            Ok(true) => {
+    let parts = (local, store);
+    repeat(
+        "reviving the private Postgres",
+        SUPERVISE_EVERY,
+        parts,
+        |(local, store)| async move {
+            if local.supervise_step().await? {
                 store.distrust_connections();
                 tracing::warn!("the private Postgres had died and was started again");
             }
-            Ok(false) => {}
-            Err(error) => tracing::error!(%error, "the private Postgres could not be revived"),
-        }
-    }
+            Ok::<_, LocalPostgresError>(false)
+        },
+    )
+    .await;
 }

@@ -87,18 +87,6 @@ impl GenerationIds {
     }
 }
 
-impl From<Uuid> for GenerationId {
-    fn from(id: Uuid) -> Self {
-        Self(id)
-    }
-}
-
-impl From<Uuid> for InstanceId {
-    fn from(id: Uuid) -> Self {
-        Self(id)
-    }
-}
-
 impl GenerationId {
     /// When it was made, as the id tells it, in milliseconds.
     pub fn created_at(self) -> DateTime<Utc> {

@@ -25,7 +25,7 @@ pub fn observed(registry: Registry, metrics: &Metrics) -> Registry {
         image: each(registry.image, metrics, |provider| provider),
         speech: each(registry.speech, metrics, |provider| provider),
         video: each(registry.video, metrics, |provider| provider),
-        seats: registry.seats,
+        limiters: registry.limiters,
     }
 }
 

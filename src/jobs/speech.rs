@@ -25,12 +25,12 @@ impl Runner {
         let Some(provider) = self.0.providers.speech.get(&job.provider) else {
             return Step::no_provider();
         };
-        let Some(seat) = self.0.providers.seats.take(&job.provider) else {
+        let Some(permit) = self.0.providers.try_acquire(&job.provider) else {
             return Step::retry();
         };
         match self.submit(job, guard, || provider.generate(call)).await {
             Ok(answer) => {
-                drop(seat);
+                drop(permit);
                 self.keep_speech(job, call, answer).await
             }
             Err(step) => step,

@@ -11,7 +11,7 @@ use crate::{
         generation::{Failure, FailureCode, Generation},
         ids::GenerationId,
     },
-    providers::Seat,
+    providers::ProviderPermit,
     store::{
         generations::{HoldOutcome, NewGeneration, Outcome, Settlement},
         jobs::Job,
@@ -28,7 +28,7 @@ pub struct Work {
     /// The row, with the hold.
     pub new: NewGeneration,
     /// What this process runs at once; `None`: the row says it all, for any worker to take.
-    pub run: Option<(Call, Seat)>,
+    pub run: Option<(Call, ProviderPermit)>,
 }
 
 /// What starting a generation came to.

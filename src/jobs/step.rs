@@ -240,12 +240,10 @@ fn failure(error: &ProviderError) -> Failure {
     Failure::new(code, error.message.clone())
 }
 
-/// Logs a provider's error once, where its generation ends.
+/// Logs a provider's error once, where its generation ends. The adapter has logged a refused
+/// account.
 fn log_failure(provider: &str, model: &str, error: &ProviderError) {
-    if error.kind == ProviderErrorKind::Account {
-        tracing::error!(provider, model, %error,
-            "the provider refuses this server's account: its key, funds or permission");
-    } else {
+    if error.kind != ProviderErrorKind::Account {
         tracing::warn!(provider, model, %error, "a generation failed upstream");
     }
 }

@@ -51,7 +51,7 @@ impl Runner {
         }
         // Polls need no permit: there are no more of them than workers, and they must not wait
         // for new work.
-        let Some(_permit) = self.0.providers.seats.take(&job.provider) else {
+        let Some(_permit) = self.0.providers.try_acquire(&job.provider) else {
             return Step::retry();
         };
         match self.submit(job, guard, || provider.submit(call)).await {

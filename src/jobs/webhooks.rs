@@ -2,15 +2,15 @@
 //! receiver takes it.
 //!
 //! Here: taking deliveries, one attempt after the other, the back-off. How a delivery is sent
-//! is in [`sender`], how many run at once in [`slots`]. Not here: writing the outbox, which
+//! is in [`sender`], how many run at once in [`permits`]. Not here: writing the outbox, which
 //! the statement that finishes a generation does. Nothing here is waited for by any payment.
 //!
 //! The database is the only state: a delivery is taken by moving the time at which it is due,
 //! so that a death during the attempt only delays the next one. Receivers may see one event
 //! more than once, and know it by its id.
 
+mod permits;
 mod sender;
-mod slots;
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -38,8 +38,8 @@ use crate::{
         outbox::{Attempt, AttemptEnd},
     },
 };
+use permits::{DeliveryLimits, DeliveryPermit};
 use sender::Message;
-use slots::Slots;
 
 /// Between two looks for due deliveries.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -66,7 +66,7 @@ struct Inner {
     clock: SharedClock,
     sender: Sender,
     render: RenderRecord,
-    slots: Slots,
+    limits: DeliveryLimits,
     /// The webhook that the last look ended at. Held while deliveries are taken.
     turn: tokio::sync::Mutex<WebhookId>,
     /// An attempt has ended.
@@ -95,7 +95,7 @@ impl Dispatcher {
             clock,
             sender,
             render,
-            slots: Slots::default(),
+            limits: DeliveryLimits::default(),
             turn: tokio::sync::Mutex::new(WebhookId(0)),
             wake: Notify::new(),
             tasks: TaskTracker::new(),
@@ -145,28 +145,27 @@ impl Dispatcher {
     pub async fn step(&self) -> Result<usize, StoreError> {
         let mut turn = self.0.turn.lock().await;
         let mut wrapped = turn.0 == 0;
-        while !self.0.slots.is_full() && !self.0.closing.is_cancelled() {
+        while !self.0.limits.is_full() && !self.0.closing.is_cancelled() {
             let now = self.0.clock.now();
             let queues = self.0.store.queues(*turn, now, LOOK_AT).await?;
             let is_last = usize::try_from(LOOK_AT).is_ok_and(|most| queues.len() < most);
-            let allotment = self.0.slots.allot(&queues);
+            let mut allotment = self.0.limits.allot(&queues);
             let seen_all = allotment.looked_up_to == queues.last().map(|q| q.webhook);
             *turn = match allotment.looked_up_to {
                 Some(webhook) if !(is_last && seen_all) => webhook,
                 _ => WebhookId(0),
             };
-            if !allotment.places.is_empty() {
+            if !allotment.permits.is_empty() {
                 let timeout = TimeDelta::from_std(self.0.sender.timeout()).unwrap_or_default();
                 let lease_until = now + timeout + LEASE_BEYOND_TIMEOUT;
-                let places = &allotment.places;
-                let taken = self
-                    .0
-                    .store
-                    .take_deliveries(places, now, lease_until)
-                    .await?;
+                let wanted = allotment.counts();
+                let store = &self.0.store;
+                let taken = store.take_deliveries(&wanted, now, lease_until).await?;
                 let count = taken.len();
                 for attempt in taken {
-                    self.begin(attempt);
+                    if let Some(permit) = allotment.permit(attempt.webhook) {
+                        self.begin(attempt, permit);
+                    }
                 }
                 if count > 0 {
                     return Ok(count);
@@ -182,17 +181,16 @@ impl Dispatcher {
         Ok(0)
     }
 
-    fn begin(&self, attempt: Attempt) {
-        let slot = self.0.slots.take(attempt.webhook, attempt.account);
+    fn begin(&self, attempt: Attempt, permit: DeliveryPermit) {
         let this = self.clone();
         self.0.tasks.spawn(async move {
             let stop = this.0.stop.clone();
             tokio::select! {
-                timed_out = this.attempt(attempt) => slot.timed_out(timed_out),
+                timed_out = this.attempt(attempt) => permit.timed_out(timed_out),
                 // The next server repeats it.
                 () = stop.cancelled() => {}
             }
-            drop(slot);
+            drop(permit);
             this.0.wake.notify_one();
         });
     }

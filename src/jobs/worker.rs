@@ -62,8 +62,8 @@ impl Runner {
         while !permits.is_empty() {
             let limit = i64::try_from(permits.len()).unwrap_or(i64::MAX);
             let share = Share {
-                most: i64::try_from(self.0.shares.most()).unwrap_or(i64::MAX),
-                taken: self.0.shares.taken(),
+                most: i64::try_from(self.0.quota.per_key()).unwrap_or(i64::MAX),
+                taken: self.0.quota.held(),
             };
             let store = &self.0.store;
             let jobs = store
@@ -90,7 +90,7 @@ impl Runner {
         }
         let (guard, done) = self.0.running.reserve(job.id, false);
         guard.held();
-        let (runner, share) = (self.clone(), self.0.shares.take(job.account_id));
+        let (runner, worker) = (self.clone(), self.0.quota.admit(job.account_id));
         self.0.busy.fetch_add(1, Ordering::AcqRel);
         let span = tracing::info_span!("job", id = %job.id);
         self.spawn(
@@ -99,7 +99,7 @@ impl Runner {
                 let call = Call::of_job(&job);
                 let step = runner.advance(&job, call.as_ref(), &guard);
                 let _ = std::panic::AssertUnwindSafe(step).catch_unwind().await;
-                drop((guard, done, permit, share));
+                drop((guard, done, permit, worker));
                 runner.0.busy.fetch_sub(1, Ordering::AcqRel);
                 runner.0.wake.notify_one();
             }

@@ -1,13 +1,13 @@
 //! What is read when somebody asks: the state of the database, not a count of events.
 
-use std::sync::atomic::AtomicU64;
+use std::{sync::atomic::AtomicU64, time::Duration};
 
 use prometheus_client::{
     metrics::{family::Family, gauge::Gauge},
     registry::Registry,
 };
 
-use super::{labels, metrics::AuditNumbers};
+use super::labels;
 use crate::domain::generation::{Modality, Status};
 
 type FloatGauge = Gauge<f64, AtomicU64>;
@@ -29,6 +29,19 @@ pub struct Connections {
     pub pool: &'static str,
     pub in_use: u32,
     pub idle: u32,
+}
+
+/// What a self-audit found.
+#[derive(Debug, Clone)]
+pub struct AuditNumbers {
+    /// Differences of each check.
+    pub differences: Vec<(&'static str, usize)>,
+    /// All balances, in micro-credits.
+    pub balance: f64,
+    /// When, in seconds since 1970.
+    pub at: i64,
+    /// How long it took.
+    pub took: Duration,
 }
 
 /// The gauges of a moment. Those of the database are missing when it did not answer.

@@ -1,4 +1,4 @@
-//! The recorder: counters and histograms of one server, and the text that tells them.
+//! The recorder: counters and histograms of one server, and their text format.
 
 use std::{
     fmt::{self, Write as _},
@@ -14,7 +14,7 @@ use prometheus_client::{
 
 use super::{
     labels,
-    live::{self, Connections, Live},
+    live::{self, AuditNumbers, Connections, Live},
 };
 use crate::domain::{
     credits::Credits,
@@ -74,19 +74,6 @@ pub struct Settled<'a> {
     pub held: Credits,
     /// What was charged, or why it failed.
     pub outcome: Result<Credits, FailureCode>,
-}
-
-/// What a self-audit found.
-#[derive(Debug, Clone)]
-pub struct AuditNumbers {
-    /// Differences of each check.
-    pub differences: Vec<(&'static str, usize)>,
-    /// All balances, in micro-credits.
-    pub balance: f64,
-    /// When, in seconds since 1970.
-    pub at: i64,
-    /// How long it took.
-    pub took: Duration,
 }
 
 impl Default for Metrics {

@@ -18,7 +18,7 @@ use crate::{
         request::GenerationRequest,
     },
     jobs::{Handle, Started, Work},
-    providers::{DeltaSink, Seat},
+    providers::{DeltaSink, ProviderPermit},
     store::generations::{Idempotency, NewGeneration},
 };
 use plan::Plan;
@@ -162,7 +162,7 @@ impl Service {
     }
 
     /// A permit for a call that begins now; none is waited for.
-    fn provider_permit(&self, plan: &Plan<'_>) -> Option<Seat> {
-        self.0.providers.seats.take(&plan.model.provider)
+    fn provider_permit(&self, plan: &Plan<'_>) -> Option<ProviderPermit> {
+        self.0.providers.try_acquire(&plan.model.provider)
     }
 }

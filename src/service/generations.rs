@@ -73,7 +73,7 @@ impl Service {
         let begun = Instant::now();
         let until = begun + wait;
         let mut waiting = Some(waiting);
-        let mut place = None;
+        let mut permit = None;
         loop {
             // The handle first: a generation that ends between the two is then seen as ended.
             let handle = self.0.runner.handle(id);
@@ -83,13 +83,13 @@ impl Service {
                 return Ok(Found::waited(generation));
             }
             if let Some(waiting) = waiting.take() {
-                place = self.0.waits.take(caller.account_id);
-                if place.is_some() {
+                permit = self.0.waits.try_acquire(caller.account_id);
+                if permit.is_some() {
                     waiting();
                 }
             }
             let stopping = self.0.runner.stopping();
-            if place.is_none() || stopping.is_cancelled() {
+            if permit.is_none() || stopping.is_cancelled() {
                 return Ok(Found {
                     generation,
                     waited: false,

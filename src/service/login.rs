@@ -5,14 +5,11 @@ use secrecy::SecretString;
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
-use super::{
-    Service, ServiceError,
-    auth::Caller,
-    password::{PASSWORD_CHARS, Ticket},
-};
+use super::{Service, ServiceError, auth::Caller, password::PASSWORD_CHARS};
 use crate::{
     domain::{
         ids::{AccountId, UserId},
+        limiter::Permit,
         token,
         validate::{Errors, Fields},
     },
@@ -62,11 +59,11 @@ impl Service {
     /// Runs to its end also when the caller hangs up, so that each attempt gets its verdict.
     pub async fn login(&self, login: Login, address: String) -> Result<LoggedIn, ServiceError> {
         // Before anything is known of the email: a full queue tells nothing.
-        let ticket = self.0.passwords.ticket()?;
+        let admitted = self.0.passwords.admit()?;
         let (service, (done, verdict)) = (self.clone(), oneshot::channel());
         self.0.runner.spawn(async move {
             // Whoever asked may be gone.
-            let _ = done.send(service.attempt(login, &address, ticket).await);
+            let _ = done.send(service.attempt(login, &address, admitted).await);
         });
         let gone = |_| ServiceError::Internal("a login ended without a verdict".to_owned());
         verdict.await.map_err(gone)?
@@ -76,7 +73,7 @@ impl Service {
         &self,
         login: Login,
         address: &str,
-        ticket: Ticket,
+        admitted: Permit,
     ) -> Result<LoggedIn, ServiceError> {
         let (store, now) = (&self.0.store, self.0.clock.now());
         if let Err(wait) = store.begin_login(&login.email, address, now).await? {
@@ -87,7 +84,7 @@ impl Service {
         let user = store.user_by_email(&login.email).await?;
         let stored = user.as_ref().map(|u| u.password_hash.clone());
         let passwords = &self.0.passwords;
-        let right = passwords.verify(ticket, login.password, stored).await?;
+        let right = passwords.verify(admitted, login.password, stored).await?;
         store.end_login(&login.email, address, now, !right).await?;
         let Some(user) = user.filter(|_| right) else {
             return Err(ServiceError::InvalidCredentials);

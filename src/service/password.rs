@@ -7,9 +7,10 @@ use argon2::{
     password_hash::{PasswordHasher as _, PasswordVerifier as _, phc::PasswordHash},
 };
 use secrecy::{ExposeSecret as _, SecretString};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
 use super::ServiceError;
+use crate::domain::limiter::{Limiter, Permit};
 
 /// Characters of a password.
 pub(super) const PASSWORD_CHARS: std::ops::RangeInclusive<usize> = 8..=1024;
@@ -23,12 +24,8 @@ static NOBODY: LazyLock<Option<String>> = LazyLock::new(|| hash("nobody has this
 pub(super) struct Hasher {
     running: Arc<Semaphore>,
     /// Those that run and those that wait.
-    tickets: Arc<Semaphore>,
+    admitted: Limiter,
 }
-
-/// The right to wait for a check. Given back when dropped.
-#[derive(Debug)]
-pub(super) struct Ticket(#[expect(dead_code, reason = "held, not read")] OwnedSemaphorePermit);
 
 impl Hasher {
     /// Lets at most `waiting` wait beside those that run.
@@ -37,32 +34,32 @@ impl Hasher {
         // left to everybody else.
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let running = (cores / 2).max(1);
-        let tickets = running.saturating_add(waiting).min(Semaphore::MAX_PERMITS);
         Self {
             running: Arc::new(Semaphore::new(running)),
-            tickets: Arc::new(Semaphore::new(tickets)),
+            admitted: Limiter::of(running.saturating_add(waiting)),
         }
     }
 
-    /// A ticket, at once or not at all.
-    pub(super) fn ticket(&self) -> Result<Ticket, ServiceError> {
-        let ticket = Arc::clone(&self.tickets).try_acquire_owned();
-        ticket.map(Ticket).map_err(|_| ServiceError::Overloaded)
+    /// The right to wait for a check.
+    pub(super) fn admit(&self) -> Result<Permit, ServiceError> {
+        self.admitted
+            .try_acquire(())
+            .ok_or(ServiceError::Overloaded)
     }
 
     pub(super) async fn hash(&self, password: String) -> Result<String, ServiceError> {
-        let ticket = self.ticket()?;
-        self.run(ticket, move || hash(&password)).await?
+        let admitted = self.admit()?;
+        self.run(admitted, move || hash(&password)).await?
     }
 
     /// Whether the password is the stored one; `None` stands for an unknown email.
     pub(super) async fn verify(
         &self,
-        ticket: Ticket,
+        admitted: Permit,
         password: SecretString,
         stored: Option<String>,
     ) -> Result<bool, ServiceError> {
-        self.run(ticket, move || {
+        self.run(admitted, move || {
             let known = stored.is_some();
             let phc = stored.or_else(|| NOBODY.clone()).unwrap_or_default();
             let matches = PasswordHash::new(&phc).is_ok_and(|parsed| {
@@ -77,7 +74,7 @@ impl Hasher {
 
     async fn run<T: Send + 'static>(
         &self,
-        ticket: Ticket,
+        admitted: Permit,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ServiceError> {
         let internal = |e: &dyn std::fmt::Display| ServiceError::Internal(format!("password: {e}"));
@@ -87,7 +84,7 @@ impl Hasher {
             .map_err(|e| internal(&e))?;
         tokio::task::spawn_blocking(move || {
             let result = work();
-            drop((permit, ticket));
+            drop((permit, admitted));
             result
         })
         .await
@@ -132,9 +129,9 @@ mod tests {
     async fn the_stand_in_is_computed_and_opens_nothing() {
         let hasher = Hasher::new(1);
         let verify = async |password: &str, stored: Option<String>| {
-            let ticket = hasher.ticket().unwrap();
+            let admitted = hasher.admit().unwrap();
             hasher
-                .verify(ticket, password.into(), stored)
+                .verify(admitted, password.into(), stored)
                 .await
                 .unwrap()
         };

@@ -17,34 +17,15 @@ pub struct AccountSettings {
     pub created_at: DateTime<Utc>,
 }
 
-struct SettingsRow {
-    id: i64,
-    name: String,
-    defaults: Value,
-    created_at: DateTime<Utc>,
-}
-
-impl From<SettingsRow> for AccountSettings {
-    fn from(row: SettingsRow) -> Self {
-        Self {
-            id: AccountId(row.id),
-            name: row.name,
-            defaults: row.defaults,
-            created_at: row.created_at,
-        }
-    }
-}
-
 impl Store {
     pub async fn account_settings(&self, id: AccountId) -> Result<AccountSettings, StoreError> {
-        let row = sqlx::query_as!(
-            SettingsRow,
-            "select id, name, defaults, created_at from accounts where id = $1",
+        let reading = sqlx::query_as!(
+            AccountSettings,
+            r#"select id as "id: _", name, defaults, created_at from accounts where id = $1"#,
             id.0,
         )
-        .fetch_one(self.requests.named("read account settings"))
-        .await?;
-        Ok(row.into())
+        .fetch_one(self.requests.named("read account settings"));
+        Ok(reading.await?)
     }
 
     /// Merges defaults by modality; null clears one. One statement, so that parallel changes
@@ -54,16 +35,15 @@ impl Store {
         id: AccountId,
         changes: &Value,
     ) -> Result<AccountSettings, StoreError> {
-        let row = sqlx::query_as!(
-            SettingsRow,
-            "update accounts set defaults = jsonb_strip_nulls(defaults || $2)
+        let reading = sqlx::query_as!(
+            AccountSettings,
+            r#"update accounts set defaults = jsonb_strip_nulls(defaults || $2)
              where id = $1
-             returning id, name, defaults, created_at",
+             returning id as "id: _", name, defaults, created_at"#,
             id.0,
             changes,
         )
-        .fetch_one(self.requests.named("merge account settings"))
-        .await?;
-        Ok(row.into())
+        .fetch_one(self.requests.named("merge account settings"));
+        Ok(reading.await?)
     }
 }

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use sqlx::{FromRow, QueryBuilder};
 
-use super::{Store, StoreError, credits::Balance};
+use super::{Store, StoreError};
 use crate::domain::{
     credits::Credits,
     ids::{AccountId, UserId},
@@ -41,28 +41,26 @@ pub struct UserRow {
 }
 
 /// An account, as the operator sees it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, FromRow)]
 pub struct AccountRecord {
     pub id: AccountId,
     pub name: String,
     /// Its first user's email.
     pub email: String,
-    pub balance: Balance,
+    pub balance: Credits,
+    /// What running work may cost at most.
+    pub held: Credits,
     /// Since when it is suspended.
     pub suspended_at: Option<DateTime<Utc>>,
     /// When it was made.
     pub created_at: DateTime<Utc>,
 }
 
-#[derive(FromRow)]
-struct AccountRow {
-    id: i64,
-    name: String,
-    email: String,
-    balance: i64,
-    held: i64,
-    suspended_at: Option<DateTime<Utc>>,
-    created_at: DateTime<Utc>,
+impl AccountRecord {
+    /// What can be spent now.
+    pub fn available(&self) -> Credits {
+        self.balance.minus_or_zero(self.held)
+    }
 }
 
 /// Who and whose a token is, for people.
@@ -91,7 +89,7 @@ impl Store {
             )
             insert into users (account_id, email, name, password_hash, created_at)
             select id, $3, $1, $4, $5 from account
-            returning id, account_id
+            returning id as "user: UserId", account_id as "account: AccountId"
             "#,
             new.name,
             new.credits.micros(),
@@ -101,29 +99,23 @@ impl Store {
         )
         .fetch_one(self.requests.named("create an account"))
         .await?;
-        Ok((AccountId(row.account_id), UserId(row.id)))
+        Ok((row.account, row.user))
     }
 
     /// The user of an email, compared without case.
     pub async fn user_by_email(&self, email: &str) -> Result<Option<UserRow>, StoreError> {
-        let row = sqlx::query!(
+        let reading = sqlx::query_as!(
+            UserRow,
             r#"
-            select u.id, u.account_id, u.email, u.name, u.password_hash, a.name as account_name
+            select u.id as "id: _", u.account_id as "account_id: _", u.email, u.name,
+                   u.password_hash, a.name as account_name
             from users u join accounts a on a.id = u.account_id
             where lower(u.email) = lower($1)
             "#,
             email
         )
-        .fetch_optional(self.requests.named("find a user by email"))
-        .await?;
-        Ok(row.map(|r| UserRow {
-            id: UserId(r.id),
-            account_id: AccountId(r.account_id),
-            email: r.email,
-            name: r.name,
-            password_hash: r.password_hash,
-            account_name: r.account_name,
-        }))
+        .fetch_optional(self.requests.named("find a user by email"));
+        Ok(reading.await?)
     }
 
     /// Whose account this is, and whose session.
@@ -134,7 +126,7 @@ impl Store {
     ) -> Result<Identity, StoreError> {
         let row = sqlx::query!(
             r#"
-            select a.name as account_name, u.id as "user_id?", u.email as "email?", u.name as user_name
+            select a.name as account_name, u.id as "user_id?: UserId", u.email as "email?", u.name as user_name
             from accounts a left join users u on u.id = $2
             where a.id = $1
             "#,
@@ -147,16 +139,17 @@ impl Store {
             user: row
                 .user_id
                 .zip(row.email)
-                .map(|(id, email)| (UserId(id), email, row.user_name)),
+                .map(|(id, email)| (id, email, row.user_name)),
             account_name: row.account_name,
         })
     }
 
     pub async fn account(&self, id: AccountId) -> Result<Option<AccountRecord>, StoreError> {
         let row = sqlx::query_as!(
-            AccountRow,
+            AccountRecord,
             r#"
-            select id, name, balance, held, suspended_at, created_at,
+            select id as "id: _", name, balance as "balance: _", held as "held: _",
+                   suspended_at, created_at,
                    coalesce((select u.email from users u where u.account_id = a.id
                              order by u.id limit 1), '') as "email!"
             from accounts a where id = $1
@@ -165,7 +158,7 @@ impl Store {
         )
         .fetch_optional(self.requests.named("read an account"))
         .await?;
-        Ok(row.map(AccountRecord::from))
+        Ok(row)
     }
 
     /// All accounts, newest first; with `email`, the one that has a user of it, compared
@@ -193,12 +186,11 @@ impl Store {
         query
             .push(" order by id desc limit ")
             .push_bind(page.per_page + 1);
-        let rows: Vec<AccountRow> = query
+        let accounts: Vec<AccountRecord> = query
             .build_query_as()
             .persistent(false)
             .fetch_all(self.requests.named("list accounts").long())
             .await?;
-        let accounts = rows.into_iter().map(AccountRecord::from).collect();
         Ok(Page::from_surplus(
             accounts,
             page.per_page,
@@ -215,12 +207,13 @@ impl Store {
         now: DateTime<Utc>,
     ) -> Result<Option<AccountRecord>, StoreError> {
         let row = sqlx::query_as!(
-            AccountRow,
+            AccountRecord,
             r#"
             update accounts a
             set suspended_at = case when $2 then coalesce(suspended_at, $3) end
             where id = $1
-            returning id, name, balance, held, suspended_at, created_at,
+            returning id as "id: _", name, balance as "balance: _", held as "held: _",
+                      suspended_at, created_at,
                       coalesce((select u.email from users u where u.account_id = a.id
                                 order by u.id limit 1), '') as "email!"
             "#,
@@ -230,7 +223,7 @@ impl Store {
         )
         .fetch_optional(self.requests.named("suspend or resume an account"))
         .await?;
-        Ok(row.map(AccountRecord::from))
+        Ok(row)
     }
 
     /// Whether there is no account at all.
@@ -239,21 +232,5 @@ impl Store {
             .fetch_one(self.requests.named("look for any account"))
             .await?;
         Ok(!any)
-    }
-}
-
-impl From<AccountRow> for AccountRecord {
-    fn from(row: AccountRow) -> Self {
-        Self {
-            id: AccountId(row.id),
-            name: row.name,
-            email: row.email,
-            balance: Balance {
-                balance: Credits::from_micros(row.balance),
-                held: Credits::from_micros(row.held),
-            },
-            suspended_at: row.suspended_at,
-            created_at: row.created_at,
-        }
     }
 }

@@ -34,14 +34,6 @@ pub struct PresentedAdmin {
     pub rate: Option<RateState>,
 }
 
-struct TokenRow {
-    id: i64,
-    name: String,
-    last_used_at: Option<DateTime<Utc>>,
-    revoked_at: Option<DateTime<Utc>>,
-    created_at: DateTime<Utc>,
-}
-
 impl Store {
     /// Stores an admin token.
     pub async fn create_admin_token(
@@ -51,28 +43,28 @@ impl Store {
         now: DateTime<Utc>,
     ) -> Result<AdminTokenRecord, StoreError> {
         let row = sqlx::query_as!(
-            TokenRow,
-            "insert into admin_tokens (name, digest, created_at) values ($1, $2, $3)
-             returning id, name, last_used_at, revoked_at, created_at",
+            AdminTokenRecord,
+            r#"insert into admin_tokens (name, digest, created_at) values ($1, $2, $3)
+             returning id as "id: _", name, last_used_at, revoked_at, created_at"#,
             name,
             &digest.0[..],
             now,
         )
         .fetch_one(self.requests.named("create an admin token"))
         .await?;
-        Ok(row.into())
+        Ok(row)
     }
 
     /// All admin tokens, newest first. There are a handful.
     pub async fn admin_tokens(&self) -> Result<Vec<AdminTokenRecord>, StoreError> {
         let rows = sqlx::query_as!(
-            TokenRow,
-            "select id, name, last_used_at, revoked_at, created_at
-             from admin_tokens order by id desc"
+            AdminTokenRecord,
+            r#"select id as "id: _", name, last_used_at, revoked_at, created_at
+             from admin_tokens order by id desc"#
         )
         .fetch_all(self.requests.named("list admin tokens"))
         .await?;
-        Ok(rows.into_iter().map(AdminTokenRecord::from).collect())
+        Ok(rows)
     }
 
     /// Revokes an admin token, for ever. A second time answers as the first.
@@ -82,15 +74,15 @@ impl Store {
         now: DateTime<Utc>,
     ) -> Result<Option<AdminTokenRecord>, StoreError> {
         let row = sqlx::query_as!(
-            TokenRow,
-            "update admin_tokens set revoked_at = coalesce(revoked_at, $2) where id = $1
-             returning id, name, last_used_at, revoked_at, created_at",
+            AdminTokenRecord,
+            r#"update admin_tokens set revoked_at = coalesce(revoked_at, $2) where id = $1
+             returning id as "id: _", name, last_used_at, revoked_at, created_at"#,
             id.0,
             now,
         )
         .fetch_optional(self.requests.named("revoke an admin token"))
         .await?;
-        Ok(row.map(AdminTokenRecord::from))
+        Ok(row)
     }
 
     /// Reads an admin token and counts the request against the default limit, as
@@ -100,62 +92,34 @@ impl Store {
         digest: TokenDigest,
         now: DateTime<Utc>,
     ) -> Result<Option<PresentedAdmin>, StoreError> {
-        let gcra = Gcra::per_minute(DEFAULT_PER_MINUTE);
         let reading = sqlx::query!(
             r#"
-            with moment as materialized (
-                select $3::bigint as now
-            ), token as materialized (
-                select t.id, t.revoked_at, m.now from admin_tokens t, moment m where t.digest = $1
+            with token as materialized (
+                select id, revoked_at from admin_tokens where digest = $1
             ), live as materialized (
-                select * from token where revoked_at is null
-            ), counted as (
-                insert into rate_limits as r (kind, id, tat, admitted)
-                select 'a', id, now + $4::bigint, true from live
-                on conflict (kind, id) do update
-                    set (tat, admitted) = (
-                        select case when r.tat - now > 120000000000 then excluded.tat
-                                    when fits then greatest(r.tat, now) + $4::bigint
-                                    else r.tat end,
-                               fits or r.tat - now > 120000000000
-                        from live, lateral (
-                            select greatest(r.tat, now) + $4::bigint - now <= $5 as fits
-                        ) f)
-                returning tat, admitted
+                select id from token where revoked_at is null
+            ), counted as materialized (
+                select c.tat, c.admitted from live, count_request('a', live.id, $3, $4) c
             ), used as (
                 update admin_tokens set last_used_at = $2
                 where id = (select id from live)
-                  and (last_used_at is null or last_used_at <= $6)
+                  and (last_used_at is null or last_used_at <= $5)
             )
-            select token.now as "now!", token.id, counted.tat as "tat?", counted.admitted as "admitted?"
+            select token.id as "id: AdminTokenId", counted.tat as "tat?",
+                   counted.admitted as "admitted?"
             from token left join counted on true
             "#,
             &digest.0[..],
             now,
+            DEFAULT_PER_MINUTE.cast_signed(),
             nanos(now),
-            gcra.emission_nanos(),
-            gcra.burst_nanos(),
             now - LAST_USED_LAG,
         )
         .fetch_optional(self.requests.named("authenticate an admin token"));
+        let gcra = Gcra::per_minute(DEFAULT_PER_MINUTE);
         Ok(reading.await?.map(|row| PresentedAdmin {
-            id: AdminTokenId(row.id),
-            rate: row
-                .tat
-                .zip(row.admitted)
-                .map(|(tat, admitted)| gcra.state(row.now, tat, admitted)),
+            id: row.id,
+            rate: gcra.counted(now, row.tat, row.admitted),
         }))
-    }
-}
-
-impl From<TokenRow> for AdminTokenRecord {
-    fn from(row: TokenRow) -> Self {
-        Self {
-            id: AdminTokenId(row.id),
-            name: row.name,
-            last_used_at: row.last_used_at,
-            revoked_at: row.revoked_at,
-            created_at: row.created_at,
-        }
     }
 }

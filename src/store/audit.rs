@@ -6,7 +6,6 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use uuid::Uuid;
 
 use super::{Store, StoreError, pool::Transaction};
 use crate::domain::{
@@ -97,30 +96,21 @@ impl Store {
 
     /// What is unfinished, by type and status: read from an index that holds nothing else.
     pub async fn unfinished_now(&self, now: DateTime<Utc>) -> Result<Vec<Unfinished>, StoreError> {
-        let reading = sqlx::query!(
-            r#"select type, status, count(*) as "count!",
+        let reading = sqlx::query_as!(
+            Unfinished,
+            r#"select type as "modality: _", status as "status: _", count(*) as "count!",
                       least(sum(estimated), 9e18)::bigint as "held!",
-                      extract(epoch from $1 - min(created_at))::float8 as "oldest!"
+                      greatest(extract(epoch from $1 - min(created_at)), 0)::float8
+                      as "oldest_seconds!"
                from generations where status in ('pending', 'processing')
                group by type, status"#,
             now
         )
         .fetch_all(self.reserved.named("count unfinished generations"));
-        let rows = tokio::time::timeout(SCRAPE_TIME, reading)
+        let unfinished = tokio::time::timeout(SCRAPE_TIME, reading)
             .await
             .map_err(|_elapsed| StoreError::Unavailable(sqlx::Error::PoolTimedOut))??;
-        let read = rows.into_iter().map(|row| {
-            let (modality, status) = (Modality::parse(&row.r#type), Status::parse(&row.status));
-            let corrupt = || StoreError::Corrupt(format!("a type or status {}", row.r#type));
-            Ok(Unfinished {
-                modality: modality.ok_or_else(corrupt)?,
-                status: status.ok_or_else(corrupt)?,
-                count: row.count,
-                held: row.held,
-                oldest_seconds: row.oldest.max(0.0),
-            })
-        });
-        read.collect()
+        Ok(unfinished)
     }
 
     /// The connections of each pool.
@@ -225,17 +215,17 @@ async fn overdue(
     scope: &AuditScope<'_>,
 ) -> Result<Vec<GenerationId>, StoreError> {
     let ids = sqlx::query_scalar!(
-        "select id from generations
+        r#"select id as "id: GenerationId" from generations
          where status in ('pending', 'processing')
            and case when deadline_at is null then created_at < $2 else deadline_at < $1 end
-         order by id limit $3",
+         order by id limit $3"#,
         scope.deadline_before,
         scope.created_before,
         NAMED,
     )
     .fetch_all(tx)
     .await?;
-    Ok(generations(ids))
+    Ok(ids)
 }
 
 async fn ownerless(
@@ -245,22 +235,18 @@ async fn ownerless(
     // Signs of life are kept by the database's own clock. A job without a worker is well as
     // long as it says when it is to be looked at.
     let ids = sqlx::query_scalar!(
-        "select g.id from generations g
+        r#"select g.id as "id: GenerationId" from generations g
          where g.status in ('pending', 'processing')
            and case when g.lease_token is null then g.next_step_at is null
                     else not exists (
                         select from instances i where i.id = g.lease_token
                         and i.seen_at > clock_timestamp() - make_interval(secs => $1))
                end
-         order by g.id limit $2",
+         order by g.id limit $2"#,
         scope.silence.as_secs_f64(),
         NAMED,
     )
     .fetch_all(tx)
     .await?;
-    Ok(generations(ids))
-}
-
-fn generations(ids: Vec<Uuid>) -> Vec<GenerationId> {
-    ids.into_iter().map(GenerationId).collect()
+    Ok(ids)
 }

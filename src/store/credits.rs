@@ -2,7 +2,6 @@
 
 use chrono::{DateTime, Utc};
 use sqlx::{FromRow, QueryBuilder};
-use uuid::Uuid;
 
 use super::{Store, StoreError};
 use crate::domain::{
@@ -30,7 +29,7 @@ impl Balance {
 }
 
 /// One movement of credits.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, FromRow)]
 pub struct LedgerEntry {
     /// Its id; ascends within an account.
     pub id: LedgerEntryId,
@@ -47,31 +46,16 @@ pub struct LedgerEntry {
     pub created_at: DateTime<Utc>,
 }
 
-#[derive(FromRow)]
-pub(super) struct EntryRow {
-    pub(super) id: i64,
-    pub(super) kind: String,
-    pub(super) amount: i64,
-    pub(super) balance: i64,
-    pub(super) held: i64,
-    pub(super) generation_id: Option<Uuid>,
-    pub(super) reference: Option<String>,
-    pub(super) created_at: DateTime<Utc>,
-}
-
 impl Store {
     /// How an account stands.
     pub async fn balance(&self, account: AccountId) -> Result<Balance, StoreError> {
-        let reading = sqlx::query!(
-            "select balance, held from accounts where id = $1",
+        let reading = sqlx::query_as!(
+            Balance,
+            r#"select balance as "balance: _", held as "held: _" from accounts where id = $1"#,
             account.0
         )
         .fetch_one(self.requests.named("read a balance"));
-        let row = reading.await?;
-        Ok(Balance {
-            balance: Credits::from_micros(row.balance),
-            held: Credits::from_micros(row.held),
-        })
+        Ok(reading.await?)
     }
 
     /// How an account stands, and how many unfinished generations it has.
@@ -80,16 +64,14 @@ impl Store {
         account: AccountId,
     ) -> Result<(Balance, i32), StoreError> {
         let reading = sqlx::query!(
-            "select balance, held, unfinished from accounts where id = $1",
+            r#"select balance as "balance: Credits", held as "held: Credits", unfinished
+               from accounts where id = $1"#,
             account.0
         )
         .fetch_one(self.requests.named("read a balance and unfinished jobs"));
         let row = reading.await?;
-        let balance = Balance {
-            balance: Credits::from_micros(row.balance),
-            held: Credits::from_micros(row.held),
-        };
-        Ok((balance, row.unfinished))
+        let (balance, held) = (row.balance, row.held);
+        Ok((Balance { balance, held }, row.unfinished))
     }
 
     /// The account's movements, newest first.
@@ -101,7 +83,8 @@ impl Store {
         page: &PageRequest,
     ) -> Result<Page<LedgerEntry>, StoreError> {
         let mut query = QueryBuilder::new(
-            "select id, kind, amount, balance, held, generation_id, reference, created_at \
+            "select id, kind, amount, balance, held, generation_id as generation, reference, \
+                    created_at \
              from ledger_entries where account_id = ",
         );
         query.push_bind(account.0);
@@ -117,31 +100,15 @@ impl Store {
         query
             .push(" order by id desc limit ")
             .push_bind(page.per_page + 1);
-        let rows: Vec<EntryRow> = query
+        let entries: Vec<LedgerEntry> = query
             .build_query_as()
             .persistent(false)
             .fetch_all(self.requests.named("list ledger entries").long())
             .await?;
-        let entries = rows.into_iter().map(LedgerEntry::from).collect();
         Ok(Page::from_surplus(
             entries,
             page.per_page,
             |entry: &LedgerEntry| Cursor::Number(LEDGER_CURSOR, entry.id.0),
         ))
-    }
-}
-
-impl From<EntryRow> for LedgerEntry {
-    fn from(row: EntryRow) -> Self {
-        Self {
-            id: LedgerEntryId(row.id),
-            kind: row.kind,
-            amount: Credits::from_micros(row.amount),
-            balance: Credits::from_micros(row.balance),
-            held: Credits::from_micros(row.held),
-            generation: row.generation_id.map(GenerationId),
-            reference: row.reference,
-            created_at: row.created_at,
-        }
     }
 }

@@ -2,7 +2,6 @@
 //! recording attempts is in [`super::outbox`].
 
 use chrono::{DateTime, TimeDelta, Utc};
-use uuid::Uuid;
 
 use super::{Store, StoreError};
 use crate::domain::{
@@ -29,7 +28,7 @@ pub struct DeliveryRecord {
     /// Attempts so far, one that is under way included.
     pub attempts: i32,
     /// The receiver's last answer; `None`: there was none.
-    pub response_status: Option<u16>,
+    pub response_status: Option<i32>,
     /// Why the last attempt failed.
     pub error: Option<String>,
     /// When the next attempt is due; `None` unless pending.
@@ -42,20 +41,6 @@ pub struct DeliveryRecord {
     pub delivered_at: Option<DateTime<Utc>>,
 }
 
-struct DeliveryRow {
-    id: i64,
-    event: String,
-    generation_id: Uuid,
-    status: String,
-    attempts: i32,
-    response_status: Option<i32>,
-    error: Option<String>,
-    next_attempt_at: Option<DateTime<Utc>>,
-    last_attempt_at: Option<DateTime<Utc>>,
-    created_at: DateTime<Utc>,
-    delivered_at: Option<DateTime<Utc>>,
-}
-
 impl Store {
     /// The deliveries of a webhook of the account, newest first.
     pub async fn deliveries(
@@ -65,12 +50,12 @@ impl Store {
         page: &PageRequest,
     ) -> Result<Page<DeliveryRecord>, StoreError> {
         let rows = sqlx::query_as!(
-            DeliveryRow,
-            "select id, event, generation_id, status, attempts, response_status, error,
-                    next_attempt_at, last_attempt_at, created_at, delivered_at
+            DeliveryRecord,
+            r#"select id as "id: _", event as "event: _", generation_id as "generation: _",
+                    status as "status: _", attempts, response_status, error, next_attempt_at, last_attempt_at, created_at, delivered_at
              from webhook_deliveries
              where webhook_id = $2 and account_id = $1 and ($3::bigint is null or id < $3)
-             order by id desc limit $4",
+             order by id desc limit $4"#,
             account.0,
             webhook.0,
             page.after_number(),
@@ -78,10 +63,6 @@ impl Store {
         )
         .fetch_all(self.requests.named("list deliveries").long())
         .await?;
-        let rows = rows
-            .into_iter()
-            .map(TryInto::try_into)
-            .collect::<Result<_, _>>()?;
         Ok(Page::from_surplus(
             rows,
             page.per_page,
@@ -98,25 +79,25 @@ impl Store {
         id: WebhookDeliveryId,
         now: DateTime<Utc>,
     ) -> Result<Option<DeliveryRecord>, StoreError> {
-        sqlx::query_as!(
-            DeliveryRow,
-            "update webhook_deliveries d
+        let redelivering = sqlx::query_as!(
+            DeliveryRecord,
+            r#"update webhook_deliveries d
              set status = 'pending', next_attempt_at = $4, earlier_attempts = attempts
              from webhooks w
              where d.id = $3 and d.webhook_id = $2 and d.account_id = $1
                and w.id = d.webhook_id and w.deleted_at is null
-             returning d.id, d.event, d.generation_id, d.status, d.attempts, d.response_status,
+             returning d.id as "id: _", d.event as "event: _",
+                       d.generation_id as "generation: _", d.status as "status: _", d.attempts,
+                       d.response_status,
                        d.error, d.next_attempt_at, d.last_attempt_at, d.created_at,
-                       d.delivered_at",
+                       d.delivered_at"#,
             account.0,
             webhook.0,
             id.0,
             now,
         )
-        .fetch_optional(self.requests.named("redeliver an event"))
-        .await?
-        .map(TryInto::try_into)
-        .transpose()
+        .fetch_optional(self.requests.named("redeliver an event"));
+        Ok(redelivering.await?)
     }
 
     /// Removes up to `batch` of each: finished deliveries of events before `before`, and what
@@ -168,26 +149,5 @@ impl Store {
             .into_iter()
             .fold(webhooks, u64::max);
         Ok(i64::try_from(most).is_ok_and(|rows| rows >= batch))
-    }
-}
-
-impl TryFrom<DeliveryRow> for DeliveryRecord {
-    type Error = StoreError;
-
-    fn try_from(row: DeliveryRow) -> Result<Self, StoreError> {
-        let corrupt = |what: &str| StoreError::Corrupt(format!("{what} of delivery {}", row.id));
-        Ok(Self {
-            id: WebhookDeliveryId(row.id),
-            event: WebhookEvent::parse(&row.event).ok_or_else(|| corrupt("event"))?,
-            generation: GenerationId(row.generation_id),
-            status: DeliveryStatus::parse(&row.status).ok_or_else(|| corrupt("status"))?,
-            attempts: row.attempts,
-            response_status: row.response_status.and_then(|s| u16::try_from(s).ok()),
-            error: row.error,
-            next_attempt_at: row.next_attempt_at,
-            last_attempt_at: row.last_attempt_at,
-            created_at: row.created_at,
-            delivered_at: row.delivered_at,
-        })
     }
 }

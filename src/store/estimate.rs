@@ -20,7 +20,9 @@ impl Store {
         let (key, _) = credential.ids();
         let reading = sqlx::query!(
             r#"
-            select a.balance, a.held, k.spend_limit as "spend_limit?", coalesce(s.spent, 0) as "spent!"
+            select a.balance as "balance: Credits", a.held as "held: Credits",
+                   k.spend_limit as "spend_limit?: Credits",
+                   coalesce(s.spent, 0) as "spent!: Credits"
             from accounts a
             left join api_keys k on k.id = $2
             left join key_spend s
@@ -33,14 +35,8 @@ impl Store {
         )
         .fetch_one(self.requests.named("read what a key may spend"));
         let row = reading.await?;
-        let balance = Balance {
-            balance: Credits::from_micros(row.balance),
-            held: Credits::from_micros(row.held),
-        };
-        let cap = row.spend_limit.map(|limit| SpendLimit {
-            limit: Credits::from_micros(limit),
-            spent: Credits::from_micros(row.spent),
-        });
-        Ok((balance, cap))
+        let (balance, held, spent) = (row.balance, row.held, row.spent);
+        let cap = row.spend_limit.map(|limit| SpendLimit { limit, spent });
+        Ok((Balance { balance, held }, cap))
     }
 }

@@ -33,12 +33,12 @@ impl Store {
         instance: InstanceId,
     ) -> Result<Vec<(InstanceId, DateTime<Utc>)>, StoreError> {
         let reading = sqlx::query!(
-            "select id, seen_at from instances where id <> $1",
+            r#"select id as "id: InstanceId", seen_at from instances where id <> $1"#,
             instance.0
         )
         .fetch_all(self.heartbeat.named("look for other instances"));
         let rows = reading.await?.into_iter();
-        Ok(rows.map(|row| (InstanceId(row.id), row.seen_at)).collect())
+        Ok(rows.map(|row| (row.id, row.seen_at)).collect())
     }
 
     /// Takes this process off the list.
@@ -78,7 +78,7 @@ impl Store {
         let reading = sqlx::query_as!(
             Abandoned,
             r#"
-            select g.id, g.lease_token as "owner!",
+            select g.id as "id: _", g.lease_token as "owner!: _",
                    type in ('video', 'audio') and (submitted_at is null or remote_id is not null)
                    as "resumable!"
             from generations g
@@ -96,7 +96,7 @@ impl Store {
     pub async fn owned(&self, instance: InstanceId) -> Result<Vec<Abandoned>, StoreError> {
         let reading = sqlx::query_as!(
             Abandoned,
-            r#"select id, lease_token as "owner!",
+            r#"select id as "id: _", lease_token as "owner!: _",
                    type in ('video', 'audio') and (submitted_at is null or remote_id is not null)
                    as "resumable!"
              from generations

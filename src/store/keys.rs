@@ -48,8 +48,8 @@ pub struct ApiKeyRecord {
     pub key_hint: String,
     /// What it may call.
     pub abilities: Abilities,
-    /// Requests per minute.
-    pub rate_limit_per_minute: u32,
+    /// Requests per minute; positive.
+    pub rate_limit_per_minute: i32,
     pub expires_at: Option<DateTime<Utc>>,
     /// What it may spend in each period.
     pub spend_limit: Option<Credits>,
@@ -87,21 +87,6 @@ pub struct AuthenticatedKey {
     pub defaults: serde_json::Value,
 }
 
-struct KeyRow {
-    id: i64,
-    name: String,
-    key_hint: String,
-    abilities: Vec<String>,
-    rate_limit_per_minute: i32,
-    expires_at: Option<DateTime<Utc>>,
-    spend_limit: Option<i64>,
-    spend_period: Option<String>,
-    spent: i64,
-    last_used_at: Option<DateTime<Utc>>,
-    revoked_at: Option<DateTime<Utc>>,
-    created_at: DateTime<Utc>,
-}
-
 impl Store {
     /// Stores a key. `None`: the key or session that asks for it has ended meanwhile. The row
     /// of the asking token is locked, so that its revocation and this are in an order.
@@ -112,25 +97,16 @@ impl Store {
     ) -> Result<Option<ApiKeyRecord>, StoreError> {
         let (key, session) = by.map_or((None, None), Credential::ids);
         sqlx::query_as!(
-            KeyRow,
-            "with by_key as (
-                 select 1 from api_keys
-                 where id = $9 and revoked_at is null and (expires_at is null or expires_at > $8)
-                 for share
-             ), by_session as (
-                 select 1 from sessions
-                 where id = $10 and revoked_at is null and expires_at > $8
-                 for share
-             )
-             insert into api_keys
+            ApiKeyRecord,
+            r#"insert into api_keys
                  (account_id, name, digest, key_hint, abilities, rate_limit_per_minute, expires_at,
                   created_at, spend_limit, spend_period)
-             select $1, $2, $3, $4, $5, $6, $7, $8, $11::bigint, $12::text
-             where ($9::bigint is null and $10::bigint is null)
-                or exists (select from by_key) or exists (select from by_session)
-             returning id, name, key_hint, abilities, rate_limit_per_minute, expires_at,
-                       spend_limit, spend_period, 0::bigint as \"spent!\",
-                       last_used_at, revoked_at, created_at",
+             select $1, $2, $3, $4, $5, $6, $7, $8, $11, $12
+             where ($9::bigint is null and $10::bigint is null) or lock_live_caller($9, $10, $8)
+             returning id as "id: _", name, key_hint, abilities as "abilities: _",
+                       rate_limit_per_minute, expires_at, spend_limit as "spend_limit: _",
+                       spend_period as "spend_period: _", 0::bigint as "spent!: _",
+                       last_used_at, revoked_at, created_at"#,
             new.account_id.0,
             new.name,
             &new.digest.0[..],
@@ -145,9 +121,8 @@ impl Store {
             new.spend_period.map(SpendPeriod::as_str),
         )
         .fetch_optional(self.requests.named("create a key"))
-        .await?
-        .map(TryInto::try_into)
-        .transpose()
+        .await
+        .map_err(StoreError::from)
     }
 
     /// One key of an account.
@@ -158,21 +133,21 @@ impl Store {
         now: DateTime<Utc>,
     ) -> Result<Option<ApiKeyRecord>, StoreError> {
         sqlx::query_as!(
-            KeyRow,
-            "select id, name, key_hint, abilities, rate_limit_per_minute, expires_at,
-                    spend_limit, spend_period,
+            ApiKeyRecord,
+            r#"select id as "id: _", name, key_hint, abilities as "abilities: _",
+                    rate_limit_per_minute, expires_at, spend_limit as "spend_limit: _",
+                    spend_period as "spend_period: _",
                     coalesce((select s.spent from key_spend s where s.api_key_id = api_keys.id
-                        and s.period = spend_period_start(api_keys.spend_period, $3)), 0) as \"spent!\",
+                        and s.period = spend_period_start(api_keys.spend_period, $3)), 0) as "spent!: _",
                     last_used_at, revoked_at, created_at
-             from api_keys where account_id = $1 and id = $2",
+             from api_keys where account_id = $1 and id = $2"#,
             account.0,
             id.0,
             now,
         )
         .fetch_optional(self.requests.named("read a key"))
-        .await?
-        .map(TryInto::try_into)
-        .transpose()
+        .await
+        .map_err(StoreError::from)
     }
 
     /// The account's keys, newest first.
@@ -182,15 +157,16 @@ impl Store {
         page: &PageRequest,
         now: DateTime<Utc>,
     ) -> Result<Page<ApiKeyRecord>, StoreError> {
-        let rows = sqlx::query_as!(
-            KeyRow,
-            "select id, name, key_hint, abilities, rate_limit_per_minute, expires_at,
-                    spend_limit, spend_period,
+        let keys = sqlx::query_as!(
+            ApiKeyRecord,
+            r#"select id as "id: _", name, key_hint, abilities as "abilities: _",
+                    rate_limit_per_minute, expires_at, spend_limit as "spend_limit: _",
+                    spend_period as "spend_period: _",
                     coalesce((select s.spent from key_spend s where s.api_key_id = api_keys.id
-                        and s.period = spend_period_start(api_keys.spend_period, $4)), 0) as \"spent!\",
+                        and s.period = spend_period_start(api_keys.spend_period, $4)), 0) as "spent!: _",
                     last_used_at, revoked_at, created_at
              from api_keys where account_id = $1 and ($2::bigint is null or id < $2)
-             order by id desc limit $3",
+             order by id desc limit $3"#,
             account.0,
             page.after_number(),
             page.per_page + 1,
@@ -198,10 +174,6 @@ impl Store {
         )
         .fetch_all(self.requests.named("list keys").long())
         .await?;
-        let keys = rows
-            .into_iter()
-            .map(TryInto::try_into)
-            .collect::<Result<_, _>>()?;
         Ok(Page::from_surplus(
             keys,
             page.per_page,
@@ -217,22 +189,22 @@ impl Store {
         now: DateTime<Utc>,
     ) -> Result<Option<ApiKeyRecord>, StoreError> {
         sqlx::query_as!(
-            KeyRow,
-            "update api_keys set revoked_at = coalesce(revoked_at, $3)
+            ApiKeyRecord,
+            r#"update api_keys set revoked_at = coalesce(revoked_at, $3)
              where account_id = $1 and id = $2
-             returning id, name, key_hint, abilities, rate_limit_per_minute, expires_at,
-                       spend_limit, spend_period,
+             returning id as "id: _", name, key_hint, abilities as "abilities: _",
+                       rate_limit_per_minute, expires_at, spend_limit as "spend_limit: _",
+                       spend_period as "spend_period: _",
                        coalesce((select s.spent from key_spend s where s.api_key_id = api_keys.id
-                           and s.period = spend_period_start(api_keys.spend_period, $3)), 0) as \"spent!\",
-                       last_used_at, revoked_at, created_at",
+                           and s.period = spend_period_start(api_keys.spend_period, $3)), 0) as "spent!: _",
+                       last_used_at, revoked_at, created_at"#,
             account.0,
             id.0,
             now,
         )
         .fetch_optional(self.requests.named("revoke a key"))
-        .await?
-        .map(TryInto::try_into)
-        .transpose()
+        .await
+        .map_err(StoreError::from)
     }
 
     /// Reads a key and counts the request against its limit, in one statement: no cache that
@@ -242,47 +214,30 @@ impl Store {
         digest: TokenDigest,
         now: DateTime<Utc>,
     ) -> Result<Option<AuthenticatedKey>, StoreError> {
-        // The emission is rounded up exactly as in `Gcra::emission_nanos`. In the conflict
-        // clause `excluded.tat - now` is the emission; the burst comes from the key again.
         let reading = sqlx::query!(
             r#"
-            with moment as materialized (
-                select $3::bigint as now
-            ), key as materialized (
+            with key as materialized (
                 select k.id, k.account_id, k.abilities, k.rate_limit_per_minute, k.expires_at,
-                       k.revoked_at, k.last_used_at, k.spend_limit, a.suspended_at, a.defaults, m.now,
-                       (60000000000 + k.rate_limit_per_minute - 1) / k.rate_limit_per_minute as emission
-                from api_keys k join accounts a on a.id = k.account_id, moment m
+                       k.revoked_at, k.last_used_at, k.spend_limit, a.suspended_at, a.defaults
+                from api_keys k join accounts a on a.id = k.account_id
                 where k.digest = $1
             ), live as materialized (
-                select * from key
+                select id, rate_limit_per_minute from key
                 where revoked_at is null and (expires_at is null or expires_at > $2)
-            ), counted as (
-                insert into rate_limits as r (kind, id, tat, admitted)
-                select 'k', id, now + emission, true from live
-                on conflict (kind, id) do update
-                    -- A state that lies more than a burst and a minute ahead is from before
-                    -- the clock was set back, and counts as none. A refusal writes the row
-                    -- too, so that it answers with the state that it was refused by.
-                    set (tat, admitted) = (
-                        select case when r.tat - now > 120000000000 then excluded.tat
-                                    when fits then greatest(r.tat, now) + emission
-                                    else r.tat end,
-                               fits or r.tat - now > 120000000000
-                        from live, lateral (
-                            select greatest(r.tat, now) + emission - now
-                                   <= emission * rate_limit_per_minute as fits
-                        ) f)
-                returning tat, admitted
+            ), counted as materialized (
+                select c.tat, c.admitted
+                from live, count_request('k', live.id, live.rate_limit_per_minute, $3) c
             ), used as (
                 -- Once a minute, so that a busy key does not wait for a flush each time.
                 update api_keys set last_used_at = $2
                 where id = (select id from live)
                   and (last_used_at is null or last_used_at <= $4)
             )
-            select key.now as "now!", key.defaults as "defaults!", key.id, key.account_id, key.abilities, key.rate_limit_per_minute,
+            select key.id as "id: ApiKeyId", key.account_id as "account_id: AccountId",
+                   key.abilities as "abilities: Abilities", key.rate_limit_per_minute,
                    key.expires_at, key.revoked_at is not null as "revoked!",
-                   key.suspended_at is not null as "suspended!", key.spend_limit,
+                   key.suspended_at is not null as "suspended!",
+                   key.spend_limit as "spend_limit: Credits", key.defaults,
                    counted.tat as "tat?", counted.admitted as "admitted?"
             from key left join counted on true
             "#,
@@ -292,56 +247,21 @@ impl Store {
             now - LAST_USED_LAG,
         )
         .fetch_optional(self.requests.named("authenticate a key"));
-        let Some(row) = reading.await? else {
-            return Ok(None);
-        };
-        let expired = row.expires_at.is_some_and(|at| at <= now);
-        let gcra = Gcra::per_minute(u32::try_from(row.rate_limit_per_minute).unwrap_or(1));
-        // A dead key was not counted.
-        let rate = row
-            .tat
-            .zip(row.admitted)
-            .map(|(tat, admitted)| gcra.state(row.now, tat, admitted));
-        Ok(Some(AuthenticatedKey {
-            id: ApiKeyId(row.id),
-            account_id: AccountId(row.account_id),
-            abilities: abilities(&row.abilities)?,
-            expires_at: row.expires_at,
-            revoked: row.revoked,
-            expired,
-            suspended: row.suspended,
-            spend_limit: row.spend_limit.map(Credits::from_micros),
-            rate,
-            defaults: row.defaults,
+        Ok(reading.await?.map(|row| {
+            let gcra = Gcra::per_minute(row.rate_limit_per_minute.unsigned_abs());
+            AuthenticatedKey {
+                id: row.id,
+                account_id: row.account_id,
+                abilities: row.abilities,
+                expires_at: row.expires_at,
+                revoked: row.revoked,
+                expired: row.expires_at.is_some_and(|at| at <= now),
+                suspended: row.suspended,
+                spend_limit: row.spend_limit,
+                // A dead key is not counted.
+                rate: gcra.counted(now, row.tat, row.admitted),
+                defaults: row.defaults,
+            }
         }))
-    }
-}
-
-fn abilities(names: &[String]) -> Result<Abilities, StoreError> {
-    Abilities::parse(names).map_err(|e| StoreError::Corrupt(format!("abilities: {e:?}")))
-}
-
-impl TryFrom<KeyRow> for ApiKeyRecord {
-    type Error = StoreError;
-
-    fn try_from(row: KeyRow) -> Result<Self, StoreError> {
-        Ok(Self {
-            id: ApiKeyId(row.id),
-            name: row.name,
-            key_hint: row.key_hint,
-            abilities: abilities(&row.abilities)?,
-            rate_limit_per_minute: u32::try_from(row.rate_limit_per_minute).unwrap_or(1),
-            expires_at: row.expires_at,
-            spend_limit: row.spend_limit.map(Credits::from_micros),
-            spend_period: row
-                .spend_period
-                .map(|name| SpendPeriod::parse(&name).ok_or(name))
-                .transpose()
-                .map_err(|name| StoreError::Corrupt(format!("spend_period {name}")))?,
-            spent: Credits::from_micros(row.spent),
-            last_used_at: row.last_used_at,
-            revoked_at: row.revoked_at,
-            created_at: row.created_at,
-        })
     }
 }

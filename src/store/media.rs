@@ -29,14 +29,14 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<GenerationId>, StoreError> {
         let ids = sqlx::query_scalar!(
-            "select generation_id from media_trash where created_at <= $1
-             order by created_at limit $2",
+            r#"select generation_id as "id: GenerationId" from media_trash where created_at <= $1
+               order by created_at limit $2"#,
             before,
             limit
         )
         .fetch_all(self.requests.named("find files to remove").long())
         .await?;
-        Ok(ids.into_iter().map(GenerationId).collect())
+        Ok(ids)
     }
 
     /// Puts a removal that failed to the end of the queue.

@@ -2,7 +2,7 @@
 
 use super::{
     Store, StoreError,
-    credits::{Balance, EntryRow, LedgerEntry},
+    credits::{Balance, LedgerEntry},
     pool::Transaction,
 };
 use crate::domain::{
@@ -83,13 +83,15 @@ impl Store {
         let mut tx = self.requests.named("move credits").begin().await?;
         // Every entry of an account is written under this lock: what is read below stays so
         // until the end.
-        let account = sqlx::query!(
-            "select balance, held from accounts where id = $1 for no key update",
+        let balance = sqlx::query_as!(
+            Balance,
+            r#"select balance as "balance: _", held as "held: _" from accounts
+               where id = $1 for no key update"#,
             new.account.0
         )
         .fetch_optional(&mut tx)
         .await?;
-        let Some(account) = account else {
+        let Some(balance) = balance else {
             return Ok(Moved::NoAccount);
         };
         let (amount, charged) = match new.what {
@@ -119,10 +121,7 @@ impl Store {
             return Ok(Moved::AboveCharge(charged));
         }
         let Some(entry) = write(&mut tx, new, amount).await? else {
-            return Ok(Moved::Short(Balance {
-                balance: Credits::from_micros(account.balance),
-                held: Credits::from_micros(account.held),
-            }));
+            return Ok(Moved::Short(balance));
         };
         tx.commit().await?;
         Ok(Moved::Done(entry))
@@ -130,9 +129,12 @@ impl Store {
 
     /// Whose a generation is.
     pub async fn account_of(&self, id: GenerationId) -> Result<Option<AccountId>, StoreError> {
-        let reading = sqlx::query_scalar!("select account_id from generations where id = $1", id.0)
-            .fetch_optional(self.requests.named("find a generation's account"));
-        Ok(reading.await?.map(AccountId))
+        let reading = sqlx::query_scalar!(
+            r#"select account_id as "id: AccountId" from generations where id = $1"#,
+            id.0
+        )
+        .fetch_optional(self.requests.named("find a generation's account"));
+        Ok(reading.await?)
     }
 }
 
@@ -142,15 +144,14 @@ async fn charge_of(
     account: AccountId,
     id: GenerationId,
 ) -> Result<Option<Credits>, sqlx::Error> {
-    let charged = sqlx::query_scalar!(
-        r#"select coalesce(charged, 0) as "charged!" from generations
+    sqlx::query_scalar!(
+        r#"select coalesce(charged, 0) as "charged!: Credits" from generations
            where id = $1 and account_id = $2"#,
         id.0,
         account.0,
     )
     .fetch_optional(&mut *tx)
-    .await?;
-    Ok(charged.map(Credits::from_micros))
+    .await
 }
 
 /// The entry that the reference made.
@@ -159,18 +160,18 @@ async fn made_by_reference(
     new: &NewMove<'_>,
 ) -> Result<Option<LedgerEntry>, sqlx::Error> {
     // Older versions took one reference for a grant and for an adjustment.
-    let row = sqlx::query_as!(
-        EntryRow,
-        "select id, kind, amount, balance, held, generation_id, reference, created_at
+    sqlx::query_as!(
+        LedgerEntry,
+        r#"select id as "id: _", kind, amount as "amount: _", balance as "balance: _",
+                  held as "held: _", generation_id as "generation: _", reference, created_at
          from ledger_entries where account_id = $1 and reference = $2
-         order by kind = $3 desc limit 1",
+         order by kind = $3 desc limit 1"#,
         new.account.0,
         new.reference,
         new.what.kind(),
     )
     .fetch_optional(&mut *tx)
-    .await?;
-    Ok(row.map(LedgerEntry::from))
+    .await
 }
 
 /// The refund of a generation.
@@ -178,15 +179,15 @@ async fn refund_of(
     tx: &mut Transaction,
     id: Option<GenerationId>,
 ) -> Result<Option<LedgerEntry>, sqlx::Error> {
-    let row = sqlx::query_as!(
-        EntryRow,
-        "select id, kind, amount, balance, held, generation_id, reference, created_at
-         from ledger_entries where generation_id = $1 and kind = 'refund'",
+    sqlx::query_as!(
+        LedgerEntry,
+        r#"select id as "id: _", kind, amount as "amount: _", balance as "balance: _",
+                  held as "held: _", generation_id as "generation: _", reference, created_at
+         from ledger_entries where generation_id = $1 and kind = 'refund'"#,
         id.map(|id| id.0),
     )
     .fetch_optional(&mut *tx)
-    .await?;
-    Ok(row.map(LedgerEntry::from))
+    .await
 }
 
 /// Moves the balance and writes the entry; `None`: too little is available.
@@ -195,9 +196,9 @@ async fn write(
     new: &NewMove<'_>,
     amount: Credits,
 ) -> Result<Option<LedgerEntry>, sqlx::Error> {
-    let row = sqlx::query_as!(
-        EntryRow,
-        "with account as (
+    sqlx::query_as!(
+        LedgerEntry,
+        r#"with account as (
              update accounts set balance = balance + $2
              where id = $1 and balance + $2 >= held
              returning id, balance, held
@@ -205,7 +206,8 @@ async fn write(
          insert into ledger_entries
              (account_id, kind, amount, balance, held, generation_id, reference, created_at)
          select id, $3, $2, balance, held, $4, $5, $6 from account
-         returning id, kind, amount, balance, held, generation_id, reference, created_at",
+         returning id as "id: _", kind, amount as "amount: _", balance as "balance: _",
+                  held as "held: _", generation_id as "generation: _", reference, created_at"#,
         new.account.0,
         amount.micros(),
         new.what.kind(),
@@ -214,6 +216,5 @@ async fn write(
         new.now,
     )
     .fetch_optional(&mut *tx)
-    .await?;
-    Ok(row.map(LedgerEntry::from))
+    .await
 }

@@ -26,7 +26,6 @@ pub struct Queue {
 pub struct Attempt {
     pub id: WebhookDeliveryId,
     pub webhook: WebhookId,
-    pub account: AccountId,
     pub event: WebhookEvent,
     pub generation: GenerationId,
     /// When the event happened.
@@ -65,7 +64,8 @@ impl Store {
         now: DateTime<Utc>,
         limit: i32,
     ) -> Result<Vec<Queue>, StoreError> {
-        let reading = sqlx::query!(
+        let reading = sqlx::query_as!(
+            Queue,
             r#"
             with recursive queue as (
                 (select webhook_id, next_attempt_at, 1 as number from webhook_deliveries
@@ -79,9 +79,9 @@ impl Store {
                     order by d.webhook_id, d.next_attempt_at limit 1) next
                 where queue.number < $3
             )
-            select q.webhook_id as "webhook_id!", q.next_attempt_at <= $2 as "due!",
+            select q.webhook_id as "webhook!: _", q.next_attempt_at <= $2 as "due!",
                    (select w.account_id from webhooks w
-                    where w.id = q.webhook_id and w.deleted_at is null) as "account_id?"
+                    where w.id = q.webhook_id and w.deleted_at is null) as "account?: _"
             from queue q order by q.webhook_id
             "#,
             after.0,
@@ -89,15 +89,7 @@ impl Store {
             limit,
         )
         .fetch_all(self.requests.named("read webhook queues"));
-        let rows = reading.await?;
-        Ok(rows
-            .into_iter()
-            .map(|row| Queue {
-                webhook: WebhookId(row.webhook_id),
-                account: row.account_id.map(AccountId),
-                due: row.due,
-            })
-            .collect())
+        Ok(reading.await?)
     }
 
     /// Takes due deliveries, of each webhook at most the number beside it. They are due again
@@ -129,7 +121,8 @@ impl Store {
             from webhooks w
             -- An array, so that the plan goes by the few ids whatever it expects of their number.
             where d.id = any (array(select id from taken)) and w.id = d.webhook_id
-            returning d.id, d.webhook_id, d.account_id, d.event, d.generation_id, d.created_at,
+            returning d.id as "id: WebhookDeliveryId", d.webhook_id as "webhook: WebhookId",
+                      d.event, d.generation_id as "generation: GenerationId", d.created_at,
                       d.attempts, d.attempts - d.earlier_attempts as "in_series!",
                       w.url, w.secret
             "#,
@@ -143,15 +136,14 @@ impl Store {
         let attempts = rows.into_iter().filter_map(|row| {
             let Some(event) = WebhookEvent::parse(&row.event) else {
                 // A newer server's, for it to deliver; the others are taken all the same.
-                tracing::error!(delivery = row.id, event = row.event, "an unknown event");
+                tracing::error!(delivery = %row.id, event = row.event, "an unknown event");
                 return None;
             };
             Some(Attempt {
-                id: WebhookDeliveryId(row.id),
-                webhook: WebhookId(row.webhook_id),
-                account: AccountId(row.account_id),
+                id: row.id,
+                webhook: row.webhook,
                 event,
-                generation: GenerationId(row.generation_id),
+                generation: row.generation,
                 created_at: row.created_at,
                 number: row.attempts,
                 in_series: row.in_series,

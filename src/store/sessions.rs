@@ -60,49 +60,34 @@ impl Store {
         digest: TokenDigest,
         now: DateTime<Utc>,
     ) -> Result<Option<PresentedSession>, StoreError> {
-        let gcra = Gcra::per_minute(DEFAULT_PER_MINUTE);
         let reading = sqlx::query!(
             r#"
-            with moment as materialized (
-                select $3::bigint as now
-            ), live as materialized (
-                select s.id, s.user_id, s.account_id, s.expires_at, a.suspended_at, a.defaults, m.now
-                from sessions s join accounts a on a.id = s.account_id, moment m
+            with live as materialized (
+                select s.id, s.user_id, s.account_id, s.expires_at, a.suspended_at, a.defaults
+                from sessions s join accounts a on a.id = s.account_id
                 where s.digest = $1 and s.revoked_at is null and s.expires_at > $2
-            ), counted as (
-                insert into rate_limits as r (kind, id, tat, admitted)
-                select 's', id, now + $4::bigint, true from live
-                on conflict (kind, id) do update
-                    set (tat, admitted) = (
-                        select case when r.tat - now > 120000000000 then excluded.tat
-                                    when fits then greatest(r.tat, now) + $4::bigint
-                                    else r.tat end,
-                               fits or r.tat - now > 120000000000
-                        from live, lateral (
-                            select greatest(r.tat, now) + $4::bigint - now <= $5 as fits
-                        ) f)
-                returning tat, admitted
             )
-            select live.now as "now!", live.defaults, live.id, live.user_id, live.account_id, live.expires_at,
-                   live.suspended_at is not null as "suspended!",
-                   counted.tat, counted.admitted
-            from live, counted
+            select live.id as "id: SessionId", live.user_id as "user_id: UserId",
+                   live.account_id as "account_id: AccountId", live.expires_at,
+                   live.suspended_at is not null as "suspended!", live.defaults,
+                   counted.tat as "tat!", counted.admitted as "admitted!"
+            from live, count_request('s', live.id, $3, $4) counted
             "#,
             &digest.0[..],
             now,
+            DEFAULT_PER_MINUTE.cast_signed(),
             nanos(now),
-            gcra.emission_nanos(),
-            gcra.burst_nanos(),
         )
         .fetch_optional(self.requests.named("authenticate a session"));
+        let gcra = Gcra::per_minute(DEFAULT_PER_MINUTE);
         Ok(reading.await?.map(|row| PresentedSession {
-            id: SessionId(row.id),
-            user_id: UserId(row.user_id),
-            account_id: AccountId(row.account_id),
+            id: row.id,
+            user_id: row.user_id,
+            account_id: row.account_id,
             expires_at: row.expires_at,
             suspended: row.suspended,
             defaults: row.defaults,
-            rate: gcra.state(row.now, row.tat, row.admitted),
+            rate: gcra.state(now, row.tat, row.admitted),
         }))
     }
 

@@ -29,39 +29,14 @@ pub struct TemplateRecord {
     pub id: TemplateId,
     /// The version, from 1.
     pub version: i32,
-    pub text: TemplateText,
+    pub name: String,
+    pub prompt: String,
+    pub system_prompt: Option<String>,
+    pub variables: Vec<String>,
     /// When it was made.
     pub created_at: DateTime<Utc>,
     /// When this version was made.
     pub updated_at: DateTime<Utc>,
-}
-
-struct TemplateRow {
-    id: i64,
-    name: String,
-    version: i32,
-    prompt: String,
-    system_prompt: Option<String>,
-    variables: Vec<String>,
-    created_at: DateTime<Utc>,
-    updated_at: DateTime<Utc>,
-}
-
-impl From<TemplateRow> for TemplateRecord {
-    fn from(row: TemplateRow) -> Self {
-        Self {
-            id: TemplateId(row.id),
-            version: row.version,
-            text: TemplateText {
-                name: row.name,
-                prompt: row.prompt,
-                system_prompt: row.system_prompt,
-                variables: row.variables,
-            },
-            created_at: row.created_at,
-            updated_at: row.updated_at,
-        }
-    }
 }
 
 /// Templates of one account.
@@ -79,7 +54,7 @@ impl Store {
         now: DateTime<Utc>,
     ) -> Result<Option<TemplateRecord>, StoreError> {
         let row = sqlx::query_as!(
-            TemplateRow,
+            TemplateRecord,
             r#"
             with template as (
                 insert into templates (account_id, name, version, created_at, updated_at)
@@ -92,7 +67,7 @@ impl Store {
                 select id, version, $3, $4, $5, $6 from template
                 returning prompt, system_prompt, variables
             )
-            select id as "id!", name as "name!", version as "version!", prompt as "prompt!",
+            select id as "id!: _", name as "name!", version as "version!", prompt as "prompt!",
                    system_prompt, variables as "variables!", created_at as "created_at!",
                    updated_at as "updated_at!"
             from template, written
@@ -107,7 +82,7 @@ impl Store {
         )
         .fetch_optional(self.requests.named("create a template"))
         .await?;
-        Ok(row.map(Into::into))
+        Ok(row)
     }
 
     /// Replaces a template by its next version, in one statement. The template's row is locked
@@ -121,7 +96,7 @@ impl Store {
         now: DateTime<Utc>,
     ) -> Result<Option<TemplateRecord>, StoreError> {
         let row = sqlx::query_as!(
-            TemplateRow,
+            TemplateRecord,
             r#"
             with template as (
                 update templates
@@ -137,7 +112,7 @@ impl Store {
                 delete from template_versions v using template t
                 where v.template_id = t.id and v.version <= t.version - $8
             )
-            select id as "id!", name as "name!", version as "version!", prompt as "prompt!",
+            select id as "id!: _", name as "name!", version as "version!", prompt as "prompt!",
                    system_prompt, variables as "variables!", created_at as "created_at!",
                    updated_at as "updated_at!"
             from template, written
@@ -153,7 +128,7 @@ impl Store {
         )
         .fetch_optional(self.requests.named("replace a template"))
         .await?;
-        Ok(row.map(Into::into))
+        Ok(row)
     }
 
     /// One template of an account.
@@ -163,18 +138,18 @@ impl Store {
         id: TemplateId,
     ) -> Result<Option<TemplateRecord>, StoreError> {
         let row = sqlx::query_as!(
-            TemplateRow,
-            "select t.id, t.name, t.version, v.prompt, v.system_prompt, v.variables,
+            TemplateRecord,
+            r#"select t.id as "id: _", t.name, t.version, v.prompt, v.system_prompt, v.variables,
                     t.created_at, t.updated_at
              from templates t
              join template_versions v on v.template_id = t.id and v.version = t.version
-             where t.account_id = $1 and t.id = $2",
+             where t.account_id = $1 and t.id = $2"#,
             account.0,
             id.0,
         )
         .fetch_optional(self.requests.named("read a template"))
         .await?;
-        Ok(row.map(Into::into))
+        Ok(row)
     }
 
     /// The account's templates, newest first.
@@ -184,20 +159,19 @@ impl Store {
         page: &PageRequest,
     ) -> Result<Page<TemplateRecord>, StoreError> {
         let rows = sqlx::query_as!(
-            TemplateRow,
-            "select t.id, t.name, t.version, v.prompt, v.system_prompt, v.variables,
+            TemplateRecord,
+            r#"select t.id as "id: _", t.name, t.version, v.prompt, v.system_prompt, v.variables,
                     t.created_at, t.updated_at
              from templates t
              join template_versions v on v.template_id = t.id and v.version = t.version
              where t.account_id = $1 and ($2::bigint is null or t.id < $2)
-             order by t.id desc limit $3",
+             order by t.id desc limit $3"#,
             account.0,
             page.after_number(),
             page.per_page + 1,
         )
         .fetch_all(self.requests.named("list templates").long())
         .await?;
-        let rows = rows.into_iter().map(Into::into).collect();
         Ok(Page::from_surplus(
             rows,
             page.per_page,

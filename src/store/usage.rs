@@ -82,7 +82,7 @@ impl Store {
                    case when $20 then api_key_id end as api_key,
                    sum(generations)::bigint as "generations!",
                    sum(completed)::bigint as "completed!", sum(failed)::bigint as "failed!",
-                   sum(charged)::bigint as "charged!",
+                   sum(charged)::bigint as "charged!: Credits",
                    -- What every JSON reader keeps, whatever providers said.
                    least(sum(input_tokens), 9007199254740991)::bigint as "input_tokens!",
                    least(sum(output_tokens), 9007199254740991)::bigint as "output_tokens!",
@@ -133,7 +133,7 @@ impl Store {
                     generations: row.generations,
                     completed: row.completed,
                     failed: row.failed,
-                    charged: Credits::from_micros(row.charged),
+                    charged: row.charged,
                     input_tokens: row.input_tokens,
                     output_tokens: row.output_tokens,
                     images: row.images,

@@ -46,13 +46,6 @@ pub struct WebhookRecord {
     pub created_at: DateTime<Utc>,
 }
 
-struct WebhookRow {
-    id: i64,
-    url: String,
-    events: Vec<String>,
-    created_at: DateTime<Utc>,
-}
-
 impl Store {
     /// Stores a webhook with the secret that signs its deliveries, unless the account has as
     /// many as it may have. Deleted ones do not count.
@@ -82,23 +75,11 @@ impl Store {
         }
         let (key, session) = new.by.ids();
         let events: Vec<String> = new.events.iter().map(ToString::to_string).collect();
-        // The row of the asking token is locked, so that its revocation and this are in an
-        // order.
-        let row = sqlx::query_as!(
-            WebhookRow,
-            "with by_key as (
-                 select 1 from api_keys
-                 where id = $6 and revoked_at is null and (expires_at is null or expires_at > $5)
-                 for share
-             ), by_session as (
-                 select 1 from sessions
-                 where id = $7 and revoked_at is null and expires_at > $5
-                 for share
-             )
-             insert into webhooks (account_id, url, events, secret, created_at)
-             select $1, $2, $3, $4, $5
-             where exists (select from by_key) or exists (select from by_session)
-             returning id, url, events, created_at",
+        let webhook = sqlx::query_as!(
+            WebhookRecord,
+            r#"insert into webhooks (account_id, url, events, secret, created_at)
+               select $1, $2, $3, $4, $5 where lock_live_caller($6, $7, $5)
+               returning id as "id: _", url, events as "events: _", created_at"#,
             new.account_id.0,
             new.url,
             &events,
@@ -110,10 +91,7 @@ impl Store {
         .fetch_optional(&mut tx)
         .await?;
         tx.commit().await?;
-        match row {
-            Some(row) => Ok(WebhookMade::Made(row.try_into()?)),
-            None => Ok(WebhookMade::CredentialEnded),
-        }
+        Ok(webhook.map_or(WebhookMade::CredentialEnded, WebhookMade::Made))
     }
 
     /// One webhook of an account, unless it was deleted.
@@ -122,17 +100,15 @@ impl Store {
         account: AccountId,
         id: WebhookId,
     ) -> Result<Option<WebhookRecord>, StoreError> {
-        sqlx::query_as!(
-            WebhookRow,
-            "select id, url, events, created_at from webhooks
-             where account_id = $1 and id = $2 and deleted_at is null",
+        let reading = sqlx::query_as!(
+            WebhookRecord,
+            r#"select id as "id: _", url, events as "events: _", created_at from webhooks
+             where account_id = $1 and id = $2 and deleted_at is null"#,
             account.0,
             id.0,
         )
-        .fetch_optional(self.requests.named("read a webhook"))
-        .await?
-        .map(TryInto::try_into)
-        .transpose()
+        .fetch_optional(self.requests.named("read a webhook"));
+        Ok(reading.await?)
     }
 
     /// The account's webhooks, newest first.
@@ -142,20 +118,16 @@ impl Store {
         page: &PageRequest,
     ) -> Result<Page<WebhookRecord>, StoreError> {
         let rows = sqlx::query_as!(
-            WebhookRow,
-            "select id, url, events, created_at from webhooks
+            WebhookRecord,
+            r#"select id as "id: _", url, events as "events: _", created_at from webhooks
              where account_id = $1 and deleted_at is null and ($2::bigint is null or id < $2)
-             order by id desc limit $3",
+             order by id desc limit $3"#,
             account.0,
             page.after_number(),
             page.per_page + 1,
         )
         .fetch_all(self.requests.named("list webhooks"))
         .await?;
-        let rows = rows
-            .into_iter()
-            .map(TryInto::try_into)
-            .collect::<Result<_, _>>()?;
         Ok(Page::from_surplus(
             rows,
             page.per_page,
@@ -206,22 +178,5 @@ impl Store {
         .execute(self.requests.named("purge webhooks").long())
         .await?;
         Ok(done.rows_affected())
-    }
-}
-
-impl TryFrom<WebhookRow> for WebhookRecord {
-    type Error = StoreError;
-
-    fn try_from(row: WebhookRow) -> Result<Self, StoreError> {
-        let events = row.events.iter().map(|name| {
-            WebhookEvent::parse(name)
-                .ok_or_else(|| StoreError::Corrupt(format!("events of webhook {}", row.id)))
-        });
-        Ok(Self {
-            id: WebhookId(row.id),
-            events: events.collect::<Result<_, _>>()?,
-            url: row.url,
-            created_at: row.created_at,
-        })
     }
 }

@@ -99,7 +99,7 @@ async fn tell(
     moved: Movement,
     output: Output,
 ) -> Result<(), Failure> {
-    let standing = app.service.account(account).await?.balance;
+    let standing = app.service.account(account).await?;
     output.result(
         &format!("{done}; the balance is {}.", standing.balance),
         &json!({

@@ -13,7 +13,7 @@ use crate::{
         validate::{Errors, FieldCode, FieldError, too_long},
     },
     service::{Service, ServiceError, auth::Caller},
-    store::templates::TemplateText,
+    store::templates::TemplateRecord,
 };
 
 /// How long a rendering waits for its turn.
@@ -58,7 +58,7 @@ impl Service {
         };
         let (wanted, request) = (wanted.clone(), request.clone());
         let applied = tokio::task::spawn_blocking(move || {
-            let applied = apply(&record.text, &wanted, &request);
+            let applied = apply(&record, &wanted, &request);
             // Not when the caller hangs up, but when the thread is free again.
             drop(turn);
             applied
@@ -74,7 +74,7 @@ impl Service {
 
 /// Renders what a template says for a request.
 fn apply(
-    text: &TemplateText,
+    text: &TemplateRecord,
     wanted: &request::TemplateUse,
     request: &TextRequest,
 ) -> Result<RenderedPrompt, Vec<FieldError>> {

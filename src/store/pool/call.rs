@@ -10,6 +10,7 @@ use futures_util::{
 };
 use sqlx::{
     Connection as _, Describe, Either, Execute, Executor, PgConnection, Postgres, SqlStr,
+    error::DatabaseError,
     postgres::{PgDatabaseError, PgQueryResult, PgRow, PgSeverity, PgStatement, PgTypeInfo},
     raw_sql,
 };
@@ -18,7 +19,10 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
+use tracing::{Span, field::Empty};
+
 use super::{Outages, Pool, Transaction, session::Sessions, timed_out};
+use crate::observe::TRACES;
 
 /// How long a statement may take that reads or removes much: a little longer than the server's
 /// own `statement_timeout`, so that the server ends it.
@@ -30,9 +34,9 @@ const SLOW: Duration = Duration::from_secs(1);
 /// who hang up cannot make the server do more at once than the pool is large.
 const RECOVERY_LIMIT: Duration = Duration::from_secs(3);
 
-/// What a server says that takes no writes (any more).
+/// SQLSTATE of a server that takes no writes (any more).
 const READ_ONLY: &str = "25006";
-/// What a server says that does not know a prepared statement: it is not the one it was.
+/// SQLSTATE of a server that lost a prepared statement: it is not the one it was.
 const STATEMENT_LOST: &str = "26000";
 
 /// A result or a row, as statements answer them.
@@ -67,7 +71,12 @@ impl<'a> Call<'a> {
     }
 
     async fn start(self) -> Result<Active, sqlx::Error> {
-        let mut connection = self.pool.acquire().await?;
+        let span = self.span();
+        let mut connection = self
+            .pool
+            .acquire()
+            .await
+            .inspect_err(|error| note(&span, error))?;
         connection.started();
         let started = Instant::now();
         Ok(Active {
@@ -76,8 +85,27 @@ impl<'a> Call<'a> {
             name: self.name,
             limit: self.limit,
             started,
+            span,
             in_transaction: false,
         })
+    }
+
+    /// From the wait for a connection to the last answer. Only within another span: what runs
+    /// in the background would be a trace of its own each time.
+    fn span(&self) -> Span {
+        if Span::current().is_none() {
+            return Span::none();
+        }
+        tracing::info_span!(
+            target: TRACES,
+            "statement",
+            otel.name = self.name,
+            otel.kind = "client",
+            otel.status_code = Empty,
+            "error.type" = Empty,
+            db.system.name = "postgresql",
+            db.query.summary = self.name,
+        )
     }
 }
 
@@ -91,6 +119,7 @@ pub struct Active {
     name: &'static str,
     limit: Duration,
     started: Instant,
+    span: Span,
     in_transaction: bool,
 }
 
@@ -161,6 +190,9 @@ impl Active {
     /// Gives up a connection that did not answer in time (`None`) or failed.
     fn check<T>(&mut self, answer: Option<Result<T, sqlx::Error>>) -> Result<T, sqlx::Error> {
         let result = answer.unwrap_or_else(|| Err(timed_out(self.name)));
+        if let Err(error) = &result {
+            note(&self.span, error);
+        }
         if let Err(error) = &result
             && is_broken(error)
         {
@@ -199,6 +231,17 @@ impl Drop for Active {
             }
         });
     }
+}
+
+/// Notes in a span how its statement failed.
+fn note(span: &Span, error: &sqlx::Error) {
+    let code = error.as_database_error().and_then(DatabaseError::code);
+    let kind = match error {
+        sqlx::Error::PoolTimedOut => "no_connection",
+        _ => code.as_deref().unwrap_or("connection_failed"),
+    };
+    span.record("error.type", kind);
+    span.record("otel.status_code", "ERROR");
 }
 
 /// Whether a connection is of no use after that error.

@@ -133,6 +133,23 @@ async fn requests_and_provider_calls_are_exported_by_the_stop_without_their_word
     assert_eq!(generation.name, "generation");
     assert_eq!(generation.parent_span_id, request.span_id);
 
+    // Statements by their names, below whoever runs them; none is a trace of its own.
+    for (statement, parent) in [
+        ("authenticate a key", &request.span_id),
+        ("place a hold", &generation.span_id),
+    ] {
+        let of = |span: &&Span| span.name == statement && span.parent_span_id == *parent;
+        let span = spans.iter().find(of).unwrap();
+        let noted = attributes(&span.attributes);
+        assert_eq!(noted["db.system.name"], "postgresql");
+        assert_eq!(noted["db.query.summary"], statement);
+        assert_eq!((span.kind, &span.trace_id), (3, &request.trace_id));
+    }
+    for span in &spans {
+        let is_statement = attributes(&span.attributes).contains_key("db.system.name");
+        assert!(!is_statement || !span.parent_span_id.is_empty(), "{span:?}");
+    }
+
     let failed = named(&spans, "chat sandbox-text-1", true);
     assert_eq!(attributes(&failed.attributes)["error.type"], "rejected");
     let answer = named(&spans, "POST /v1/generate/text", true);

@@ -3,7 +3,10 @@
 use chrono::TimeDelta;
 use futures_util::future::join_all;
 use serde_json::json;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{
+    PgPool,
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
 
 use crate::common::{Account, Answer, TestApp};
 
@@ -227,4 +230,82 @@ async fn a_refusal_after_a_wait_tells_the_present_state(
     let (answer, ()) = tokio::join!(waiting, unlock);
     assert_eq!(refused(&answer), 30);
     assert_eq!(state(&answer), (2, 0, 60));
+}
+
+/// What the headers promise is kept, and no more passes than the limit, whatever the gaps.
+#[sqlx::test]
+async fn the_headers_keep_their_promises(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1").await;
+    for seed in 0..4 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let limit = random.u32(1..20);
+        let token = key(&app, &account, limit).await;
+        let begun = app.now();
+        let mut passed = 0;
+        for step in 0..25 {
+            let gap = random.i64(0..2 * 60_000_000 / i64::from(limit));
+            app.advance(TimeDelta::microseconds(gap));
+            let mut answer = app.get(&token, ME).await;
+            if answer.status == 200 && random.bool() {
+                // All that remain pass at once, and no more.
+                for remaining in (0..state(&answer).1).rev() {
+                    passed += 1;
+                    answer = app.get(&token, ME).await;
+                    answer.expect(200);
+                    assert_eq!(state(&answer).1, remaining, "{seed}, {step}");
+                }
+                passed += 1;
+                answer = app.get(&token, ME).await;
+                refused(&answer);
+            }
+            if answer.status == 429 {
+                let wait = refused(&answer);
+                app.advance(TimeDelta::seconds(wait));
+                answer = app.get(&token, ME).await;
+                answer.expect(200);
+            }
+            passed += 1;
+            let refilled = (app.now() - begun).num_microseconds().unwrap() * i64::from(limit);
+            let most = i64::from(limit) + refilled / 60_000_000;
+            assert!(passed <= most, "{seed}, {step}: {passed} of {most}");
+            if random.u8(0..5) == 0 {
+                let reset = state(&answer).2;
+                app.advance(TimeDelta::seconds(reset.cast_signed()));
+                passed += 1;
+                let whole = app.get(&token, ME).await;
+                assert_eq!(state(&whole).1, u64::from(limit) - 1, "{seed}, {step}");
+            }
+        }
+    }
+}
+
+/// Also where a minute cannot be divided by it.
+#[sqlx::test]
+async fn the_burst_is_exact_for_every_limit(pool: PgPool) {
+    let now = 1_700_000_000_000_000_000_i64;
+    for limit in [1, 2, 3, 7, 59, 60, 61, 600, 999, 1_000_000] {
+        // Of a large burst only the last ones are left.
+        let left = limit.min(1_000);
+        let emission = (60_000_000_000 + i64::from(limit) - 1) / i64::from(limit);
+        let taken = i64::from(limit - left) * emission;
+        sqlx::query("insert into rate_limits (kind, id, tat, admitted) values ('k', $1, $2, true)")
+            .bind(i64::from(limit))
+            .bind(now + taken)
+            .execute(&pool)
+            .await
+            .unwrap();
+        let count = "select count(*) filter (where (counted).admitted)
+            from (select count_request('k', $1, $2, $3) as counted
+                  from generate_series(1, $4) offset 0) c";
+        let admitted: i64 = sqlx::query_scalar(count)
+            .bind(i64::from(limit))
+            .bind(limit)
+            .bind(now)
+            .bind(left + 5)
+            .fetch_one(&pool)
+            .await
+            .unwrap();
+        assert_eq!(admitted, i64::from(left), "{limit}");
+    }
 }
