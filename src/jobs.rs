@@ -27,7 +27,7 @@ mod worker;
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
@@ -115,10 +115,8 @@ struct Inner {
     poll_interval: Duration,
     /// One for each job that this process works on.
     workers: Arc<Semaphore>,
-    worker_count: usize,
     /// Which accounts the workers work for.
     quota: WorkerQuota,
-    busy: AtomicUsize,
     /// For reading and converting files: each may take hundreds of MiB for a moment.
     conversions: Arc<Semaphore>,
     /// Held while rows are claimed and registered, and while the sweep compares both.
@@ -160,9 +158,7 @@ impl Runner {
             lease: settings.lease,
             poll_interval: settings.poll_interval,
             workers: Arc::new(Semaphore::new(settings.workers)),
-            worker_count: settings.workers,
             quota: WorkerQuota::new(settings.workers, settings.workers_per_account),
-            busy: AtomicUsize::new(0),
             conversions: Arc::new(Semaphore::new(CONVERSIONS)),
             claims: tokio::sync::Mutex::new(()),
             wake: Notify::new(),

@@ -28,7 +28,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use async_trait::async_trait;
 
 use crate::domain::limiter::{Limiter, Permit};
-pub use delta::{Delivered, DeltaSink};
+pub use delta::DeltaSink;
 pub use error::{ProviderError, ProviderErrorKind};
 pub use image::{ImageAnswer, ImageCall, ImageProvider};
 pub use setup::Setup;
@@ -51,7 +51,7 @@ pub struct TextCall {
 }
 
 /// A finished text generation.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct TextAnswer {
     /// The whole text. Empty when reasoning ate the token limit.
     pub text: String,

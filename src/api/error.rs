@@ -8,8 +8,8 @@ mod from;
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
-use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 
 pub use code::{Code, ErrorType};
 
@@ -40,7 +40,7 @@ struct Content {
     message: String,
     errors: Vec<FieldError>,
     retryable: bool,
-    details: Map<String, Value>,
+    details: Vec<(&'static str, Value)>,
     headers: Vec<(HeaderName, HeaderValue)>,
     generation: Option<Box<GenerationRecord>>,
 }
@@ -62,10 +62,17 @@ struct ErrorBody<'a> {
     param: Option<&'a str>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     errors: &'a [FieldError],
-    #[serde(flatten)]
-    details: &'a Map<String, Value>,
+    #[serde(flatten, serialize_with = "in_order")]
+    details: &'a [(&'static str, Value)],
     retryable: bool,
     request_id: &'a str,
+}
+
+fn in_order<S: Serializer>(
+    details: &&[(&'static str, Value)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(details.iter().map(|(name, value)| (name, value)))
 }
 
 impl ApiError {
@@ -76,7 +83,7 @@ impl ApiError {
             message: message.into(),
             errors: Vec::new(),
             retryable: false,
-            details: Map::new(),
+            details: Vec::new(),
             headers: Vec::new(),
             generation: None,
         }))
@@ -96,8 +103,8 @@ impl ApiError {
         self.retryable().header(header::RETRY_AFTER, seconds)
     }
 
-    fn detail(mut self, name: &str, value: impl Serialize) -> Self {
-        self.0.details.insert(name.to_owned(), json!(value));
+    fn detail(mut self, name: &'static str, value: impl Serialize) -> Self {
+        self.0.details.push((name, json!(value)));
         self
     }
 

@@ -32,14 +32,6 @@ named_enum!(
     }
 );
 
-impl Modality {
-    /// Whether its row is a job for any worker, to be polled for; else it is made within the
-    /// process that took the request.
-    pub const fn is_asynchronous(self) -> bool {
-        matches!(self, Self::Video | Self::Audio)
-    }
-}
-
 impl Status {
     /// Whether nothing will change any more.
     pub const fn is_finished(self) -> bool {

@@ -2,7 +2,10 @@
 
 use serde_json::json;
 
-use super::{ImageWork, Runner, RunningGuard, cancel::cancelled, files::unusable, step::Step};
+use super::{
+    ImageWork, Runner, RunningGuard, cancel::cancelled, files::unusable, step::Step,
+    submit::Submission,
+};
 use crate::{
     domain::{
         generation::{Failure, FailureCode, Output},
@@ -24,7 +27,7 @@ impl Runner {
         work: &ImageWork,
     ) -> Step {
         match self.make_images(job, guard, work).await {
-            Err(Step::LeaseLost) => {
+            Err(Step::Cancelled) => {
                 self.discard_files(job.id).await;
                 Step::failed(cancelled())
             }
@@ -39,9 +42,11 @@ impl Runner {
         work: &ImageWork,
     ) -> Result<Step, Step> {
         let provider = self.0.providers.image.get(&job.provider);
-        let provider = provider.ok_or_else(Step::no_provider)?;
+        let provider = provider.ok_or_else(|| Step::no_provider(job))?;
         let answer = self
-            .submit(job, guard, || provider.generate(&work.call))
+            .submit(job, guard, Submission::Once, || {
+                provider.generate(&work.call)
+            })
             .await?;
         let request_id = answer.request_id.clone();
         let keeping = self.keep_images(job.id, work, answer);

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Runner, RunningGuard, files::unusable, step::Step};
+use super::{Runner, RunningGuard, files::unusable, step::Step, submit::Submission};
 use crate::{
     domain::request::SpeechFormat,
     media::{MediaKind, mp3_from_parts, wav_from_parts},
@@ -23,12 +23,13 @@ impl Runner {
             return Step::interrupted();
         }
         let Some(provider) = self.0.providers.speech.get(&job.provider) else {
-            return Step::no_provider();
+            return Step::no_provider(job);
         };
         let Some(permit) = self.0.providers.try_acquire(&job.provider) else {
             return Step::retry();
         };
-        match self.submit(job, guard, || provider.generate(call)).await {
+        let submit = self.submit(job, guard, Submission::OfJob, || provider.generate(call));
+        match submit.await {
             Ok(answer) => {
                 drop(permit);
                 self.keep_speech(job, call, answer).await

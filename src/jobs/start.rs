@@ -58,7 +58,7 @@ impl Runner {
                 if !matches!(outcome, Ok(HoldOutcome::Held)) {
                     // After an error the row may be there all the same. It is off the register
                     // now, so the sweep will find it without an owner and end it.
-                    drop(guard);
+                    drop((guard, permit));
                     let _ = verdict.send(outcome);
                     return;
                 }

@@ -36,7 +36,9 @@ pub(super) enum Step {
     },
     /// As [`Self::Retry`], because the file storage failed; past the deadline that is the end.
     NotStored(Failure),
-    /// It is no longer this worker's: cancelled, or taken over.
+    /// It was cancelled, or another process has ended it or taken it over.
+    Cancelled,
+    /// It is not this worker's to go on with, or that could not be made sure of.
     LeaseLost,
 }
 
@@ -72,7 +74,8 @@ impl Step {
         Self::failed(Failure::new(FailureCode::Interrupted, message))
     }
 
-    pub(super) fn no_provider() -> Self {
+    pub(super) fn no_provider(job: &Job) -> Self {
+        tracing::error!(generation = %job.id, provider = %job.provider, "a provider has no adapter");
         let message = "the provider is no longer on this server";
         Self::failed(Failure::new(FailureCode::ProviderError, message))
     }
@@ -115,7 +118,7 @@ impl Step {
 impl From<Stopped> for Step {
     fn from(stopped: Stopped) -> Self {
         match stopped {
-            Stopped::Cancelled => Self::LeaseLost,
+            Stopped::Cancelled => Self::Cancelled,
             Stopped::Interrupted => Self::interrupted(),
         }
     }
@@ -155,8 +158,8 @@ impl Runner {
                 self.reschedule(job, progress, intervals).await;
                 None
             }
-            // The latter has become one of the others above.
-            Step::LeaseLost | Step::NotStored(_) => None,
+            // The last has become one of the others above.
+            Step::Cancelled | Step::LeaseLost | Step::NotStored(_) => None,
         }
     }
 
@@ -164,12 +167,19 @@ impl Runner {
         match call {
             // One last poll of a task that may have been done while nobody could ask.
             _ if late && job.remote_id.is_none() => Step::retry(),
-            None => Step::no_provider(),
+            None => self.unreadable(job).await,
             Some(Call::Text(work)) => self.text_step(job, guard, work).await,
             Some(Call::Image(work)) => self.image_step(job, guard, work).await,
             Some(Call::Video(call)) => self.video_step(job, guard, call).await,
             Some(Call::Speech(call)) => self.speech_step(job, guard, call).await,
         }
+    }
+
+    async fn unreadable(&self, job: &Job) -> Step {
+        tracing::error!(generation = %job.id, parameters = %job.parameters, "a job's row cannot be read");
+        self.cancel_task(job).await;
+        let message = "the job could not be read";
+        Step::failed(Failure::new(FailureCode::ProviderError, message))
     }
 
     async fn finish(

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Runner, RunningGuard, step::Step};
-use crate::{domain::generation::Modality, providers::ProviderError, store::jobs::Job};
+use crate::{providers::ProviderError, store::jobs::Job};
 
 /// How submissions are repeated.
 #[derive(Debug, Clone, Copy)]
@@ -51,13 +51,27 @@ impl Submissions {
     }
 }
 
+/// What a submission is part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Submission {
+    /// Work of the process that made the row. No other one submits it: it needs no stored
+    /// intent.
+    Once,
+    /// A job that another process may go on with: its intent to submit is stored first.
+    OfJob,
+    /// As [`Self::OfJob`]; a cancel does not cut the call, because without the task's id the
+    /// provider could not be asked to stop.
+    OfTask,
+}
+
 impl Runner {
     /// Submits until the provider has taken the request or must not be asked again. `Err`: what
-    /// the step comes to instead; a cancel is [`Step::LeaseLost`].
+    /// the step comes to instead.
     pub(super) async fn submit<T, F>(
         &self,
         job: &Job,
         guard: &RunningGuard,
+        kind: Submission,
         call: impl Fn() -> F + Send,
     ) -> Result<T, Step>
     where
@@ -65,15 +79,12 @@ impl Runner {
     {
         let mut submissions = Submissions::begin(self.0.submit);
         loop {
-            // What runs in the process that made it is never submitted by another one: it
-            // needs no stored intent.
-            if job.modality.is_asynchronous() && !self.intend(job, submissions.made).await {
+            if kind != Submission::Once && !self.intend(job, submissions.made).await {
                 return Err(Step::LeaseLost);
             }
             guard.submitted();
             submissions.made += 1;
-            let answer = if job.modality == Modality::Video {
-                // Without the task's id the provider could not be asked to stop after a cancel.
+            let answer = if kind == Submission::OfTask {
                 self.unless_interrupted(call()).await?
             } else {
                 self.unless_stopped(guard, call()).await?

@@ -4,10 +4,11 @@ use super::{
     Runner, RunningGuard, TextWork,
     cancel::cancelled,
     step::{Step, storable},
+    submit::Submission,
 };
 use crate::{
     domain::{credits::Credits, generation::FinishReason, usage::TextUsage},
-    providers::{Delivered, DeltaSink},
+    providers::{DeltaSink, TextAnswer},
     store::{
         generations::{Completion, Outcome},
         jobs::Job,
@@ -17,23 +18,16 @@ use crate::{
 impl Runner {
     pub(super) async fn text_step(&self, job: &Job, guard: &RunningGuard, work: &TextWork) -> Step {
         let Some(provider) = self.0.providers.text.get(&job.provider) else {
-            return Step::no_provider();
+            return Step::no_provider(job);
         };
-        let submit = self.submit(job, guard, || {
+        let submit = self.submit(job, guard, Submission::Once, || {
             provider.generate(&work.call, work.deltas.as_ref())
         });
         match submit.await {
-            Ok(answer) => {
-                let delivered = Delivered {
-                    text: answer.text,
-                    usage: answer.usage,
-                    request_id: answer.request_id,
-                };
-                self.completed_text(job, work, delivered, None)
-            }
+            Ok(answer) => self.completed_text(job, work, answer, None),
             // What was delivered before a cancel is kept and charged, even where the provider
             // has not reported its counts. Nothing delivered costs nothing.
-            Err(Step::LeaseLost) => match work.deltas.as_ref().and_then(DeltaSink::delivered) {
+            Err(Step::Cancelled) => match work.deltas.as_ref().and_then(DeltaSink::delivered) {
                 Some(delivered) => {
                     self.completed_text(job, work, delivered, Some(FinishReason::Cancelled))
                 }
@@ -47,7 +41,7 @@ impl Runner {
         &self,
         job: &Job,
         work: &TextWork,
-        answer: Delivered,
+        answer: TextAnswer,
         finish_reason: Option<FinishReason>,
     ) -> Step {
         let input_bytes = work.call.conversation.bytes();

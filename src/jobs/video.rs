@@ -10,6 +10,7 @@ use super::{
     files::{not_stored, output, unusable},
     running::Stopped,
     step::{Step, storable},
+    submit::Submission,
 };
 use crate::{
     domain::generation::{Failure, FailureCode, Output},
@@ -38,7 +39,7 @@ impl Runner {
         call: &VideoCall,
     ) -> Step {
         let Some(provider) = self.0.providers.video.get(&job.provider) else {
-            return Step::no_provider();
+            return Step::no_provider(job);
         };
         if let Some(task) = &job.remote_id {
             return self
@@ -54,7 +55,8 @@ impl Runner {
         let Some(_permit) = self.0.providers.try_acquire(&job.provider) else {
             return Step::retry();
         };
-        match self.submit(job, guard, || provider.submit(call)).await {
+        let submit = self.submit(job, guard, Submission::OfTask, || provider.submit(call));
+        match submit.await {
             Ok(task) => {
                 self.store_task(job, provider.as_ref(), &storable(&task))
                     .await
@@ -100,7 +102,7 @@ impl Runner {
         call: &VideoCall,
     ) -> Step {
         match self.unless_stopped(guard, provider.poll(task, call)).await {
-            Err(Stopped::Cancelled) => Step::LeaseLost,
+            Err(Stopped::Cancelled) => Step::Cancelled,
             // The task goes on without us; the next worker asks again.
             Err(Stopped::Interrupted) => Step::retry(),
             Ok(Err(error)) => {
@@ -130,7 +132,7 @@ impl Runner {
                         Step::stored(job, output, usage, Some(task.to_owned()))
                     }
                     Ok(Err(step)) => *step,
-                    Err(Stopped::Cancelled) => Step::LeaseLost,
+                    Err(Stopped::Cancelled) => Step::Cancelled,
                     Err(Stopped::Interrupted) => Step::retry(),
                 }
             }

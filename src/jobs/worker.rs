@@ -1,9 +1,6 @@
 //! The workers: claim due jobs, take one step each, and put them back.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
 use tokio::sync::OwnedSemaphorePermit;
@@ -24,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 impl Runner {
     /// Whether a worker is free.
     pub fn has_free_worker(&self) -> bool {
-        self.0.busy.load(Ordering::Acquire) < self.0.worker_count
+        !self.0.quota.is_full()
     }
 
     /// Waits until a job may be due.
@@ -91,16 +88,16 @@ impl Runner {
         let (guard, done) = self.0.running.reserve(job.id, false);
         guard.held();
         let (runner, worker) = (self.clone(), self.0.quota.admit(job.account_id));
-        self.0.busy.fetch_add(1, Ordering::AcqRel);
         let span = tracing::info_span!("job", id = %job.id);
         self.spawn(
             async move {
                 // A panic leaves the row without a worker; the sweep finds it.
-                let call = Call::of_job(&job);
-                let step = runner.advance(&job, call.as_ref(), &guard);
+                let step = async {
+                    let call = Call::of_job(&job);
+                    runner.advance(&job, call.as_ref(), &guard).await
+                };
                 let _ = std::panic::AssertUnwindSafe(step).catch_unwind().await;
                 drop((guard, done, permit, worker));
-                runner.0.busy.fetch_sub(1, Ordering::AcqRel);
                 runner.0.wake.notify_one();
             }
             .instrument(span),

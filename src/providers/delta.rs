@@ -10,6 +10,7 @@ use std::{
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use super::TextAnswer;
 use crate::domain::usage::TokenCounts;
 
 /// Where the pieces of a streamed text go. Unbounded on purpose: a slow reader must not
@@ -20,19 +21,10 @@ pub struct DeltaSink {
     state: Mutex<State>,
 }
 
-/// What a caller has got of a text, and what the provider had counted by then.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Delivered {
-    /// The pieces up to now, or until the caller went away.
-    pub text: String,
-    pub usage: TokenCounts,
-    /// The provider's id of the request.
-    pub request_id: Option<String>,
-}
-
 #[derive(Debug, Default)]
 struct State {
-    delivered: Delivered,
+    /// What the caller has got, and what the provider had counted by then.
+    delivered: TextAnswer,
     first_at: Option<Instant>,
     caller_gone: bool,
 }
@@ -83,7 +75,7 @@ impl DeltaSink {
     }
 
     /// What was delivered; `None` when nothing was.
-    pub fn delivered(&self) -> Option<Delivered> {
+    pub fn delivered(&self) -> Option<TextAnswer> {
         let state = self.state();
         (!state.delivered.text.is_empty()).then(|| state.delivered.clone())
     }
@@ -105,7 +97,7 @@ mod tests {
     fn counts(input: u64, output: Option<u64>) -> TokenCounts {
         TokenCounts {
             input: Some(input),
-            output: output,
+            output,
             ..TokenCounts::default()
         }
     }

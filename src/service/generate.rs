@@ -126,14 +126,13 @@ impl Service {
         }
         let id = self.0.ids.next(self.0.clock.now());
         let now = id.created_at();
-        let modality = plan.model.modality();
-        let queued = modality.is_asynchronous();
+        let queued = plan.call.is_none();
         let waits = queued && !self.0.runner.has_free_worker();
         Ok(NewGeneration {
             id,
             account_id: caller.account_id,
             credential: caller.credential,
-            modality,
+            modality: plan.model.modality(),
             provider: plan.model.provider.clone(),
             model: plan.model.id.clone(),
             prompt: plan.prompt.clone(),

@@ -1,7 +1,7 @@
 //! The history: a keyset list over an account's generations.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use sqlx::{FromRow, Postgres, QueryBuilder, Row as _, postgres::PgRow};
+use sqlx::{Postgres, QueryBuilder};
 use uuid::{Builder, Uuid};
 
 use super::{Store, StoreError, generations::GenerationRow};
@@ -83,10 +83,7 @@ impl Store {
             .persistent(false)
             .fetch_all(self.requests.named("list generations").long())
             .await?;
-        let rows = rows
-            .into_iter()
-            .map(Generation::try_from)
-            .collect::<Result<Vec<_>, _>>()?;
+        let rows = rows.into_iter().map(Generation::from).collect();
         Ok(Page::from_surplus(rows, page.per_page, |g: &Generation| {
             Cursor::Generation(g.id.0)
         }))
@@ -156,39 +153,6 @@ fn push_span(query: &mut QueryBuilder<Postgres>, filter: &HistoryFilter, page: &
 pub(super) fn lowest_id(time: DateTime<Utc>) -> Uuid {
     let millis = u64::try_from(time.timestamp_millis()).unwrap_or(0);
     Builder::from_unix_timestamp_millis(millis, &[0; 10]).into_uuid()
-}
-
-impl FromRow<'_, PgRow> for GenerationRow {
-    fn from_row(row: &PgRow) -> Result<Self, sqlx::Error> {
-        Ok(Self {
-            id: row.try_get("id")?,
-            account_id: row.try_get("account_id")?,
-            r#type: row.try_get("type")?,
-            status: row.try_get("status")?,
-            provider: row.try_get("provider")?,
-            model: row.try_get("model")?,
-            prompt: row.try_get("prompt")?,
-            parameters: row.try_get("parameters")?,
-            pricing: row.try_get("pricing")?,
-            api_key_id: row.try_get("api_key_id")?,
-            estimated: row.try_get("estimated")?,
-            charged: row.try_get("charged")?,
-            usage: row.try_get("usage")?,
-            result: row.try_get("result")?,
-            error_code: row.try_get("error_code")?,
-            error_message: row.try_get("error_message")?,
-            attempts: row.try_get("attempts")?,
-            provider_request_id: row.try_get("provider_request_id")?,
-            created_at: row.try_get("created_at")?,
-            started_at: row.try_get("started_at")?,
-            completed_at: row.try_get("completed_at")?,
-            outputs: row.try_get("outputs")?,
-            progress: row.try_get("progress")?,
-            finish_reason: row.try_get("finish_reason")?,
-            template_id: row.try_get("template_id")?,
-            template_version: row.try_get("template_version")?,
-        })
-    }
 }
 
 #[cfg(test)]

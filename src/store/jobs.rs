@@ -3,7 +3,6 @@
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
-use uuid::Uuid;
 
 use super::{Store, StoreError, generations::NewGeneration};
 use crate::domain::{
@@ -78,22 +77,6 @@ impl Share {
     }
 }
 
-struct JobRow {
-    id: Uuid,
-    account_id: i64,
-    r#type: String,
-    provider: String,
-    model: String,
-    prompt: String,
-    parameters: Value,
-    estimated: i64,
-    attempts: i32,
-    submitted_at: Option<DateTime<Utc>>,
-    remote_id: Option<String>,
-    deadline_at: Option<DateTime<Utc>>,
-    created_at: DateTime<Utc>,
-}
-
 impl Store {
     /// Claims up to `limit` due jobs of `providers` for an instance; past their deadline, jobs
     /// of any provider. No account gets more than its share; of one that has it nothing is
@@ -118,8 +101,8 @@ impl Store {
             .filter(|&(_, &n)| n >= share.most);
         let at_quota: Vec<i64> = at_quota.map(|(&account, _)| account).collect();
         let claiming = sqlx::query_as!(
-            JobRow,
-            "update generations
+            Job,
+            r#"update generations
              set lease_token = $1, status = 'processing', started_at = coalesce(started_at, $3)
              where id = any(array(
                  select ranked.id
@@ -140,8 +123,9 @@ impl Store {
                      on has.account_id = ranked.account_id
                  where ranked.place + coalesce(has.workers, 0) <= $8
              ))
-             returning id, account_id, type, provider, model, prompt, parameters, estimated,
-                       attempts, submitted_at, remote_id, deadline_at, created_at",
+             returning id as "id: _", account_id as "account_id: _", type as "modality: _",
+                       provider, model, prompt, parameters, estimated as "held: _", attempts,
+                       submitted_at, remote_id, deadline_at, created_at"#,
             instance.0,
             limit,
             now,
@@ -152,23 +136,21 @@ impl Store {
             share.most,
         )
         .fetch_all(self.reserved.named("claim jobs"));
-        let rows = claiming.await?;
-        rows.into_iter().map(TryInto::try_into).collect()
+        Ok(claiming.await?)
     }
 
     /// A generation that was ended while a provider's task ran for it.
     pub async fn cancelled_job(&self, id: GenerationId) -> Result<Option<Job>, StoreError> {
-        sqlx::query_as!(
-            JobRow,
-            "select id, account_id, type, provider, model, prompt, parameters, estimated,
-                    attempts, submitted_at, remote_id, deadline_at, created_at
-             from generations where id = $1 and status = 'failed' and remote_id is not null",
+        let reading = sqlx::query_as!(
+            Job,
+            r#"select id as "id: _", account_id as "account_id: _", type as "modality: _",
+                      provider, model, prompt, parameters, estimated as "held: _", attempts,
+                      submitted_at, remote_id, deadline_at, created_at
+             from generations where id = $1 and status = 'failed' and remote_id is not null"#,
             id.0
         )
-        .fetch_optional(self.requests.named("read a cancelled job"))
-        .await?
-        .map(TryInto::try_into)
-        .transpose()
+        .fetch_optional(self.requests.named("read a cancelled job"));
+        Ok(reading.await?)
     }
 
     /// Stores the intent to submit, and counts it: `attempts` is how many there were. `false`:
@@ -254,29 +236,5 @@ impl Store {
         )
         .execute(self.reserved.named("release a job"));
         Ok(releasing.await?.rows_affected() == 1)
-    }
-}
-
-impl TryFrom<JobRow> for Job {
-    type Error = StoreError;
-
-    fn try_from(row: JobRow) -> Result<Self, StoreError> {
-        let modality = Modality::parse(&row.r#type)
-            .ok_or_else(|| StoreError::Corrupt(format!("type of generation {}", row.id)))?;
-        Ok(Self {
-            id: GenerationId(row.id),
-            account_id: AccountId(row.account_id),
-            modality,
-            provider: row.provider,
-            model: row.model,
-            prompt: row.prompt,
-            parameters: row.parameters,
-            held: Credits::from_micros(row.estimated),
-            attempts: row.attempts,
-            submitted_at: row.submitted_at,
-            remote_id: row.remote_id,
-            deadline_at: row.deadline_at,
-            created_at: row.created_at,
-        })
     }
 }

@@ -4,9 +4,8 @@
 use chrono::{DateTime, Utc};
 use secrecy::SecretSlice;
 
-use super::{Store, StoreError, generations::GenerationRow};
+use super::{Store, StoreError};
 use crate::domain::{
-    generation::Generation,
     ids::{AccountId, GenerationId, WebhookDeliveryId, WebhookId},
     webhook::{DeliveryStatus, WebhookEvent},
 };
@@ -180,26 +179,5 @@ impl Store {
         )
         .execute(self.requests.named("record a delivery attempt"));
         Ok(recording.await?.rows_affected() == 1)
-    }
-
-    /// What is left of a generation, also when its owner has deleted it.
-    pub async fn generation_including_deleted(
-        &self,
-        id: GenerationId,
-    ) -> Result<Option<Generation>, StoreError> {
-        let reading = sqlx::query_as!(
-            GenerationRow,
-            "select id, account_id, type, status, provider, model, prompt, parameters, pricing,
-                    api_key_id, estimated, charged, usage, result, error_code, error_message,
-                    attempts, provider_request_id, created_at, started_at, completed_at,
-                    outputs, progress, finish_reason, template_id, template_version
-             from generations where id = $1",
-            id.0,
-        )
-        .fetch_optional(
-            self.requests
-                .named("read a generation or what is left of it"),
-        );
-        reading.await?.map(TryInto::try_into).transpose()
     }
 }

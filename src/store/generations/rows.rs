@@ -2,41 +2,45 @@
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
-use uuid::Uuid;
+use sqlx::types::Json;
 
 use super::{Bound, Store, StoreError};
 use crate::domain::{
     credits::Credits,
-    generation::{Failure, FailureCode, FinishReason, Generation, Modality, Status, TemplateUse},
+    generation::{
+        Failure, FailureCode, FinishReason, Generation, Modality, Output, Status, TemplateUse,
+    },
     ids::{AccountId, ApiKeyId, GenerationId, TemplateId},
 };
 
+#[derive(sqlx::FromRow)]
 pub(in crate::store) struct GenerationRow {
-    pub id: Uuid,
-    pub account_id: i64,
-    pub r#type: String,
-    pub status: String,
+    pub id: GenerationId,
+    pub account_id: AccountId,
+    #[sqlx(rename = "type")]
+    pub modality: Modality,
+    pub status: Status,
     pub provider: String,
     pub model: String,
     pub prompt: String,
     pub parameters: Value,
     pub pricing: Value,
-    pub api_key_id: Option<i64>,
-    pub estimated: i64,
-    pub charged: Option<i64>,
+    pub api_key_id: Option<ApiKeyId>,
+    pub estimated: Credits,
+    pub charged: Option<Credits>,
     pub usage: Option<Value>,
     pub result: Option<String>,
-    pub error_code: Option<String>,
+    pub error_code: Option<FailureCode>,
     pub error_message: Option<String>,
     pub attempts: i32,
     pub provider_request_id: Option<String>,
     pub created_at: DateTime<Utc>,
     pub started_at: Option<DateTime<Utc>>,
     pub completed_at: Option<DateTime<Utc>>,
-    pub outputs: Value,
+    pub outputs: Json<Vec<Output>>,
     pub progress: Option<i16>,
-    pub finish_reason: Option<String>,
-    pub template_id: Option<i64>,
+    pub finish_reason: Option<FinishReason>,
+    pub template_id: Option<TemplateId>,
     pub template_version: Option<i32>,
 }
 
@@ -47,18 +51,42 @@ impl Store {
         account: AccountId,
         id: GenerationId,
     ) -> Result<Option<Generation>, StoreError> {
+        self.read_generation(id, Some(account)).await
+    }
+
+    /// What is left of a generation, also when its owner has deleted it.
+    pub async fn generation_including_deleted(
+        &self,
+        id: GenerationId,
+    ) -> Result<Option<Generation>, StoreError> {
+        self.read_generation(id, None).await
+    }
+
+    async fn read_generation(
+        &self,
+        id: GenerationId,
+        owner: Option<AccountId>,
+    ) -> Result<Option<Generation>, StoreError> {
         let reading = sqlx::query_as!(
             GenerationRow,
-            "select id, account_id, type, status, provider, model, prompt, parameters, pricing,
-                    api_key_id, estimated, charged, usage, result, error_code, error_message,
-                    attempts, provider_request_id, created_at, started_at, completed_at,
-                    outputs, progress, finish_reason, template_id, template_version
-             from generations where id = $1 and account_id = $2 and deleted_at is null",
+            r#"
+            select
+                id as "id: _", account_id as "account_id: _", type as "modality: _",
+                status as "status: _", provider, model, prompt, parameters, pricing,
+                api_key_id as "api_key_id: _", estimated as "estimated: _",
+                charged as "charged: _", usage, result, error_code as "error_code: _",
+                error_message, attempts, provider_request_id, created_at, started_at,
+                completed_at, outputs as "outputs: _", progress,
+                finish_reason as "finish_reason: _", template_id as "template_id: _",
+                template_version
+            from generations
+            where id = $1 and ($2::bigint is null or (account_id = $2 and deleted_at is null))
+            "#,
             id.0,
-            account.0,
+            owner.map(|account| account.0),
         )
         .fetch_optional(self.requests.named("read a generation"));
-        reading.await?.map(TryInto::try_into).transpose()
+        Ok(reading.await?.map(Generation::from))
     }
 
     /// Removes a finished generation's words for good; its numbers stay. `false`: it is not
@@ -128,55 +156,37 @@ impl Store {
     }
 }
 
-impl TryFrom<GenerationRow> for Generation {
-    type Error = StoreError;
-
-    fn try_from(row: GenerationRow) -> Result<Self, StoreError> {
-        let corrupt = |what: &str| StoreError::Corrupt(format!("{what} of generation {}", row.id));
-        let failure = row
-            .error_code
-            .as_deref()
-            .map(|code| {
-                FailureCode::parse(code)
-                    .map(|code| Failure::new(code, row.error_message.clone().unwrap_or_default()))
-                    .ok_or_else(|| corrupt("error_code"))
-            })
-            .transpose()?;
-        Ok(Self {
-            id: GenerationId(row.id),
-            account_id: AccountId(row.account_id),
-            modality: Modality::parse(&row.r#type).ok_or_else(|| corrupt("type"))?,
-            status: Status::parse(&row.status).ok_or_else(|| corrupt("status"))?,
+impl From<GenerationRow> for Generation {
+    fn from(row: GenerationRow) -> Self {
+        let message = row.error_message.unwrap_or_default();
+        Self {
+            id: row.id,
+            account_id: row.account_id,
+            modality: row.modality,
+            status: row.status,
             provider: row.provider,
             model: row.model,
             prompt: row.prompt,
             parameters: row.parameters,
             result: row.result,
-            outputs: serde_json::from_value(row.outputs).map_err(|_| corrupt("outputs"))?,
+            outputs: row.outputs.0,
             progress: row.progress,
             usage: row.usage,
-            estimated: Credits::from_micros(row.estimated),
-            charged: row.charged.map(Credits::from_micros),
-            failure,
-            finish_reason: row
-                .finish_reason
-                .as_deref()
-                .map(|name| FinishReason::parse(name).ok_or_else(|| corrupt("finish_reason")))
-                .transpose()?,
-            api_key_id: row.api_key_id.map(ApiKeyId),
+            estimated: row.estimated,
+            charged: row.charged,
+            failure: row.error_code.map(|code| Failure::new(code, message)),
+            finish_reason: row.finish_reason,
+            api_key_id: row.api_key_id,
             template: row
                 .template_id
                 .zip(row.template_version)
-                .map(|(id, version)| TemplateUse {
-                    id: TemplateId(id),
-                    version,
-                }),
+                .map(|(id, version)| TemplateUse { id, version }),
             pricing: row.pricing,
             attempts: row.attempts,
             provider_request_id: row.provider_request_id,
             created_at: row.created_at,
             started_at: row.started_at,
             completed_at: row.completed_at,
-        })
+        }
     }
 }

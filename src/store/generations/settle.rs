@@ -104,17 +104,17 @@ impl Store {
                   and 'generation.' || g.status = any (w.events)
             )
             select
-                g.id as "id!", g.account_id as "account_id!", g.type as "type!",
-                g.status as "status!", g.provider as "provider!", g.model as "model!",
+                g.id as "id!: _", g.account_id as "account_id!: _", g.type as "modality!: _",
+                g.status as "status!: _", g.provider as "provider!", g.model as "model!",
                 g.prompt as "prompt!", g.parameters as "parameters!", g.pricing as "pricing!",
-                g.api_key_id as "api_key_id?", g.estimated as "estimated!",
-                g.charged as "charged?", g.usage as "usage?", g.result as "result?",
-                g.error_code as "error_code?", g.error_message as "error_message?",
+                g.api_key_id as "api_key_id?: _", g.estimated as "estimated!: _",
+                g.charged as "charged?: _", g.usage as "usage?", g.result as "result?",
+                g.error_code as "error_code?: _", g.error_message as "error_message?",
                 g.attempts as "attempts!", g.provider_request_id as "provider_request_id?",
                 g.created_at as "created_at!", g.started_at as "started_at?",
-                g.completed_at as "completed_at?", g.outputs as "outputs!",
-                g.progress as "progress?", g.finish_reason as "finish_reason?",
-                g.template_id as "template_id?", g.template_version as "template_version?"
+                g.completed_at as "completed_at?", g.outputs as "outputs!: _",
+                g.progress as "progress?", g.finish_reason as "finish_reason?: _",
+                g.template_id as "template_id?: _", g.template_version as "template_version?"
             from generation g join account a on a.id = g.account_id
             "#,
             settlement.id.0,
@@ -132,6 +132,6 @@ impl Store {
             finish_reason.map(FinishReason::as_str),
         )
         .fetch_optional(self.reserved.named("settle"));
-        settling.await?.map(TryInto::try_into).transpose()
+        Ok(settling.await?.map(Generation::from))
     }
 }
