@@ -1,4 +1,4 @@
-//! What a file is, by its bytes and by nothing that came with them.
+//! Format detection and validation, by the bytes alone and not by what was claimed of them.
 
 pub(super) mod mp4;
 pub(super) mod picture;
@@ -7,63 +7,14 @@ use std::io::Cursor;
 
 use sha2::{Digest, Sha256};
 
-use super::{InvalidMedia, MediaKind, audio, sign::hex};
+use super::{InvalidMedia, MediaInfo, MediaKind, audio, info::Traits};
 
-/// A checked file, as its bytes tell.
-#[derive(Debug, Clone, PartialEq)]
-pub struct MediaInfo {
-    pub kind: MediaKind,
-    /// Its length in bytes.
-    pub bytes: u64,
-    /// The SHA-256 of its bytes.
-    pub sha256: [u8; 32],
-    /// Pixels across, at least 1; of images and videos (as shown, after a rotation).
-    pub width: Option<u32>,
-    /// Pixels down, at least 1; of images and videos.
-    pub height: Option<u32>,
-    /// How long it plays, above 0; of speech and videos.
-    pub seconds: Option<f64>,
-}
-
-impl MediaInfo {
-    /// The media type for `Content-Type`.
-    pub const fn content_type(&self) -> &'static str {
-        self.kind.content_type()
-    }
-
-    /// The SHA-256 in lower-case hexadecimal.
-    pub fn sha256_hex(&self) -> String {
-        hex(&self.sha256)
-    }
-}
-
-/// What can be read from a file besides its length and digest.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Traits {
-    pub kind: MediaKind,
-    pub size: Option<(u32, u32)>,
-    pub seconds: Option<f64>,
-}
-
-impl Traits {
-    pub(super) fn into_info(self, bytes: u64, sha256: [u8; 32]) -> MediaInfo {
-        MediaInfo {
-            kind: self.kind,
-            bytes,
-            sha256,
-            width: self.size.map(|size| size.0),
-            height: self.size.map(|size| size.1),
-            seconds: self.seconds,
-        }
-    }
-}
-
-/// Checks that `bytes` are a whole file of one of the `expected` formats, by its structure:
-/// chunks, frames and boxes from the first to the last, not the pixels or samples in them
-/// (for pixels see [`super::fit_png`]).
+/// Checks that `bytes` are a complete file of one of the `expected` formats, by its structure:
+/// all chunks, frames or boxes, not the pixels or samples in them (for pixels see
+/// [`super::fit_png`]).
 ///
-/// Time grows with the length only (a digest, and a walk over its parts); some milliseconds a
-/// megabyte at most. Call it on a thread for blocking work when the file may be large.
+/// Linear in the length, some milliseconds per megabyte at most: call it on a blocking thread
+/// when the file may be large.
 pub fn inspect(bytes: &[u8], expected: &[MediaKind]) -> Result<MediaInfo, InvalidMedia> {
     let kind = sniff(bytes)?;
     if !expected.contains(&kind) {
@@ -94,7 +45,7 @@ pub fn inspect(bytes: &[u8], expected: &[MediaKind]) -> Result<MediaInfo, Invali
     Ok(traits.into_info(length, Sha256::digest(bytes).into()))
 }
 
-/// The format that the first bytes announce.
+/// The format by the leading bytes.
 pub(super) fn sniff(bytes: &[u8]) -> Result<MediaKind, InvalidMedia> {
     let at = |offset: usize, text: &[u8]| {
         bytes
