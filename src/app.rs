@@ -40,7 +40,7 @@ pub struct App {
     pub service: Service,
     pub runner: Runner,
     pub dispatcher: Dispatcher,
-    /// What audits the books while they are written.
+    /// Audits the ledger while the server runs.
     pub auditor: Auditor,
     /// The HTTP side.
     pub router: Router,
@@ -70,13 +70,11 @@ pub enum AppError {
     #[error("cannot listen on {address} ({source}); choose another with GENSVC_BIND")]
     Bind {
         address: std::net::SocketAddr,
-        /// What the system says.
         source: std::io::Error,
     },
     #[error("cannot use the folder {} ({source}); choose another with GENSVC_DATA_DIR", .path.display())]
     Folder {
         path: std::path::PathBuf,
-        /// What the system says.
         source: std::io::Error,
     },
     #[error("the store of files cannot be used: {}{}", .0, causes(.0))]

@@ -2,7 +2,7 @@
 //!
 //! Here: typed sections with units and bounds ([`sections`]), which layer wins ([`load`]),
 //! where stored files lie ([`media`]), which providers and models are served ([`providers`],
-//! [`models`]), and what `gensvc config check` tells ([`summary`]). Not here: the vendors and
+//! [`models`]), and what `gensvc config check` prints ([`summary`]). Not here: the vendors and
 //! how their models are asked, which are passed in (`domain::vendor`); reading the process
 //! environment (the binary does that once and passes it in); and any use of the values: parts
 //! receive values, not the configuration. Every error is one sentence that names the key, the
@@ -155,7 +155,7 @@ impl Config {
         ))
     }
 
-    /// What `gensvc config check` tells; it holds no secret.
+    /// What `gensvc config check` prints; it holds no secret.
     pub fn summary(&self) -> Summary {
         Summary::of(self)
     }

@@ -1,4 +1,4 @@
-//! All SQL of the house.
+//! All SQL of the service.
 //!
 //! Here: statements, row types and the names of constraints. Every path that moves credits is
 //! one statement together with the state it belongs to, so that a crash leaves both or
@@ -41,13 +41,13 @@ pub static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!();
 /// bounds.
 const RESERVED_CONNECTIONS: (u32, u32) = (2, 4);
 
-/// The database, as the rest of the house sees it.
+/// The database, as the rest of the code sees it.
 #[derive(Debug, Clone)]
 pub struct Store {
     requests: Pool,
-    /// For what must go on when requests have taken every connection.
+    /// For settlements and jobs, which must continue when requests use every connection.
     reserved: Pool,
-    /// One, for what says that this process lives: settlements may wait for a locked account.
+    /// One, for the heartbeat: settlements may wait for a locked account.
     heartbeat: Pool,
     outages: Arc<Outages>,
 }
@@ -109,7 +109,7 @@ impl StoreError {
     }
 }
 
-/// What the server says when `lock_timeout` is over.
+/// SQLSTATE when `lock_timeout` has passed.
 const LOCK_NOT_AVAILABLE: &str = "55P03";
 
 /// Classes and codes of errors that pass: connection exceptions, read-only transactions (a

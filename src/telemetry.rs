@@ -82,7 +82,7 @@ pub fn init(
 }
 
 impl Telemetry {
-    /// Exports what waits, within a time that nobody minds.
+    /// Exports what waits, within a short time.
     pub async fn close(self) {
         if let Some(traces) = self.traces {
             traces::close(traces).await;

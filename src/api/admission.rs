@@ -1,4 +1,4 @@
-//! How many requests are at work at once, and how long one may take.
+//! How many requests run at once, and how long one may take.
 //!
 //! Here: a permit for each request, refused at once when there is none. Not here: connections
 //! (the accept loop's), and how much one caller may ask.
@@ -15,7 +15,7 @@ use http::request::Parts;
 use super::{ApiState, error::ApiError};
 use crate::domain::limiter::{Limiter, Permit};
 
-/// What whoever watches the server asks for, and must get when it is full.
+/// Monitoring, which must be answered when the server is full.
 const ALWAYS: [&str; 3] = ["/health", "/health/live", "/metrics"];
 
 /// Cheap to clone.
@@ -33,7 +33,7 @@ impl Admission {
     }
 }
 
-/// A request that is at work. Released while its body arrives and while it waits for a
+/// A running request. Released while its body arrives and while it waits for a
 /// generation to end: slow senders and waits need nothing of what is bounded, and must not keep
 /// others out.
 #[derive(Debug, Clone)]
@@ -79,13 +79,13 @@ pub async fn admit(
     let response = if bounded {
         let answer = tokio::time::timeout(admission.timeout, next.run(request)).await;
         answer.unwrap_or_else(|_elapsed| {
-            tracing::warn!("a request took too long and was given up");
+            tracing::warn!("a request timed out");
             ApiError::overloaded().into_response()
         })
     } else {
         next.run(request).await
     };
-    // The answer's body is the connection's matter.
+    // Sending the body is bounded by the connection.
     permit.release();
     response
 }

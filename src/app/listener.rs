@@ -1,4 +1,4 @@
-//! The accept loop: who may connect, how long a silent or slow peer is borne, and how
+//! The accept loop: who may connect, how long a silent or slow peer is kept, and how
 //! connections end at a stop.
 //!
 //! Here: connections. Not here: requests; those are the router's. Every bound is a setting, for
@@ -36,11 +36,11 @@ use guarded::WriteTimeoutStream;
 
 /// Bytes that one connection may keep unread or unsent, at least the largest head.
 const BUFFER: usize = 64 << 10;
-/// Connections that are being told that the server is full, and read until they have understood.
-/// Beyond them a new one is told and closed at once, which it may miss if it was still sending:
-/// there must be no queue for refusals either.
+/// Refused connections that are still read, so that the peer receives the answer before the
+/// end. Beyond them a new one is answered and closed at once, which a peer that is still sending
+/// may miss.
 const REFUSALS: usize = 256;
-/// How long telling one may take.
+/// How long refusing one may take.
 const REFUSAL_TIME: Duration = Duration::from_secs(1);
 /// Open files beside those of connections: to the database, providers, stored files.
 const OTHER_FILES: u64 = 1_000;
@@ -62,7 +62,7 @@ pub struct Limits {
 }
 
 /// Raises the process's limit of open files to what `connections` need, as far as the system
-/// lets it; says so where that is too few.
+/// lets it; logs where that is too few.
 pub fn allow_files(connections: usize) {
     let needed = u64::try_from(connections).map_or(u64::MAX, |n| n.saturating_add(OTHER_FILES));
     let (soft, hard) = match getrlimit(Resource::RLIMIT_NOFILE) {
@@ -166,13 +166,13 @@ async fn connection(
             biased;
             ended = connection.as_mut() => {
                 if let Err(error) = ended {
-                    tracing::debug!(%peer, error = &error as &dyn std::error::Error, "a connection broke");
+                    tracing::debug!(%peer, error = &error as &dyn std::error::Error, "a connection failed");
                 }
                 return;
             }
             () = first.as_mut(), if waiting => {
                 if !asked.load(Ordering::Acquire) {
-                    tracing::debug!(%peer, "a connection asked nothing in time");
+                    tracing::debug!(%peer, "a connection sent no request in time");
                     return;
                 }
                 waiting = false;
@@ -188,20 +188,20 @@ async fn connection(
     }
 }
 
-/// Says that the server is full, and closes.
+/// Answers that the server is full, and closes.
 async fn refuse(mut stream: TcpStream, permit: Permit) {
     let answer = api::raw_error_response(StatusCode::SERVICE_UNAVAILABLE);
-    let telling = async {
+    let refusing = async {
         stream.write_all(&answer).await?;
         stream.shutdown().await?;
         guarded::drain(&mut stream).await
     };
-    // A peer that does not listen is not our concern.
-    let _ = tokio::time::timeout(REFUSAL_TIME, telling).await;
+    // A peer that does not read misses the answer.
+    let _ = tokio::time::timeout(REFUSAL_TIME, refusing).await;
     drop(permit);
 }
 
-/// Says it, if that takes no waiting, and closes.
+/// Answers so, if that takes no waiting, and closes.
 fn refuse_at_once(stream: TcpStream) {
     if let Ok(mut stream) = stream.into_std() {
         // It does not block; a peer that misses it sees the end of the connection.

@@ -106,7 +106,7 @@ impl Stop {
             biased;
             done = work => Some(done),
             () = self.past_grace(within) => {
-                tracing::error!("{name} did not end in time; the stop goes on without it");
+                tracing::error!("{name} did not end in time; the stop continues without it");
                 None
             }
         }

@@ -125,7 +125,7 @@ pub struct Jobs {
     /// How long a worker owns a row without a sign of life.
     #[serde(rename = "lease_seconds")]
     pub lease: Seconds<1, 3_600>,
-    /// Time between two looks at a provider's task.
+    /// Time between two polls of a provider's task.
     #[serde(rename = "poll_interval_ms")]
     pub poll_interval: Millis<10, 600_000>,
     /// How long after its creation a job is given up.
@@ -143,7 +143,7 @@ pub struct Jobs {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Retention {
-    /// Days after which a finished generation is deleted with its files; 0 keeps all for ever.
+    /// Days after which a finished generation is deleted with its files; 0 keeps all.
     pub days: Bounded<u32, 0, 36_500>,
 }
 

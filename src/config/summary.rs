@@ -1,4 +1,4 @@
-//! What `gensvc config check` tells: for people by Display, for scripts by Serialize.
+//! What `gensvc config check` prints: for people by Display, for scripts by Serialize.
 //!
 //! Here: what is served, what is not and why. Not here: any secret; keys appear by the name
 //! of their variable only.

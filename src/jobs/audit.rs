@@ -1,6 +1,6 @@
-//! The self-audit: what must be 0, looked at again and again while the server runs.
+//! The self-audit: what must be 0, checked periodically while the server runs.
 //!
-//! Here: what is remembered between two looks, and telling. Not here: the queries, and the
+//! Here: what is remembered between two runs, and logging. Not here: the queries, and the
 //! audit of everything (`gensvc ledger verify`).
 
 use std::{
@@ -58,7 +58,7 @@ struct Memory {
     after: i64,
     suspects: Vec<i64>,
     ownerless_since: BTreeMap<GenerationId, Duration>,
-    told: BTreeMap<&'static str, Vec<String>>,
+    logged: BTreeMap<&'static str, Vec<String>>,
 }
 
 impl Auditor {
@@ -78,7 +78,7 @@ impl Auditor {
         }))
     }
 
-    /// One look. What was found is in the metrics afterwards and, where it is new, in the log.
+    /// One run. What was found is in the metrics afterwards and, where it is new, in the log.
     pub async fn step(&self) -> Result<(), StoreError> {
         let inner = &self.0;
         let (since, now) = (Instant::now(), inner.clock.now());
@@ -110,7 +110,7 @@ impl Auditor {
             .map(|(check, ids)| (*check, ids.len()))
             .collect();
         for (check, ids) in checks {
-            self.tell(check, ids);
+            self.log(check, ids);
         }
         inner.metrics.audited(AuditNumbers {
             differences,
@@ -122,15 +122,15 @@ impl Auditor {
     }
 
     /// Logs a check whose findings have changed.
-    fn tell(&self, check: &'static str, ids: Vec<String>) {
+    fn log(&self, check: &'static str, ids: Vec<String>) {
         let mut memory = self.memory();
-        let told = memory.told.entry(check).or_default();
-        if *told == ids {
+        let logged = memory.logged.entry(check).or_default();
+        if *logged == ids {
             return;
         }
         let (found, first) = (ids.len(), ids.iter().take(LOGGED).collect::<Vec<_>>());
         if ids.is_empty() {
-            tracing::info!(check, "the self-audit finds nothing any more");
+            tracing::info!(check, "the self-audit finds no differences any more");
         } else {
             tracing::error!(
                 check,
@@ -139,7 +139,7 @@ impl Auditor {
                 "the self-audit found differences; run: gensvc ledger verify"
             );
         }
-        *told = ids;
+        *logged = ids;
     }
 
     fn memory(&self) -> std::sync::MutexGuard<'_, Memory> {
@@ -149,7 +149,7 @@ impl Auditor {
 }
 
 impl Memory {
-    /// Remembers a look and answers what each check found.
+    /// Remembers a run and answers what each check found.
     fn take_in(&mut self, found: &LiveAudit, now: Duration) -> [(&'static str, Vec<String>); 5] {
         self.after = found.next_after;
         self.suspects.clone_from(&found.balance);

@@ -1,5 +1,5 @@
-//! Telling webhooks what happened: the outbox is read, and each delivery is sent until its
-//! receiver takes it.
+//! Webhook notifications: the outbox is read, and each delivery is sent until its receiver
+//! accepts it.
 //!
 //! Here: taking deliveries, one attempt after the other, the back-off. How a delivery is sent
 //! is in [`sender`], how many run at once in [`permits`]. Not here: writing the outbox, which
@@ -41,10 +41,10 @@ use crate::{
 use permits::{DeliveryLimits, DeliveryPermit};
 use sender::Message;
 
-/// Between two looks for due deliveries.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Webhooks that one look at the outbox passes.
-const LOOK_AT: i32 = 500;
+/// Between two polls for due deliveries.
+const POLL_EVERY: Duration = Duration::from_millis(500);
+/// Webhooks that one poll of the outbox reads.
+const POLL_BATCH: i32 = 500;
 /// How much longer than an attempt may take it is taken for: what reading the record and
 /// writing the end may take at worst.
 const LEASE_BEYOND_TIMEOUT: TimeDelta = TimeDelta::seconds(40);
@@ -67,7 +67,7 @@ struct Inner {
     sender: Sender,
     render: RenderRecord,
     limits: DeliveryLimits,
-    /// The webhook that the last look ended at. Held while deliveries are taken.
+    /// The webhook that the last poll ended at. Held while deliveries are taken.
     turn: tokio::sync::Mutex<WebhookId>,
     /// An attempt has ended.
     wake: Notify,
@@ -76,8 +76,8 @@ struct Inner {
     closing: CancellationToken,
     /// What runs is dropped.
     stop: CancellationToken,
-    /// Whether the outbox was out of reach at the last look, so that it is said once.
-    away: Mutex<bool>,
+    /// Whether the outbox was unavailable at the last poll, so that it is logged once.
+    unavailable: Mutex<bool>,
 }
 
 #[derive(Serialize)]
@@ -101,7 +101,7 @@ impl Dispatcher {
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
             stop: CancellationToken::new(),
-            away: Mutex::new(false),
+            unavailable: Mutex::new(false),
         }))
     }
 
@@ -109,7 +109,7 @@ impl Dispatcher {
     pub async fn run(&self) {
         loop {
             let step = self.step().await;
-            self.tell(step.as_ref().err());
+            self.log_outage(step.as_ref().err());
             if !matches!(step, Ok(taken) if taken > 0) {
                 self.due().await;
             }
@@ -120,19 +120,23 @@ impl Dispatcher {
     async fn due(&self) {
         tokio::select! {
             () = self.0.wake.notified() => {}
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(POLL_EVERY) => {}
         }
     }
 
-    /// Logs that the outbox is out of reach, once until it is back.
-    fn tell(&self, error: Option<&StoreError>) {
-        let away = error.is_some();
-        let mut known = self.0.away.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Logs that the outbox is unavailable, once until it is back.
+    fn log_outage(&self, error: Option<&StoreError>) {
+        let unavailable = error.is_some();
+        let mut known = self
+            .0
+            .unavailable
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(error) = error.filter(|_| !*known) {
             let error = error as &dyn std::error::Error;
             tracing::warn!(error, "webhook deliveries cannot be taken");
         }
-        *known = away;
+        *known = unavailable;
     }
 
     /// How many attempts run in this process.
@@ -147,8 +151,8 @@ impl Dispatcher {
         let mut wrapped = turn.0 == 0;
         while !self.0.limits.is_full() && !self.0.closing.is_cancelled() {
             let now = self.0.clock.now();
-            let queues = self.0.store.queues(*turn, now, LOOK_AT).await?;
-            let is_last = usize::try_from(LOOK_AT).is_ok_and(|most| queues.len() < most);
+            let queues = self.0.store.queues(*turn, now, POLL_BATCH).await?;
+            let is_last = usize::try_from(POLL_BATCH).is_ok_and(|most| queues.len() < most);
             let mut allotment = self.0.limits.allot(&queues);
             let seen_all = allotment.looked_up_to == queues.last().map(|q| q.webhook);
             *turn = match allotment.looked_up_to {
@@ -211,7 +215,7 @@ impl Dispatcher {
         };
         // It is due again when its lease has passed.
         let error = &error as &dyn std::error::Error;
-        tracing::warn!(error, delivery = %attempt.id, "a webhook delivery must be repeated");
+        tracing::warn!(error, delivery = %attempt.id, "a webhook delivery will be repeated");
         false
     }
 
@@ -238,9 +242,9 @@ impl Dispatcher {
     async fn send(&self, attempt: &Attempt) -> Result<Result<u16, SendError>, StoreError> {
         let body = match self.body(attempt).await {
             Ok(body) => body,
-            // Repeating it at once would not help, and for ever not either.
+            // No retry would help.
             Err(StoreError::Corrupt(what)) => {
-                tracing::error!(delivery = %attempt.id, what, "an event cannot be told");
+                tracing::error!(delivery = %attempt.id, what, "the record of a webhook event cannot be read");
                 return Ok(Err(SendError::Unreadable));
             }
             Err(error) => return Err(error),
@@ -310,7 +314,7 @@ impl Dispatcher {
         };
         if tokio::time::timeout(patience, closing).await.is_err() {
             let running = self.running();
-            tracing::info!(running, "webhook deliveries are cut off, to be repeated");
+            tracing::info!(running, "webhook deliveries interrupted, to be repeated");
         }
         self.0.stop.cancel();
         self.0.tasks.close();
@@ -324,13 +328,13 @@ fn log(attempt: &Attempt, end: &AttemptEnd) {
     let error = end.error.as_deref().unwrap_or_default();
     match end.status {
         DeliveryStatus::Delivered => {
-            tracing::debug!(%delivery, %webhook, number, "a webhook delivery was taken");
+            tracing::debug!(%delivery, %webhook, number, "webhook delivered");
         }
         DeliveryStatus::Pending => {
-            tracing::debug!(%delivery, %webhook, number, error, "a webhook delivery failed");
+            tracing::debug!(%delivery, %webhook, number, error, "webhook delivery failed, to be retried");
         }
         DeliveryStatus::Failed => {
-            tracing::info!(%delivery, %webhook, number, error, "a webhook delivery is given up");
+            tracing::info!(%delivery, %webhook, number, error, "webhook delivery abandoned");
         }
     }
 }

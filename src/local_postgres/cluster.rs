@@ -33,7 +33,7 @@ const LAUNCHES: u32 = 5;
 /// How long a start, recovery from a crash included, may take before that is an error. The
 /// server is left to it: the next look finds it further on.
 const START_PATIENCE: Duration = Duration::from_mins(1);
-/// Between two looks at a server that starts or stops.
+/// Between two checks of a server that starts or stops.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// What Postgres says while processes of a killed predecessor still end.
 const PREDECESSOR: &str = "pre-existing shared memory";
@@ -47,7 +47,7 @@ pub(super) struct Cluster {
     socket: PathBuf,
 }
 
-/// What a look at the server finds.
+/// The state of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Down,

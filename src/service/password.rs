@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(lengths(&nobody), lengths(&somebody));
     }
 
-    /// Even who guesses the stand-in's password is nobody, and gets no other answer.
+    /// Guessing the stand-in's password logs nobody in, and gets no other answer.
     #[tokio::test]
     async fn the_stand_in_is_computed_and_opens_nothing() {
         let hasher = Hasher::new(1);

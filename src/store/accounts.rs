@@ -198,7 +198,7 @@ impl Store {
         ))
     }
 
-    /// Suspends an account, or lets it go on. Repeating it changes nothing. `None`: there is
+    /// Suspends or resumes an account. Repeating it changes nothing. `None`: there is
     /// no such account.
     pub async fn set_suspended(
         &self,

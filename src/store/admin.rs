@@ -67,7 +67,7 @@ impl Store {
         Ok(rows)
     }
 
-    /// Revokes an admin token, for ever. A second time answers as the first.
+    /// Revokes an admin token for good. A second time answers as the first.
     pub async fn revoke_admin_token(
         &self,
         id: AdminTokenId,

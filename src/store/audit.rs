@@ -1,6 +1,6 @@
 //! The self-audit of a running server, and what GET /metrics reads.
 //!
-//! Here: checks that stay cheap beside millions of generations, because they look at what is
+//! Here: checks that stay cheap beside millions of generations, because they read what is
 //! unfinished and at a part of the accounts. Not here: the whole audit ([`super::verify`]).
 
 use std::time::Duration;
@@ -15,14 +15,14 @@ use crate::domain::{
 
 /// Differences of one check that are named; there may be more.
 const NAMED: i64 = 1_000;
-/// Ledger entries whose accounts are looked at each time: the newest.
+/// Ledger entries whose accounts are checked each time: the newest.
 const RECENT_ENTRIES: i64 = 5_000;
 /// How long a self-audit may take.
 const AUDIT_LIMIT: Duration = Duration::from_mins(1);
 /// How long a scrape may take to read.
 const SCRAPE_TIME: Duration = Duration::from_secs(2);
 
-/// What a self-audit looks at.
+/// What a self-audit checks.
 #[derive(Debug)]
 pub struct AuditScope<'a> {
     /// Accounts with higher ids, up to `window` of them, are compared with the ledger...

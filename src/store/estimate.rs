@@ -1,4 +1,4 @@
-//! What an estimate looks at: the same numbers as [`super::generations`] holds against.
+//! What an estimate reads: the same numbers as [`super::generations`] holds against.
 
 use chrono::{DateTime, Utc};
 

@@ -34,7 +34,7 @@ pub struct NewApiKey<'a> {
     pub expires_at: Option<DateTime<Utc>>,
     /// What it may spend in each period.
     pub spend_limit: Option<Credits>,
-    /// The period of the limit; `None`: for ever.
+    /// The period of the limit; `None`: for its lifetime.
     pub spend_period: Option<SpendPeriod>,
     /// When it is made.
     pub now: DateTime<Utc>,
@@ -53,7 +53,7 @@ pub struct ApiKeyRecord {
     pub expires_at: Option<DateTime<Utc>>,
     /// What it may spend in each period.
     pub spend_limit: Option<Credits>,
-    /// The period of the limit; `None`: for ever.
+    /// The period of the limit; `None`: for its lifetime.
     pub spend_period: Option<SpendPeriod>,
     /// What it has spent in the present period: charged, and on hold for what still runs.
     pub spent: Credits,
@@ -181,7 +181,7 @@ impl Store {
         ))
     }
 
-    /// Revokes a key, for ever. A second time answers as the first.
+    /// Revokes a key for good. A second time answers as the first.
     pub async fn revoke_key(
         &self,
         account: AccountId,

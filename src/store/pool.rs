@@ -1,6 +1,6 @@
 //! Connections to the database, and the statements that run on them.
 //!
-//! Every statement has a name, which is what logs say of it, and a time limit. A connection goes
+//! Every statement has a name, by which logs and traces know it, and a time limit. A connection goes
 //! back to the pool only when its statement was answered in full: one that was not may be dead,
 //! and to find out by asking it would take its place in the pool for as long as it is silent.
 
@@ -25,7 +25,7 @@ use session::Sessions;
 const CALL_LIMIT: Duration = Duration::from_secs(5);
 /// The first and the longest pause before a server that is starting is tried again.
 const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
-/// How often a pool that is closing is looked at.
+/// How often a pool that is closing is checked.
 const CLOSE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Connections for one purpose, made when they are first needed.

@@ -103,7 +103,7 @@ impl Store {
         exactly_one("ending a session", done.rows_affected())
     }
 
-    /// Counts a login attempt **before** the password is looked at: it counts as a failure
+    /// Counts a login attempt **before** the password is checked: it counts as a failure
     /// until [`Store::end_login`], so that parallel guesses cannot overrun the limit.
     /// Otherwise: throttled, with the time to wait.
     pub async fn begin_login(
@@ -208,7 +208,7 @@ impl Store {
         )
         .execute(self.requests.named("purge idempotency keys").long())
         .await?;
-        // A state whose burst is whole again says nothing.
+        // A state whose burst is whole again limits nothing.
         let limits = sqlx::query!(
             "delete from rate_limits where tat <= $1 and (kind, id) in
                 (select kind, id from rate_limits where tat <= $1 limit $2)",

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Store, StoreError, pool::Transaction};
 
-/// How long it may take to look at everything.
+/// How long checking everything may take.
 const WHOLE_LIMIT: Duration = Duration::from_hours(4);
 /// Differences that are spelled out; the rest is counted.
 const SPELLED_OUT: i64 = 1000;

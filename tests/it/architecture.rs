@@ -103,6 +103,21 @@ fn imports_go_one_way() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// All that others may name of the database's library is where the database is.
+#[test]
+fn sql_is_in_the_store() {
+    for file in files(Path::new("src")) {
+        if file.starts_with("src/store") || file == Path::new("src/store.rs") {
+            continue;
+        }
+        let text = fs::read_to_string(&file).unwrap();
+        for (at, _) in text.match_indices("sqlx::") {
+            let named = text[at..].split([';', '(', ' ']).next().unwrap();
+            assert_eq!(named, "sqlx::postgres::PgConnectOptions", "{}", file.display());
+        }
+    }
+}
+
 /// The modules that a file names by `crate::`, alone or in a group.
 fn imported(text: &str) -> Vec<String> {
     let word = |text: &str| {

@@ -1,5 +1,5 @@
-//! A connection that does not wait for ever to be read from, and on which the HTTP library's
-//! own refusals (a head that is too large or cannot be read) come in the one envelope.
+//! A connection with a write timeout, on which the errors of the HTTP library itself (a head
+//! that is too large or malformed) come in the error envelope.
 
 use std::{
     io::{self, IoSlice},
@@ -34,7 +34,7 @@ pub(super) struct WriteTimeoutStream {
     /// For how long it took nothing since the last progress, and what it took between.
     blocked: Duration,
     taken: usize,
-    /// Our words instead of the library's, and how much of them is sent.
+    /// Our answer instead of the library's, and how much of it is sent.
     refusal: Option<(Vec<u8>, usize)>,
     /// Whether the last answer was a refusal: its request may not have been read to its end.
     lingering: bool,

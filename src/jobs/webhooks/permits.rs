@@ -48,7 +48,7 @@ pub struct DeliveryPermit {
 pub struct Allotment {
     /// None is empty.
     pub permits: BTreeMap<WebhookId, Vec<DeliveryPermit>>,
-    /// The last webhook that was looked at; the next look begins after it.
+    /// The last webhook that was considered; the next poll begins after it.
     pub looked_up_to: Option<WebhookId>,
 }
 

@@ -1,8 +1,8 @@
 //! The client that posts to receivers: to public addresses only, signed, in bounded time.
 //!
-//! A receiver is a foreign word, as a file's address is: a name's addresses are looked at when
-//! a webhook is made, and again for every connection, which goes to nothing but what was
-//! looked at. No redirects, no proxies of the environment, no cookies.
+//! A receiver's URL is untrusted, as a file's is: the addresses of a name are checked when a
+//! webhook is made, and again for every connection, which goes only to what was checked. No
+//! redirects, no proxies of the environment, no cookies.
 
 use std::{sync::Arc, time::Duration};
 
