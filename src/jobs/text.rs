@@ -1,4 +1,4 @@
-//! Text: one call, streamed or whole.
+//! Text: one call, streamed or not.
 
 use super::{
     Runner, RunningGuard, TextWork,
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// The end of a text, by its provider or by a cancel.
+/// A complete or cancelled text.
 struct Ended<'a> {
     text: &'a str,
     counts: TokenCounts,
@@ -50,8 +50,8 @@ impl Runner {
         }
     }
 
-    /// The end by a cancel: what was delivered is kept and charged, even where the provider
-    /// has not reported its counts. Nothing delivered costs nothing.
+    /// What was delivered before a cancel is stored and charged, even where the provider has not
+    /// reported its usage. If nothing was delivered, nothing is charged.
     fn cancelled_text(&self, job: &Job, work: &TextWork) -> Step {
         let Some(delivered) = work.deltas.as_ref().and_then(DeltaSink::delivered) else {
             return Step::failed(cancelled());
@@ -76,7 +76,7 @@ impl Runner {
         if excess > Credits::ZERO {
             tracing::warn!(
                 provider = %job.provider, model = %job.model, %excess, ?usage,
-                "the provider counted more than the ceiling; the operator bears the rest"
+                "the provider's usage exceeds the ceiling; the operator bears the excess"
             );
             self.0.metrics.overrun(&job.provider, &job.model, excess);
         }

@@ -42,7 +42,7 @@ use sender::Message;
 use slots::Slots;
 
 /// Between two looks for due deliveries.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Webhooks that one look at the outbox passes.
 const LOOK_AT: i32 = 500;
 /// How much longer than an attempt may take it is taken for: what reading the record and
@@ -120,7 +120,7 @@ impl Dispatcher {
     async fn due(&self) {
         tokio::select! {
             () = self.0.wake.notified() => {}
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
     }
 
