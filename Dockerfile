@@ -1,15 +1,15 @@
-# The server alone: set DATABASE_URL, or build with `--build-arg POSTGRES=yes` to try it out
-# with a Postgres inside the container.
+# The server alone: set DATABASE_URL. Build with `--build-arg POSTGRES=yes` to try it out with a
+# Postgres inside the container.
 
 ARG BUILD_IMAGE=docker.io/library/rust:1.95-slim-bookworm
 ARG RUNTIME_IMAGE=docker.io/library/debian:bookworm-slim
 
 FROM ${BUILD_IMAGE} AS build
-# The encoder of the sandbox's videos is C++.
+# The sandbox's video encoder is C++.
 RUN apt-get update && apt-get install -y --no-install-recommends g++ \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /build
-# The libraries first, with empty sources: this layer stays until Cargo.lock changes.
+# Dependencies first, with empty sources: this layer is cached until Cargo.lock changes.
 COPY .cargo .cargo
 COPY Cargo.toml Cargo.lock ./
 RUN mkdir -p src tests/it tests/chaos tests/failover tests/scale \
@@ -29,7 +29,7 @@ FROM ${RUNTIME_IMAGE}
 ARG POSTGRES=no
 RUN apt-get update && apt-get install -y --no-install-recommends libstdc++6 \
     && rm -rf /var/lib/apt/lists/*
-# Debian would set up a database along with the programs; gensvc makes its own.
+# Debian would create a database with the package; gensvc creates its own.
 RUN if [ "$POSTGRES" = yes ]; then \
         mkdir -p /etc/postgresql-common/createcluster.d \
         && echo create_main_cluster = false >/etc/postgresql-common/createcluster.d/none.conf \
@@ -40,7 +40,7 @@ RUN if [ "$POSTGRES" = yes ]; then \
     fi \
     && useradd --system --uid 10001 --home-dir /data --no-create-home gensvc \
     && install -d -o gensvc -g gensvc -m 700 /data
-# Whom to trust when calling providers.
+# CA certificates for calls to providers.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /build/target/release/gensvc /usr/local/bin/gensvc
 ENV GENSVC_BIND=0.0.0.0:8080 GENSVC_DATA_DIR=/data GENSVC_LOG_FORMAT=json
@@ -48,7 +48,7 @@ USER gensvc
 WORKDIR /data
 VOLUME /data
 EXPOSE 8080
-# The image has no curl; bash can speak that much HTTP.
+# The image has no curl; bash can send the request.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s CMD ["bash", "-c", \
     "exec 3<>/dev/tcp/127.0.0.1/${GENSVC_BIND##*:} && printf 'GET /health HTTP/1.0\\r\\n\\r\\n' >&3 && read -r _ status _ <&3 && [ $status = 200 ]"]
 ENTRYPOINT ["gensvc"]

@@ -1,5 +1,5 @@
-# `make run` and `make test` need nothing but Rust. What else is missing, a C compiler or the
-# server programs of Postgres, is installed from the system's packages, and never again.
+# `make run` and `make test` need only Rust. Anything else that is missing, a C compiler or the
+# Postgres server, is installed once from the system's packages.
 
 CARGO_TARGET_DIR ?= target
 export CARGO_TARGET_DIR
@@ -12,25 +12,25 @@ gensvc := $(CARGO_TARGET_DIR)/debug/gensvc
 .NOTPARALLEL:
 
 help:
-	@echo 'make run         start the service, with a Postgres of its own under data/'
-	@echo 'make test        run all tests, with a Postgres of their own under target/; only=NAME:'
-	@echo '                 those whose path contains it'
-	@echo 'make chaos       break things under load and check the books: rounds=20 seconds=5 seed=N'
-	@echo 'make failover    lose the primary under load, promote its standby, check the books: rounds=2'
-	@echo 'make fuzz        run the tests with made-up input at length (cases=N, seed=N)'
+	@echo 'make run         start the service, with a private Postgres under data/'
+	@echo 'make test        run all tests, with a separate Postgres under target/; only=NAME:'
+	@echo '                 only tests whose path contains NAME'
+	@echo 'make chaos       inject faults under load and audit the ledger: rounds=20 seconds=5 seed=N'
+	@echo 'make failover    lose the primary under load, promote its standby, audit the ledger: rounds=2'
+	@echo 'make fuzz        run the property tests with many cases (cases=N, seed=N)'
 	@echo 'make scale       measure the history and usage over 5 million generations (rows=N)'
-	@echo 'make audit       compare Cargo.lock with the published advisories (needs the network)'
-	@echo 'make schemathesis  try the API with what its document allows and forbids (seed=N)'
-	@echo 'make check       see whether formatting, lints and .sqlx are in order, as CI does'
+	@echo 'make audit       check Cargo.lock against security advisories (needs the network)'
+	@echo 'make schemathesis  fuzz the API from its OpenAPI document (seed=N)'
+	@echo 'make check       check formatting, lints and .sqlx, as CI does'
 	@echo 'make fmt         format the code'
-	@echo 'make sqlx        write .sqlx anew, after a change of SQL or schema'
-	@echo 'make openapi     write openapi.json anew, after a change of the API'
+	@echo 'make sqlx        regenerate .sqlx after a change of SQL or schema'
+	@echo 'make openapi     regenerate openapi.json after a change of the API'
 
-# A debug build: it is there far sooner, and fast enough to try things out.
+# A debug build: it compiles far sooner, and is fast enough to try things out.
 #
-# On a terminal the server gets a foreground job of its own, so that Ctrl-C reaches it alone
-# and make sees it end well, instead of being interrupted itself. Codes 146 and 148 are
-# Ctrl-Z, which would leave it behind stopped: it goes on.
+# On a terminal the server runs in a foreground job of its own, so that only it gets Ctrl-C and make
+# sees it exit normally, instead of being interrupted itself. Exit codes 146 and 148 mean Ctrl-Z,
+# which would leave it stopped: it is resumed.
 run: tools $(if $(DATABASE_URL),,postgres)
 	@cargo build
 	@case "$$(ps -o stat= -p $$$$ 2>/dev/null)" in \
@@ -40,8 +40,8 @@ run: tools $(if $(DATABASE_URL),,postgres)
 	*) exec $(gensvc) ;; \
 	esac
 
-# Gives the rest of a recipe a private Postgres in DATABASE_URL and stops it however that
-# ends. A DATABASE_URL from outside is not used: tests make and drop databases.
+# Gives the rest of a recipe a private Postgres in DATABASE_URL and stops it in the end. A
+# DATABASE_URL from outside is ignored: tests create and drop databases.
 database := GENSVC_LOG=warn GENSVC_DATA_DIR=target/test-data $(gensvc) database
 with_postgres = trap 'exit 130' HUP INT TERM; trap '$(database) stop >/dev/null' EXIT; \
 	DATABASE_URL=$$($(database) start) || exit; export DATABASE_URL;
@@ -50,21 +50,21 @@ test: tools postgres
 	@cargo build
 	@$(with_postgres) cargo test $(if $(only),--lib --test it -- $(only))
 
-# Its database, servers and upstreams are its own, on loopback addresses, and end with it.
+# Runs its own database, servers and upstreams on loopback addresses, and stops them.
 rounds ?= 20
 seconds ?= 5
 chaos: tools postgres faketime
 	@cargo test --quiet --test chaos -- --rounds $(rounds) --seconds $(seconds) $(if $(seed),--seed $(seed))
 
-# Two databases, servers and upstreams of its own, as above. Each round loses the primary twice.
+# As above, with two databases. Each round loses the primary twice.
 failover: rounds = 2
 failover: tools postgres nft faketime
 	@cargo test --quiet --test failover -- --rounds $(rounds) --seconds $(seconds) $(if $(seed),--seed $(seed))
 
 cases ?= 20000
 
-# The tests with made-up cases, with many of them; costly ones do fewer. Some minutes. A failure
-# is seen again with the same number of cases and the seed that is printed.
+# Property tests with many cases, fewer for costly ones. Takes some minutes. To reproduce a failure
+# use the same number of cases and the printed seed.
 fuzz: tools postgres
 	@cargo build
 	@$(with_postgres) seed='$(seed)'; \
@@ -83,9 +83,9 @@ check: tools check-sqlx
 fmt:
 	cargo fmt
 
-# The compiler describes every query to target/sqlx, against an empty database with the schema
-# of migrations/. psql makes that, and any earlier build will do to start Postgres: while .sqlx
-# is out of date, the program itself may not build.
+# The compiler describes every query to target/sqlx, against an empty database with the schema of
+# migrations/. psql creates that, and any earlier build can start Postgres: while .sqlx is out of
+# date, the program itself may not build.
 describe = [ -x $(gensvc) ] || cargo build || exit; $(with_postgres) \
 	export PGOPTIONS='-c client_min_messages=warning'; psql='psql -qXv ON_ERROR_STOP=1'; \
 	$$psql "$$DATABASE_URL" -c 'drop database if exists sqlx' -c 'create database sqlx' || exit; \
@@ -129,29 +129,29 @@ tools:
 		echo 'A C and C++ compiler is missing, which some Rust libraries need.'; \
 		$(call install,gcc g++ libc6-dev,gcc gcc-c++ glibc-devel,build-base,gcc,gcc); }
 
-# The places that the program itself looks at.
+# Where the program itself looks.
 postgres:
 	@ls /usr/lib/postgresql/*/bin/initdb /usr/pgsql-*/bin/initdb \
 		/opt/homebrew/opt/postgresql*/bin/initdb /usr/local/opt/postgresql*/bin/initdb \
 		/usr/libexec/postgresql*/initdb /usr/local/pgsql/bin/initdb 2>/dev/null | grep -q . \
 		|| command -v initdb >/dev/null || { \
-		echo 'The server programs of Postgres are missing. No system-wide database is set up.'; \
+		echo 'The Postgres server is not installed. Installing it sets up no system-wide database.'; \
 		$(call install,postgresql,postgresql-server,postgresql,postgresql,postgresql@17); }
 
-# Where packets cannot be dropped, the failover does with less.
+# Where packets cannot be dropped, the proxy of the failover stops forwarding instead.
 nft:
 	@export PATH="$$PATH:/usr/sbin:/sbin"; [ "$$(uname)" != Linux ] || \
 		{ command -v nft && command -v ip; } >/dev/null || ( \
-		echo 'What drops packets is missing.'; \
+		echo 'nftables and iproute2, which drop packets, are missing.'; \
 		$(call install,nftables iproute2,nftables iproute,nftables iproute2,nftables iproute2,) \
 		) || true
 
-# Gives the servers of `make chaos` clocks that are wrong.
+# Lets `make chaos` run servers with wrong clocks.
 faketime:
 	@ls /usr/lib/*/faketime/libfaketimeMT.so.1 /usr/lib*/faketime/libfaketimeMT.so.1 \
 		/usr/local/lib/faketime/libfaketimeMT.so.1 /usr/lib/libfaketimeMT.so.1 2>/dev/null \
 		| grep -q . || [ "$$(uname)" != Linux ] || { \
-		echo 'libfaketime is missing, which tells a program another time.'; \
+		echo 'libfaketime, which fakes a program's clock, is missing.'; \
 		$(call install,libfaketime,libfaketime,libfaketime,libfaketime,libfaketime); }
 
 # $(call install,packages of apt-get,of dnf,of apk,of pacman,of brew)
@@ -162,13 +162,12 @@ install = as=; [ "$$(id -u)" = 0 ] || as=sudo; tell=; \
 	elif command -v apk >/dev/null; then set -- $$as apk add $(3); \
 	elif command -v pacman >/dev/null; then set -- $$as pacman -S --needed --noconfirm $(4); \
 	elif command -v brew >/dev/null; then set -- brew install $(5); \
-	else echo 'No package manager is known here: install it yourself, then try again.'; exit 1; \
+	else echo 'No known package manager found: install it yourself, then try again.'; exit 1; \
 	fi; \
 	echo "Installing, once:" $${tell:-$$*}; \
-	"$$@" || { echo 'That failed: install it yourself, then try again.'; exit 1; }
+	"$$@" || { echo 'Installation failed: install it yourself, then try again.'; exit 1; }
 
-# Debian would also set up and start a database of the whole system. The file that tells it
-# not to is there only meanwhile.
+# Debian would also create and start a system-wide database. A temporary file prevents that.
 apt_install = folder=/etc/postgresql-common/createcluster.d; file=$$folder/gensvc.conf; \
 	trap "rm -f $$file; rmdir $$folder 2>/dev/null" EXIT; trap "exit 130" HUP INT TERM; \
 	mkdir -p $$folder && echo create_main_cluster = false >$$file; \

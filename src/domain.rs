@@ -1,8 +1,7 @@
-//! The words of the product: types whose construction is the proof, and pure functions.
+//! The domain model: types that are valid by construction, and pure functions.
 //!
-//! Here: credits, prices, keys, requests, records and the rules that need no input but their
-//! arguments. Not here: the database, HTTP, the network, or reading the time (a
-//! [`clock::Clock`] is passed in).
+//! Credits, prices, keys, requests, records and the rules that depend on nothing but their
+//! arguments. No database, HTTP, network or system time (a [`clock::Clock`] is passed in).
 
 pub mod ability;
 pub mod catalogue;

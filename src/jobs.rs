@@ -1,9 +1,9 @@
-//! Work in progress: each generation in a task of its own, and the sweep that ends what a
-//! dead process left behind.
+//! Running generations: one task per generation, and a sweep that recovers what a dead process left
+//! behind.
 //!
-//! Here: running, settling, draining. Not here: whether a request is allowed, what it costs,
-//! how a provider speaks. A task never holds a connection or a transaction while it waits for
-//! a provider.
+//! Here: execution, settlement, graceful shutdown. Whether a request is allowed, what it costs and
+//! how a provider is called is decided elsewhere. A task never holds a connection or a transaction
+//! while it waits for a provider.
 
 pub mod audit;
 mod call;
@@ -63,33 +63,32 @@ use crate::{
 use peers::Peers;
 use running::Running;
 
-/// The longest wait between two tries to settle while the database is away.
+/// Maximum backoff between attempts to settle while the database is unavailable.
 const SETTLE_BACKOFF_MAX: Duration = Duration::from_secs(2);
-/// Refusals, other than the database being away, after which a settlement is given up.
+/// Attempts after which a settlement is given up, if the database refuses it (rather than being
+/// unavailable).
 const SETTLE_REFUSALS: u32 = 10;
-/// Tries to settle that are left once the process must end.
+/// Attempts to settle after the grace period has ended.
 const SETTLE_TRIES_AT_END: u32 = 3;
-/// Files that are read or converted at once.
+/// Files that are parsed or converted concurrently.
 const CONVERSIONS: usize = 3;
-/// How long interrupted work may take to settle at shutdown, beyond the grace period.
+/// How long interrupted work may take to settle at shutdown, after the grace period.
 const INTERRUPTED_SETTLE: Duration = Duration::from_secs(2);
 
-/// What runs generations on this process. Cheap to clone.
+/// Executes generations in this process. Cheap to clone.
 #[derive(Clone)]
 pub struct Runner(Arc<Inner>);
 
-/// How work is run.
 #[derive(Debug, Clone, Copy)]
 pub struct RunnerSettings {
-    /// How submissions are repeated.
     pub submit: SubmitSettings,
-    /// How long a silent process keeps its work.
+    /// How long a lease lasts without a heartbeat.
     pub lease: Duration,
-    /// Between two looks at a provider's task.
+    /// Between two polls of a provider's task.
     pub poll_interval: Duration,
-    /// Jobs that this process works on at once.
+    /// Concurrent jobs of this process.
     pub workers: usize,
-    /// How many of these one account may have.
+    /// Concurrent jobs of one account in this process.
     pub workers_per_account: usize,
 }
 
@@ -113,32 +112,32 @@ struct Inner {
     submit: SubmitSettings,
     lease: Duration,
     poll_interval: Duration,
-    /// One for each job that this process works on.
+    /// One permit per running job.
     workers: Arc<Semaphore>,
     /// Which accounts the workers work for.
     quota: WorkerQuota,
     /// For reading and converting files: each may take hundreds of MiB for a moment.
     conversions: Arc<Semaphore>,
-    /// Held while rows are claimed and registered, and while the sweep compares both.
+    /// Held while rows are claimed and registered, and while the sweep compares the two.
     claims: tokio::sync::Mutex<()>,
-    /// A job may be due.
+    /// Notified when a job may be due.
     wake: Notify,
     tasks: TaskTracker,
     running: Running,
-    /// When the other processes were last heard.
+    /// When the heartbeats of the other processes were last seen.
     peers: Mutex<Peers>,
-    /// How far the machine's clock was said to be ahead.
+    /// The clock skew that was logged last.
     logged_skew: Mutex<TimeDelta>,
-    /// Set: a stop is near.
+    /// A shutdown was announced.
     leaving: AtomicBool,
-    /// Cancelled: no new work, and no more waiting for what others run.
+    /// Cancelled when draining begins: no new work, and no more waiting for running work.
     stopping: CancellationToken,
-    /// Cancelled: the grace period is over.
+    /// Cancelled at the end of the grace period.
     interrupt: CancellationToken,
 }
 
 impl Runner {
-    /// A runner with an identity of its own.
+    /// A runner with a new instance id.
     pub fn new(
         store: Store,
         clock: SharedClock,
@@ -172,7 +171,7 @@ impl Runner {
         }))
     }
 
-    /// The identity under which this process works.
+    /// The instance id of this process.
     pub fn instance(&self) -> InstanceId {
         self.0.instance
     }
@@ -187,39 +186,37 @@ impl Runner {
         &self.0.stopping
     }
 
-    /// Announces a stop; work is taken until [`Self::drain`].
+    /// Announces a shutdown; work is accepted until [`Self::drain`].
     pub fn leave(&self) {
         self.0.leaving.store(true, Ordering::Release);
     }
 
-    /// Whether a stop was announced or has begun.
+    /// Whether a shutdown was announced or has begun.
     pub fn is_leaving(&self) -> bool {
         self.0.leaving.load(Ordering::Acquire) || self.is_draining()
     }
 
-    /// How many generations run in this process.
     pub fn running(&self) -> usize {
         self.0.running.len()
     }
 
-    /// The handle of a generation that runs in this process.
     pub fn handle(&self, id: GenerationId) -> Option<Handle> {
         self.0.running.handle(id)
     }
 
-    /// Runs a future to its end whatever becomes of the caller; the shutdown waits for it.
+    /// Runs a future to completion even if the caller goes away; shutdown waits for it.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.0.tasks.spawn(work);
     }
 
     /// Refuses new work and ends waits at once, lets running work finish within `grace` or until
-    /// `hurry`, then interrupts and settles what is left. Afterwards nothing runs.
+    /// `hurry`, then interrupts and settles what remains. Afterwards nothing runs.
     pub async fn drain(&self, grace: Duration, hurry: &CancellationToken) {
         self.0.stopping.cancel();
         self.0.tasks.close();
         let ended = async {
-            // A claim that is under way ends first, so that its jobs are waited for. Within
-            // the grace period: the database may hang just now.
+            // A claim in progress completes first, so that its jobs are waited for. Within the
+            // grace period, since the database may hang.
             drop(self.0.claims.lock().await);
             self.0.tasks.wait().await;
         };
@@ -235,35 +232,35 @@ impl Runner {
         {
             tracing::error!(
                 running = self.running(),
-                "work could not be settled before the stop; the next start settles it"
+                "could not settle all work before shutdown; the next start will settle it"
             );
         }
     }
 
-    /// Returns once a stop no longer waits for what runs to be settled.
+    /// Returns once shutdown no longer waits for running work to be settled.
     pub async fn given_up(&self) {
         self.0.interrupt.cancelled().await;
         tokio::time::sleep(INTERRUPTED_SETTLE).await;
     }
 
-    /// Takes this process off the list, once nothing sweeps any more: what it could not
-    /// settle is then anybody's to end.
+    /// Removes this process from the list of instances, once nothing sweeps any more: another may
+    /// then recover what it could not settle.
     pub async fn deregister(&self) {
         if let Err(error) = self.0.store.deregister(self.0.instance).await {
-            tracing::warn!(%error, "this instance could not be taken off the list");
+            tracing::warn!(%error, "could not deregister this instance");
         }
     }
 
-    /// Settles, however long the database is unavailable; a paid answer is not given up while
-    /// the process lives. Answers the record as it then is; `None` when the process had to end
-    /// first, or the database refused.
+    /// Settles, retrying for as long as the database is unavailable: a result that was paid for is
+    /// not given up while the process lives. Returns the record; `None` when the process had to
+    /// stop first, or the database refused.
     async fn settle(&self, account: AccountId, mut settlement: Settlement) -> Option<Generation> {
         let id = settlement.id;
         let (mut tries, mut refusals) = (0_u32, 0_u32);
         loop {
             let error = match self.end(&settlement).await {
                 Ok(Some(record)) => return Some(record),
-                // Ended by a cancel, a sweep, or by an earlier try whose answer was lost.
+                // Ended by a cancel, a sweep, or an earlier attempt whose response was lost.
                 Ok(None) => match self.0.store.generation(account, id).await {
                     Ok(record) => return record,
                     Err(error) => error,
@@ -277,18 +274,17 @@ impl Runner {
                 }
             } else {
                 let source = &error as &dyn std::error::Error;
-                tracing::error!(generation = %id, error = source, "a settlement was refused");
+                tracing::error!(generation = %id, error = source, "the database refused a settlement");
                 refusals += 1;
             }
-            // The answer itself is what the database will not take; it must not keep its hold
-            // for ever.
+            // The database rejects the result itself, which must not keep its hold for ever.
             if let StoreError::Constraint(..) | StoreError::OutOfRange(_) = error {
-                let message = "the provider's answer could not be stored";
+                let message = "the provider's response could not be stored";
                 settlement.outcome =
                     Outcome::Failed(Failure::new(FailureCode::ProviderError, message));
             }
             if refusals >= SETTLE_REFUSALS {
-                // The row stays on hold, without an owner: the sweep and the audit report it.
+                // The row keeps its hold, without an owner: the sweep and the audit report it.
                 return None;
             }
             if self.0.interrupt.is_cancelled() && tries >= SETTLE_TRIES_AT_END {
@@ -300,8 +296,8 @@ impl Runner {
         }
     }
 
-    /// The one way to a settlement, which is counted when it was carried out. One whose answer
-    /// was lost is carried out all the same and missing in the metrics; the ledger has it.
+    /// All settlements go through here, and are counted once carried out. One whose response was
+    /// lost is in the ledger but missing in the metrics.
     async fn end(&self, settlement: &Settlement) -> Result<Option<Generation>, StoreError> {
         let ended = self.0.store.settle(settlement).await?;
         if let Some(record) = &ended {
@@ -319,7 +315,7 @@ impl Runner {
         Ok(ended)
     }
 
-    /// The end of a generation that this process works on.
+    /// The settlement of a generation that this process runs.
     fn settlement(
         &self,
         id: GenerationId,
@@ -344,6 +340,6 @@ pub enum RunError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The task panicked; the panic hook has logged it.
-    #[error("the task ended without an answer")]
+    #[error("the task ended without a result")]
     TaskEnded(#[from] tokio::sync::oneshot::error::RecvError),
 }

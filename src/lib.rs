@@ -1,28 +1,28 @@
 //! gensvc: one HTTP API for text, image, video and speech generation, through many upstream
 //! providers, paid from an account's prepaid credits.
 //!
-//! # A map of the house
+//! # Module map
 //!
-//! Imports go one way, from the right to the left; siblings never import each other:
+//! Imports go one way, from right to left; modules on the same level never import each other:
 //!
 //! `domain` ← `store`, `providers`, `media` ← `jobs` ← `service` ← `api` ← `app` ← `cli`, `main`
 //!
-//! | floor | what lives there |
+//! | module | contents |
 //! |---|---|
-//! | [`domain`] | types whose construction is the proof, and pure functions |
+//! | [`domain`] | types that are valid by construction, and pure functions |
 //! | [`store`] | all SQL |
-//! | [`providers`] | one adapter a vendor: wire formats and nothing else |
-//! | [`media`] | stored files |
-//! | [`jobs`] | running generations, settling them, ending what was left behind |
-//! | [`service`] | the rules, in domain words |
+//! | [`providers`] | one adapter per vendor: wire formats and nothing else |
+//! | [`media`] | file storage, downloads and format checks |
+//! | [`jobs`] | running and settling generations, recovering abandoned ones |
+//! | [`service`] | business rules, independent of HTTP |
 //! | [`api`] | HTTP: bodies, headers, status codes, the OpenAPI document |
-//! | [`app`] | the composition root; start and stop |
-//! | [`cli`] | the commands |
+//! | [`app`] | composition root: startup and shutdown |
+//! | [`cli`] | command line |
 //!
 //! [`observe`] is what the others count and trace into; it knows `domain` only.
 //!
-//! [`config`], [`telemetry`] and [`local_postgres`] are used by `app` and `cli` only: parts
-//! receive values, not the configuration.
+//! [`config`], [`telemetry`] and [`local_postgres`] are imported by `app` and `cli` only: all other
+//! modules receive values, not the configuration.
 
 pub mod api;
 pub mod app;

@@ -1,8 +1,8 @@
-//! The program. Everything is in the library.
+//! The binary. Everything is in the library.
 
 use std::process::ExitCode;
 
-/// Faster than the system's under many small allocations, and less prone to fragmentation.
+/// Faster than the system allocator for many small allocations, and less prone to fragmentation.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// One ability of an API key, by the names of the interface.
+/// An ability of an API key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
 pub enum Ability {
     /// POST /v1/generate/text
@@ -32,7 +32,7 @@ pub enum Ability {
 }
 
 impl Ability {
-    /// Every ability there is, in the interface's order.
+    /// In the order of the API documentation.
     pub const ALL: [Self; 7] = [
         Self::GenerateText,
         Self::GenerateImage,
@@ -43,7 +43,6 @@ impl Ability {
         Self::All,
     ];
 
-    /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::GenerateText => "generate:text",
@@ -56,7 +55,6 @@ impl Ability {
         }
     }
 
-    /// The ability of that name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|a| a.as_str() == name)
     }
@@ -73,12 +71,12 @@ impl fmt::Display for Ability {
 #[serde(transparent)]
 pub struct Abilities(Vec<Ability>);
 
-/// Why a list of names is no set of abilities.
+/// Why a list of names is not a valid set of abilities.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AbilitiesError {
     #[error("must name at least one ability; leave it out for all of them")]
     Empty,
-    /// A name that does not exist, with its position.
+    /// An unknown name, with its position.
     #[error(
         "must be one of generate:text, generate:image, generate:video, generate:audio, read:history, read:credits, *"
     )]
@@ -86,7 +84,7 @@ pub enum AbilitiesError {
     /// The same ability twice, with the position of the second.
     #[error("is given more than once")]
     Duplicate(usize),
-    /// `*` beside others.
+    /// `*` together with others.
     #[error("\"*\" already grants everything and must stand alone")]
     StarNotAlone,
 }
@@ -96,7 +94,7 @@ impl Abilities {
         Self(vec![Ability::All])
     }
 
-    /// Checks a list of names; on failure everything that is wrong with it.
+    /// Checks a list of names; the error lists everything that is wrong with it.
     pub fn parse<S: AsRef<str>>(names: &[S]) -> Result<Self, Vec<AbilitiesError>> {
         let mut errors = Vec::new();
         let mut set = Vec::with_capacity(Ability::ALL.len());
@@ -120,12 +118,11 @@ impl Abilities {
         }
     }
 
-    /// Whether they grant `needed`. Only `*` grants [`Ability::All`].
+    /// Only `*` grants [`Ability::All`].
     pub fn grant(&self, needed: Ability) -> bool {
         self.0.iter().any(|&a| a == Ability::All || a == needed)
     }
 
-    /// The names, as stored.
     pub fn names(&self) -> Vec<String> {
         self.0.iter().map(|a| a.as_str().to_owned()).collect()
     }

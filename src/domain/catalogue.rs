@@ -1,4 +1,4 @@
-//! The catalogue: which models this server offers, at what price, within what limits.
+//! The catalogue: the models that this server offers, with their prices and limits.
 
 mod media;
 mod text;
@@ -18,7 +18,7 @@ use super::{
     validate::{FieldCode, FieldError},
 };
 
-/// What belongs to a modality.
+/// The part that depends on the modality.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelKind {
     Text(TextModel),
@@ -27,15 +27,14 @@ pub enum ModelKind {
     Speech(SpeechModel),
 }
 
-/// One model of one provider.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
     pub provider: String,
-    /// The provider's own model id.
+    /// The provider's model id.
     pub id: String,
     /// Whether it serves requests that name no model.
     pub default: bool,
-    /// The day from which the provider may have switched it off.
+    /// The day from which the provider may have retired it.
     pub retiring: Option<NaiveDate>,
     pub kind: ModelKind,
 }
@@ -50,8 +49,8 @@ impl Model {
         }
     }
 
-    /// What it does not take of a request of its modality: every such field. `chars`: of the
-    /// prompt as it is sent.
+    /// Every field of a request that this model does not support. `chars`: length of the prompt as
+    /// sent.
     pub fn violations(&self, request: &GenerationRequest, chars: usize) -> Vec<FieldError> {
         match (&self.kind, request) {
             (ModelKind::Text(model), GenerationRequest::Text(request)) => {
@@ -80,17 +79,16 @@ impl Model {
     }
 }
 
-/// Every model that is enabled on this server.
+/// The models that are enabled on this server.
 #[derive(Debug, Clone, Default)]
 pub struct Catalogue {
     models: Vec<Model>,
-    /// Provider names by modality, the most wanted first.
+    /// Provider names by modality, in order of preference.
     preference: BTreeMap<Modality, Vec<String>>,
 }
 
 impl Catalogue {
-    /// A catalogue of `models`; requests without a provider go to the first of `preference`
-    /// that is enabled.
+    /// Requests that name no provider go to the first enabled one of `preference`.
     pub fn new(mut models: Vec<Model>, preference: BTreeMap<Modality, Vec<String>>) -> Self {
         models.sort_by(|a, b| {
             (&a.provider, a.modality(), !a.default, &a.id).cmp(&(
@@ -103,7 +101,7 @@ impl Catalogue {
         Self { models, preference }
     }
 
-    /// All models: by provider, modality, the default first.
+    /// Sorted by provider and modality, the default model first.
     pub fn models(&self) -> &[Model] {
         &self.models
     }
@@ -114,7 +112,7 @@ impl Catalogue {
             .find(|m| m.provider == provider && m.id == id)
     }
 
-    /// The names of all providers, or of those with a modality.
+    /// Sorted; all of them, or those that offer a modality.
     pub fn providers(&self, modality: Option<Modality>) -> Vec<&str> {
         let mut names: Vec<&str> = self
             .models
@@ -126,15 +124,14 @@ impl Catalogue {
         names
     }
 
-    /// The provider's default model of a modality.
     pub fn default_model(&self, provider: &str, modality: Modality) -> Option<&Model> {
-        // The default is sorted first; a provider with one model needs no mark.
+        // The default is sorted first; the only model of a provider needs no `default`.
         self.models
             .iter()
             .find(|m| m.provider == provider && m.modality() == modality)
     }
 
-    /// The provider that serves requests which name none.
+    /// The provider of requests that name none.
     pub fn default_provider(&self, modality: Modality) -> Option<&str> {
         let enabled = self.providers(Some(modality));
         self.preference
@@ -146,7 +143,7 @@ impl Catalogue {
             .or_else(|| enabled.first().copied())
     }
 
-    /// Finds the model that a request means. `account` is the account's own default.
+    /// Resolves the model of a request. `account` is the account's own default.
     pub fn resolve(
         &self,
         modality: Modality,
@@ -154,7 +151,7 @@ impl Catalogue {
         account: &Target,
     ) -> Result<&Model, FieldError> {
         let offered = self.providers(Some(modality));
-        // An account default that has since been disabled steps aside.
+        // An account default that has since been disabled is ignored.
         let account_provider = account.provider.as_deref().filter(|p| offered.contains(p));
         let (provider, from_account) = match (target.provider.as_deref(), account_provider) {
             (Some(named), _) => (named, false),

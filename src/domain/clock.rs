@@ -1,5 +1,5 @@
-//! The clock that is passed in: in a server the database's, so that all replicas agree, and in
-//! a test one that it moves.
+//! The injected clock: in production the database's time, so that all replicas agree; in tests one
+//! that is advanced by hand.
 
 use std::{
     sync::{
@@ -11,40 +11,39 @@ use std::{
 
 use chrono::{DateTime, DurationRound, TimeDelta, Utc};
 
-/// How far the machine's clock may be off before the server is not well.
+/// Clock skew of this machine from which the server reports itself as degraded.
 pub const MAX_SKEW: TimeDelta = TimeDelta::seconds(30);
 
 pub trait Clock: Send + Sync {
-    /// Now, in whole microseconds: what Postgres keeps, so that a stored time equals the one
-    /// in memory.
+    /// In whole microseconds, the precision of Postgres, so that a stored time equals the one in
+    /// memory.
     fn now(&self) -> DateTime<Utc>;
 
-    /// Time since some moment. Unlike [`Self::now`] it never jumps: for how long something has
-    /// lasted as seen by this process.
+    /// Monotonic time since an arbitrary origin: measures durations within this process.
     fn monotonic(&self) -> Duration;
 
-    /// Follows a reading of the database's clock, where this is it.
+    /// Adjusts to a reading of the database's clock; only [`DatabaseClock`] does.
     fn follow(&self, _reading: &ClockReading) {}
 
-    /// How far the machine's clock is ahead of this one.
+    /// By how much the machine's clock is ahead of this one.
     fn machine_ahead(&self) -> TimeDelta {
         TimeDelta::zero()
     }
 }
 
-/// A clock to be shared.
 pub type SharedClock = Arc<dyn Clock>;
 
-/// The machine's clock: for logs, and to be compared. Nothing that replicas share goes by it.
+/// The machine's clock: for logs and for measuring skew only. Nothing shared between replicas uses
+/// it.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the one place that reads the time"
+    reason = "the only place that reads the system time"
 )]
 pub fn machine_time() -> DateTime<Utc> {
     Utc::now()
 }
 
-/// What the database's clock showed at some moment between question and answer.
+/// A reading of the database's clock, with the monotonic time before and after the query.
 #[derive(Debug, Clone, Copy)]
 pub struct ClockReading {
     asked: Instant,
@@ -53,7 +52,7 @@ pub struct ClockReading {
 }
 
 impl ClockReading {
-    /// Notes when `reading` begins and ends.
+    /// Measures around the query `reading`.
     pub async fn of<E>(reading: impl Future<Output = Result<DateTime<Utc>, E>>) -> Result<Self, E> {
         let asked = Instant::now();
         let time = reading.await?;
@@ -65,18 +64,18 @@ impl ClockReading {
     }
 }
 
-/// The database's clock, carried on by the machine's monotonic one between readings.
+/// The database's clock, advanced by the machine's monotonic clock between readings.
 #[derive(Debug)]
 pub struct DatabaseClock {
-    /// Only compared.
+    /// Only used to measure skew.
     machine: fn() -> DateTime<Utc>,
     origin: Instant,
-    /// What the database's clock shows at `origin`, in microseconds since the epoch.
+    /// The database's time at `origin`, in microseconds since the epoch.
     at_origin: AtomicI64,
 }
 
 impl DatabaseClock {
-    /// A clock that shows what was read, compared with the machine's.
+    /// Starts from a first reading.
     pub fn new(machine: fn() -> DateTime<Utc>, first: &ClockReading) -> Self {
         Self {
             machine,
@@ -101,8 +100,8 @@ impl Clock for DatabaseClock {
         self.origin.elapsed()
     }
 
-    /// The reading bounds the true time from both sides. What lies within the bounds stays, so
-    /// that an answer that took long moves nothing.
+    /// A reading bounds the true offset from both sides. An offset within the bounds is kept, so
+    /// that a slow response moves nothing.
     fn follow(&self, reading: &ClockReading) {
         let time = reading.time.timestamp_micros();
         let (asked, answered) = (
@@ -113,7 +112,7 @@ impl Clock for DatabaseClock {
         let moved = self
             .at_origin
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, within);
-        // `within` always answers.
+        // `within` always returns a value.
         let _ = moved;
     }
 
@@ -122,18 +121,16 @@ impl Clock for DatabaseClock {
     }
 }
 
-/// A clock that stands still until it is moved.
+/// A clock that stands still until it is advanced.
 #[derive(Debug)]
 pub struct ManualClock(Mutex<DateTime<Utc>>);
 
 impl ManualClock {
-    /// A clock that stands at `now`.
     pub fn new(now: DateTime<Utc>) -> Self {
         let micros = now.duration_trunc(TimeDelta::microseconds(1));
         Self(Mutex::new(micros.unwrap_or(now)))
     }
 
-    /// Moves the clock forward.
     pub fn advance(&self, by: TimeDelta) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) += by;
     }
@@ -158,7 +155,7 @@ mod tests {
         DateTime::from_timestamp(1_700_000_000 + seconds, 0).unwrap()
     }
 
-    /// Asked and answered that many seconds after `start`.
+    /// A reading of `seconds` after `start`, measured between `asked` and `answered`.
     fn reading(start: Instant, asked: u64, seconds: i64, answered: u64) -> ClockReading {
         ClockReading {
             asked: start + Duration::from_secs(asked),
@@ -167,7 +164,7 @@ mod tests {
         }
     }
 
-    /// What the clock shows `at` seconds after `start`.
+    /// The clock's time `at` seconds after `start`.
     fn shown(clock: &DatabaseClock, start: Instant, at: u64) -> DateTime<Utc> {
         let at = clock.micros_at(start + Duration::from_secs(at));
         DateTime::from_timestamp_micros(clock.at_origin.load(Ordering::Relaxed) + at).unwrap()
@@ -178,17 +175,16 @@ mod tests {
         let start = Instant::now();
         let clock = DatabaseClock::new(machine_time, &reading(start, 0, 0, 0));
         assert_eq!(shown(&clock, start, 100), time(100));
-        // Slow answers, read at their beginning, at their end, or in between.
+        // Slow responses, read at the beginning, the end, or in between.
         for read in [100, 105, 110] {
             clock.follow(&reading(start, 100, read, 110));
             assert_eq!(shown(&clock, start, 200), time(200), "{read}");
         }
-        // The database was 5 s ahead at least, and then 2 s behind that.
+        // The database was at least 5 s ahead, and then 2 s behind that.
         clock.follow(&reading(start, 200, 215, 210));
         assert_eq!(shown(&clock, start, 300), time(305));
         clock.follow(&reading(start, 300, 303, 300));
         assert_eq!(shown(&clock, start, 400), time(403));
-        // Jumps.
         clock.follow(&reading(start, 400, 4_000, 401));
         assert_eq!(shown(&clock, start, 500), time(4_099));
         clock.follow(&reading(start, 500, -4_000, 501));
@@ -205,7 +201,7 @@ mod tests {
         assert!(ahead <= TimeDelta::seconds(2_400) && ahead > TimeDelta::seconds(2_300));
         let slow = reading(start, 0, 0, 100);
         let late = DatabaseClock::new(machine_time, &slow);
-        // Not known better yet: what was read is shown at the answer.
+        // Nothing better is known yet: the reading applies at the time of the response.
         assert_eq!(shown(&late, start, 100), time(0));
     }
 }

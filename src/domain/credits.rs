@@ -1,18 +1,18 @@
 //! Credits: decimal amounts with at most six fractional digits, kept as micro-credits.
 //!
-//! Only checked arithmetic. Money is never a float, and every division rounds up, in
-//! [`Credits::pro_rata`] alone.
+//! Checked arithmetic only, never floats. [`Credits::pro_rata`] is the only division, and rounds
+//! up.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// An amount of credits, in micro-credits. May be negative (an adjustment); a price or a
-/// balance is checked where it is made.
+/// In micro-credits. May be negative (an adjustment); prices and balances are range-checked where
+/// they are created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Credits(i64);
 
-/// Why a text is no amount of credits.
+/// Why a text is not a valid amount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CreditsError {
     /// Not of the form `-?digits[.digits]`.
@@ -29,35 +29,30 @@ pub enum CreditsError {
 impl Credits {
     pub const ZERO: Self = Self(0);
 
-    /// From micro-credits.
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros)
     }
 
-    /// In micro-credits.
     pub const fn micros(self) -> i64 {
         self.0
     }
 
-    /// Sum, unless it overflows.
     pub fn checked_add(self, other: Self) -> Option<Self> {
         self.0.checked_add(other.0).map(Self)
     }
 
-    /// Difference, unless it overflows.
     pub fn checked_sub(self, other: Self) -> Option<Self> {
         self.0.checked_sub(other.0).map(Self)
     }
 
-    /// Difference, or nothing where it would be negative.
+    /// The difference, or zero where it would be negative.
     #[must_use]
     pub fn minus_or_zero(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0).max(0))
     }
 
-    /// The sum of `price × quantity`, divided by `per` and rounded **up** to a micro-credit:
-    /// the one division in the house. `None` when it overflows, a price is negative or `per`
-    /// is 0.
+    /// The sum of `price × quantity`, divided by `per` and rounded **up** to a micro-credit: the
+    /// only division in the codebase. `None` on overflow, a negative price or `per` = 0.
     pub fn pro_rata(parts: &[(Self, u64)], per: u64) -> Option<Self> {
         if per == 0 {
             return None;
@@ -122,7 +117,7 @@ impl Serialize for Credits {
 }
 
 impl<'de> Deserialize<'de> for Credits {
-    /// From a string only: a float in a config or a body would already have lost digits.
+    /// Strings only: a float in a config or body would already have lost digits.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         text.parse().map_err(serde::de::Error::custom)

@@ -1,4 +1,4 @@
-//! A generation: its type, its states, and the record.
+//! A generation: modality, status, record.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,6 @@ named_enum!(
 );
 
 named_enum!(
-    /// Where a generation stands.
     Status {
         /// A job that waits for a free worker.
         Pending = "pending",
@@ -33,7 +32,7 @@ named_enum!(
 );
 
 impl Status {
-    /// Whether nothing will change any more.
+    /// Whether the status is final.
     pub const fn is_finished(self) -> bool {
         matches!(self, Self::Completed | Self::Failed)
     }
@@ -42,37 +41,37 @@ impl Status {
 named_enum!(
     /// Why a generation failed.
     FailureCode {
-        /// The provider failed, or its answer could not be used.
+        /// The provider failed, or returned an unusable response.
         ProviderError = "provider_error",
         /// The provider refused the request.
         ProviderRejected = "provider_rejected",
         /// The provider refused the content.
         ContentPolicy = "content_policy",
-        /// No answer in time.
+        /// The provider timed out.
         ProviderTimeout = "provider_timeout",
         /// The provider has no capacity.
         ProviderOverloaded = "provider_overloaded",
-        /// The result could not be kept.
+        /// The result could not be stored.
         StorageUnavailable = "storage_unavailable",
         /// Cancelled by the caller.
         Cancelled = "cancelled",
         /// The server stopped during a call that cannot be resumed.
         Interrupted = "interrupted",
-        /// Past its deadline, or the provider's task is gone.
+        /// Past its deadline, or the provider lost the task.
         Expired = "expired",
     }
 );
 
 named_enum!(
-    /// Why a text ends where it ends, where it was not the provider that ended it.
+    /// Why a text is incomplete, where the provider did not end it.
     FinishReason {
-        /// Its caller cancelled it, and keeps what was delivered by then.
+        /// Cancelled by the caller, who keeps what was delivered.
         Cancelled = "cancelled",
     }
 );
 
 impl FailureCode {
-    /// Whether the same request may succeed later without any change.
+    /// Whether the same request, unchanged, may succeed later.
     pub const fn retryable(self) -> bool {
         match self {
             Self::ProviderError
@@ -86,7 +85,7 @@ impl FailureCode {
     }
 }
 
-/// Why a generation failed, in words that its owner may read.
+/// Why a generation failed, as shown to its owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     pub code: FailureCode,
@@ -106,32 +105,32 @@ impl Failure {
 /// A stored file of a generation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Output {
-    /// Its name in the store.
+    /// Key in the media store.
     pub key: String,
     pub content_type: String,
     pub bytes: u64,
     /// SHA-256, hexadecimal.
     pub sha256: String,
-    /// Pixels, of images and videos.
+    /// In pixels; images and videos only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub width: Option<u32>,
-    /// Pixels, of images and videos.
+    /// In pixels; images and videos only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub height: Option<u32>,
-    /// Length in time, of videos and speech.
+    /// Duration; videos and speech only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
 }
 
-/// Which template a prompt was rendered from.
+/// The template that a prompt was rendered from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TemplateUse {
     pub id: TemplateId,
-    /// Its version, from 1.
+    /// From 1.
     pub version: i32,
 }
 
-/// A generation as stored.
+/// A stored generation.
 #[derive(Debug, Clone)]
 pub struct Generation {
     pub id: GenerationId,
@@ -142,38 +141,36 @@ pub struct Generation {
     pub model: String,
     pub prompt: String,
     pub parameters: Value,
-    /// The text itself; `None` for stored files.
+    /// The text; `None` for stored files.
     pub result: Option<String>,
     pub outputs: Vec<Output>,
-    /// How far it is, 0 to 100, where the provider tells.
+    /// 0 to 100, where the provider reports it.
     pub progress: Option<i16>,
-    /// What it used; `None` until completed.
+    /// `None` until completed.
     pub usage: Option<Value>,
     /// The ceiling that was held at creation.
     pub estimated: Credits,
-    /// What was charged; `None` until finished, zero when failed.
+    /// `None` until finished, zero when failed.
     pub charged: Option<Credits>,
     pub failure: Option<Failure>,
-    /// Why it was completed early.
+    /// Why it ended early.
     pub finish_reason: Option<FinishReason>,
-    /// The key that made it; `None` for sessions.
+    /// `None` for sessions.
     pub api_key_id: Option<ApiKeyId>,
-    /// The template that the prompt was rendered from.
     pub template: Option<TemplateUse>,
     /// The price row at creation.
     pub pricing: Value,
-    /// Submissions to the provider.
+    /// Number of submissions to the provider.
     pub attempts: i32,
-    /// The provider's own id of the request.
+    /// The provider's request id.
     pub provider_request_id: Option<String>,
-    /// When it was made.
     pub created_at: DateTime<Utc>,
     pub started_at: Option<DateTime<Utc>>,
     pub completed_at: Option<DateTime<Utc>>,
 }
 
 impl Generation {
-    /// What is on hold for it now: all of the ceiling until it is finished, then nothing.
+    /// The current hold: the ceiling until it is finished, then zero.
     pub fn held(&self) -> Credits {
         if self.status.is_finished() {
             Credits::ZERO
@@ -182,7 +179,6 @@ impl Generation {
         }
     }
 
-    /// Whether a cancel ended it.
     pub fn is_cancelled(&self) -> bool {
         self.finish_reason == Some(FinishReason::Cancelled)
             || matches!(&self.failure, Some(failure) if failure.code == FailureCode::Cancelled)

@@ -1,4 +1,4 @@
-//! Identifiers that cannot be mixed up.
+//! Typed identifiers.
 
 use std::{
     fmt,
@@ -36,30 +36,30 @@ numeric_id!(
 numeric_id!(ApiKeyId);
 numeric_id!(SessionId);
 numeric_id!(
-    /// One movement of credits.
+    /// A ledger entry.
     LedgerEntryId
 );
 numeric_id!(TemplateId);
 numeric_id!(WebhookId);
 numeric_id!(
-    /// One event on its way to one webhook.
+    /// The delivery of one event to one webhook.
     WebhookDeliveryId
 );
 numeric_id!(
-    /// A token of the operator's own systems.
+    /// A token for the operator's own systems.
     AdminTokenId
 );
 
-/// A generation's uuid: version 7, so that newer ones sort higher.
+/// UUID version 7, so that newer ones sort higher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ToSchema)]
 #[serde(transparent)]
 pub struct GenerationId(pub Uuid);
 
-/// How far a clock may step back before ids follow it: further, and what is made from their time
-/// would stay ahead of everybody else's.
+/// How far the clock may step back while ids keep ascending. After a larger step ids follow the
+/// clock, or their timestamps would stay ahead of those of other replicas.
 const LARGEST_STEP_BACK: TimeDelta = TimeDelta::seconds(1);
 
-/// Makes ids that ascend, also within a millisecond and when the clock steps back a little.
+/// Generates ascending ids, also within one millisecond and when the clock steps back a little.
 #[derive(Debug, Default)]
 pub struct GenerationIds(Mutex<LastId>);
 
@@ -70,8 +70,8 @@ struct LastId {
 }
 
 impl GenerationIds {
-    /// A new id whose time part is `now` (milliseconds since the epoch), or a little later where
-    /// the clock has stepped back.
+    /// The timestamp of the id is `now` in milliseconds, or slightly later after the clock has
+    /// stepped back.
     pub fn next(&self, now: DateTime<Utc>) -> GenerationId {
         let seconds = u64::try_from(now.timestamp()).unwrap_or(0);
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -88,15 +88,15 @@ impl GenerationIds {
 }
 
 impl GenerationId {
-    /// When it was made, as the id tells it, in milliseconds.
+    /// The creation time in the id, in milliseconds.
     pub fn created_at(self) -> DateTime<Utc> {
         let (seconds, nanos) = self.0.get_timestamp().map_or((0, 0), |t| t.to_unix());
         DateTime::from_timestamp(i64::try_from(seconds).unwrap_or(0), nanos).unwrap_or_default()
     }
 
-    /// Reads a uuid of any case; `None` when it is malformed.
+    /// Parses a UUID in either case.
     pub fn parse(text: &str) -> Option<Self> {
-        // Only the hyphenated form: braces and urn prefixes are no ids of ours.
+        // Only the hyphenated form is accepted, not braces or `urn:uuid:`.
         (text.len() == 36)
             .then(|| Uuid::try_parse(text).ok())
             .flatten()
@@ -110,7 +110,7 @@ impl fmt::Display for GenerationId {
     }
 }
 
-/// One running server process. A row that names it is worked on by it alone.
+/// A running server process, which owns the rows that carry its id (their lease).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct InstanceId(pub Uuid);
 
@@ -129,7 +129,7 @@ mod tests {
         let ids = GenerationIds::default();
         let now = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
         let first = ids.next(now);
-        // As a reading of the database's clock may correct it.
+        // As when a reading of the database's clock corrects it.
         let second = ids.next(now - TimeDelta::milliseconds(200));
         assert!(first < second);
         assert!(second.created_at() >= now);

@@ -1,4 +1,4 @@
-//! JSON as the contract wants it: no duplicate members, bounded nesting, no NUL.
+//! Strict JSON: no duplicate members, bounded nesting, no U+0000.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use serde::{
 use serde_json::{Map, Number, Value};
 use sha2::{Digest as _, Sha256};
 
-/// Levels of arrays and objects that a body may nest.
+/// Maximum nesting of arrays and objects in a body.
 pub const MAX_DEPTH: usize = 64;
 
-/// Parses a body strictly. The error is a sentence for the caller: where and what.
+/// Parses a body strictly. The error message is shown to the caller, with the position.
 pub fn parse(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let value = Strict { depth: 0 }.deserialize(&mut deserializer)?;
@@ -20,8 +20,8 @@ pub fn parse(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     Ok(value)
 }
 
-/// SHA-256 over a route and the JSON value of a body: equal exactly for "the same request".
-/// Members are sorted, and `1` and `1.0` are the same number.
+/// SHA-256 over a route and the JSON value of a body: equal exactly for "the same request". Members
+/// are sorted, and `1` and `1.0` are the same number.
 pub fn fingerprint(route: &str, body: &Map<String, Value>) -> [u8; 32] {
     let canonical = canonical(&Value::Object(body.clone()));
     let mut hash = Sha256::new();
@@ -31,13 +31,13 @@ pub fn fingerprint(route: &str, body: &Map<String, Value>) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// Paths that are spelled out at most, and characters of a name in them: an answer must not
-/// be many times larger than what it answers.
+/// Limits on reported paths and on the characters of a name in them: an error must not be many
+/// times larger than the request.
 const MAX_PATHS: usize = 100;
 const MAX_NAME: usize = 100;
 
-/// The paths of the strings and member names that contain U+0000, which Postgres cannot keep;
-/// the first hundred of them.
+/// Paths of strings and member names that contain U+0000, which Postgres cannot store; the first
+/// hundred of them.
 pub fn nul_paths(value: &Value) -> Vec<String> {
     let mut found = Vec::new();
     let mut trail = Vec::new();
@@ -45,7 +45,7 @@ pub fn nul_paths(value: &Value) -> Vec<String> {
     found
 }
 
-/// A step into a value. Paths are only built where something is found.
+/// A step into a value. A path is only built where something is found.
 enum Step<'a> {
     Item(usize),
     Member(&'a str),
@@ -260,7 +260,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is read is what an ordinary reader reads, but for duplicates and depth.
+        /// Anything accepted equals what serde_json parses; only duplicates and depth are refused
+        /// in addition.
         #[test]
         fn noise_is_read_as_others_read_it(pieces in prop::collection::vec(prop::sample::select(vec![
             "{", "}", "[", "]", ",", ":", "\"a\"", "\"b\"", "\"\\u0061\"", "\"\\u0000\"", "\"\\ud800\"",
@@ -273,7 +274,7 @@ mod tests {
                 Ok(value) => {
                     prop_assert_eq!(&value, &theirs.unwrap());
                     let _paths = nul_paths(&value);
-                    // The last bit of a long float may change when it is read again.
+                    // The last bit of a long float may change when it is parsed again.
                     let again = parse(value.to_string().as_bytes()).unwrap();
                     if let (Value::Object(body), Value::Object(again)) = (&value, &again)
                         && !text.contains("18446744073709551616")

@@ -1,6 +1,7 @@
-//! Enums whose names are the same in API, code, database and docs.
+//! Enums with one name per variant, the same in API, code, database and docs.
 
-/// An enum with a name for each variant: on the wire, in the document, as text and back.
+/// Defines an enum with a name per variant, used by serde, the OpenAPI schema, `as_str` and
+/// `parse`.
 macro_rules! named_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)+ }) => {
         $(#[$doc])*
@@ -13,7 +14,7 @@ macro_rules! named_enum {
         }
 
         impl $name {
-            /// All of them, in order.
+            /// In order of declaration.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
             /// The name in API, code, database and docs.
@@ -21,7 +22,6 @@ macro_rules! named_enum {
                 match self { $(Self::$variant => $text,)+ }
             }
 
-            /// The one of that name.
             pub fn parse(name: &str) -> Option<Self> {
                 match name { $($text => Some(Self::$variant),)+ _ => None }
             }

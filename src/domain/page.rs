@@ -1,24 +1,23 @@
-//! Pages: how many rows, and from where on.
+//! Keyset pagination.
 //!
-//! A cursor is the key of the last row that was seen, so that a page costs the same however
-//! deep it lies and new rows shift nothing.
+//! A cursor is the key of the last row seen, so that a page costs the same at any depth and new
+//! rows shift nothing.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use uuid::Uuid;
 
 use super::validate::{FieldCode, Fields};
 
-/// Rows of a page when the caller names no number.
+/// Page size when the caller names none.
 pub const DEFAULT_PER_PAGE: i64 = 20;
-/// Rows of the largest page.
+/// Maximum page size.
 pub const MAX_PER_PAGE: i64 = 100;
 
-/// The key of the last row seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cursor {
     /// Of a list of generations.
     Generation(Uuid),
-    /// Of a list with numeric ids, of the kind that the letter names.
+    /// Of a list with numeric ids; the letter names the list.
     Number(u8, i64),
 }
 
@@ -50,18 +49,18 @@ impl Cursor {
     }
 }
 
-/// A page asked for.
+/// A requested page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageRequest {
     /// 1 to 100.
     pub per_page: i64,
-    /// Only rows beyond this one.
+    /// Only rows beyond this key.
     pub after: Option<Cursor>,
 }
 
 impl PageRequest {
-    /// Reads `per_page` and `cursor` from a query; `kind` is the list's letter, so that a
-    /// cursor of another list is refused.
+    /// Reads `per_page` and `cursor` from a query; `kind` is the list's letter, so that a cursor of
+    /// another list is refused.
     pub fn read(fields: &Fields<'_>, kind: u8) -> Self {
         let per_page = fields
             .string("per_page")
@@ -94,7 +93,6 @@ impl PageRequest {
         Self { per_page, after }
     }
 
-    /// The numeric key to continue from.
     pub fn after_number(&self) -> Option<i64> {
         match self.after {
             Some(Cursor::Number(_, id)) => Some(id),
@@ -102,7 +100,6 @@ impl PageRequest {
         }
     }
 
-    /// The uuid to continue from.
     pub fn after_generation(&self) -> Option<Uuid> {
         match self.after {
             Some(Cursor::Generation(id)) => Some(id),
@@ -115,15 +112,15 @@ impl PageRequest {
 #[derive(Debug, Clone)]
 pub struct Page<T> {
     pub rows: Vec<T>,
-    /// The size that was asked for.
+    /// The requested size.
     pub per_page: i64,
-    /// Where the next page begins; `None` on the last.
+    /// Cursor of the next page; `None` on the last.
     pub next: Option<Cursor>,
 }
 
 impl<T> Page<T> {
-    /// Makes a page from `per_page + 1` fetched rows: the surplus row only tells that there is
-    /// a next page.
+    /// Builds a page from `per_page + 1` fetched rows: the extra row only shows that there is a
+    /// next page.
     pub fn from_surplus(mut rows: Vec<T>, per_page: i64, key: impl Fn(&T) -> Cursor) -> Self {
         let size = usize::try_from(per_page).unwrap_or(1);
         let more = rows.len() > size;

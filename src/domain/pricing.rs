@@ -1,5 +1,5 @@
-//! Prices, the ceiling that is held, and the charge that is made. Pure; property-tested:
-//! no charge of an honest provider is above its ceiling, and every division rounds up.
+//! Prices, the ceiling to hold, and the charge. Pure and property-tested: with correct usage from
+//! the provider no charge exceeds its ceiling, and every division rounds up.
 
 mod exact;
 mod text;
@@ -15,35 +15,31 @@ pub use text::{TextCeiling, TextPrices};
 
 use super::credits::Credits;
 
-/// The price row of a model, by its modality.
+/// The price row of a model, by modality.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum Prices {
-    /// Text.
     Text(TextPrices),
-    /// Images.
     Image(ImagePrices),
-    /// Video.
     Video(VideoPrices),
-    /// Speech.
     Speech(SpeechPrices),
 }
 
-/// What a request can cost at most, and from what.
+/// The maximum cost of a request, and what it is computed from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ceiling {
-    /// Text: an upper bound.
+    /// An upper bound.
     Text(TextCeiling),
-    /// Images: the exact price.
+    /// The exact price.
     Image(ImageCeiling),
-    /// Video: the exact price.
+    /// The exact price.
     Video(VideoCeiling),
-    /// Speech: the exact price.
+    /// The exact price.
     Speech(SpeechCeiling),
 }
 
 impl Ceiling {
-    /// The credits to hold. What overflows is above every balance.
+    /// The amount to hold; on overflow the maximum, which exceeds every balance.
     pub fn hold(&self) -> Credits {
         let hold = match self {
             Self::Text(text) => text.hold(),
@@ -54,8 +50,8 @@ impl Ceiling {
         hold.unwrap_or(Credits::from_micros(i64::MAX))
     }
 
-    /// The deciding parameter and its largest value, at most the one asked for, whose hold
-    /// fits into `available`; `None` when none does.
+    /// The parameter that drives the cost, and its largest value (at most the requested one) whose
+    /// hold fits into `available`; `None` when none fits.
     pub fn affordable(&self, available: Credits) -> Option<(&'static str, u64)> {
         match self {
             Self::Text(text) => Some(("max_tokens", text.affordable(available)?.into())),

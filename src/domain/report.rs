@@ -1,4 +1,4 @@
-//! The usage report: what was made in a span of time, in groups.
+//! The usage report: generations in a time span, grouped.
 
 use std::ops::AddAssign;
 
@@ -9,14 +9,14 @@ use serde::Serialize;
 use super::{credits::Credits, ids::ApiKeyId, named::named_enum};
 
 named_enum!(
-    /// What the report is grouped by.
+    /// What a report is grouped by.
     UsageGroup {
         /// The day, in UTC.
         Day = "day",
         Type = "type",
         Provider = "provider",
         Model = "model",
-        /// The key that made it.
+        /// The API key that created it.
         ApiKey = "api_key",
     }
 );
@@ -29,7 +29,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// The span cut into parts, without gap or overlap; any of them may be empty.
+    /// Splits the span into days, hours and edges, without gap or overlap; any part may be empty.
     pub fn parts(self) -> SpanParts {
         let nothing = Self {
             from: self.to,
@@ -38,8 +38,8 @@ impl Span {
         let (days, [before, after]) = self.whole(TimeDelta::days(1));
         let (hours_before, edges_before) = before.whole(TimeDelta::hours(1));
         let (hours_after, edges_after) = after.whole(TimeDelta::hours(1));
-        // Two at most: where the span is cut at a midnight, nothing is left on either side of
-        // the cut.
+        // At most two edges remain: where the span is cut at midnight, nothing is left on either
+        // side of the cut.
         let mut edges = edges_before.into_iter().chain(edges_after);
         let mut edge = || edges.find(|edge| !edge.is_empty()).unwrap_or(nothing);
         SpanParts {
@@ -53,7 +53,7 @@ impl Span {
         self.from >= self.to
     }
 
-    /// The whole units within, and what is left before and after them.
+    /// The whole units within, and the remainders before and after them.
     fn whole(self, unit: TimeDelta) -> (Self, [Self; 2]) {
         let floor = |time: DateTime<Utc>| time.duration_trunc(unit).unwrap_or(time);
         let first = floor(self.from);
@@ -78,21 +78,19 @@ impl Span {
     }
 }
 
-/// A span in parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpanParts {
-    /// Whole days, in UTC.
+    /// Whole UTC days.
     pub days: Span,
-    /// Whole hours of the days that the span cuts.
+    /// Whole hours of partial days.
     pub hours: [Span; 2],
-    /// What is left of the hours that the span cuts.
+    /// Parts of partial hours.
     pub edges: [Span; 2],
 }
 
-/// What was made and used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UsageTotals {
-    /// All that were made, running ones included.
+    /// All that were created, running ones included.
     pub generations: i64,
     pub completed: i64,
     pub failed: i64,
@@ -122,12 +120,12 @@ impl AddAssign for UsageTotals {
     }
 }
 
-/// The key that made something; `None`: a session did.
+/// `None`: created by a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct UsageKey(pub Option<ApiKeyId>);
 
-/// What a row is grouped under.
+/// The group of a row.
 pub type GroupName<'a> = (
     Option<NaiveDate>,
     Option<&'a str>,
@@ -136,7 +134,7 @@ pub type GroupName<'a> = (
     Option<UsageKey>,
 );
 
-/// One group of the report. A field is `None` where the report is not grouped by it.
+/// A group of the report. Fields that the report is not grouped by are `None`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageRow {
     /// In UTC.
@@ -149,7 +147,6 @@ pub struct UsageRow {
 }
 
 impl UsageRow {
-    /// What it is grouped under.
     pub fn group(&self) -> GroupName<'_> {
         (
             self.day,
@@ -176,7 +173,6 @@ mod tests {
             let mut all = vec![parts.days, parts.hours[0], parts.hours[1], parts.edges[0], parts.edges[1]];
             all.retain(|part| !part.is_empty());
             all.sort_by_key(|part| part.from);
-            // Without gap or overlap.
             prop_assert_eq!(all[0].from, span.from);
             prop_assert_eq!(all[all.len() - 1].to, span.to);
             for pair in all.windows(2) {

@@ -1,8 +1,8 @@
-//! Settings: values that an operator writes, and errors that say what to mend.
+//! Settings: values written by an operator, and errors that say how to fix them.
 //!
-//! Here: how a value of TOML becomes a type by its `Deserialize`, and readers that many types
-//! need; below: the types that check a range themselves ([`range`]), and the error. Not here:
-//! which settings there are, and where they come from.
+//! How a TOML value becomes a type by its `Deserialize`, and deserializers that many types share;
+//! below, types that check their own range ([`range`]) and the error. Which settings exist, and
+//! where they come from, is in `config`.
 
 mod error;
 pub mod range;
@@ -16,18 +16,18 @@ use toml::{Table, Value};
 
 pub use error::{ConfigError, quoted, shown};
 
-/// Reads a value by its type. Text that spells a number, a boolean or a list counts as one,
-/// because the environment knows only text. The key of an error is relative to the value.
+/// Deserializes a value. Text that spells a number, boolean or list counts as one, because
+/// environment variables are text. The key of an error is relative to the value.
 pub fn read<T: DeserializeOwned>(value: Value) -> Result<T, ConfigError> {
     T::deserialize(reader::Reader(value))
 }
 
-/// As [`read`], of a table that may be left out, which is then an empty one.
+/// As [`read`], for an optional table, which defaults to an empty one.
 pub fn read_table<T: DeserializeOwned>(value: Option<Value>) -> Result<T, ConfigError> {
     read(value.unwrap_or_else(|| Value::Table(Table::new())))
 }
 
-/// A word that must be one of `names`. The error is that of an enum with these names.
+/// A string that must be one of `names`; the error is that of an enum with these variants.
 pub fn word<'de, D: Deserializer<'de>>(
     source: D,
     names: &'static [&'static str],
@@ -39,12 +39,12 @@ pub fn word<'de, D: Deserializer<'de>>(
     Err(de::Error::unknown_variant(&text, names))
 }
 
-/// Text, where `""` takes the setting away.
+/// Text; `""` unsets the setting.
 pub fn blank_is_none<'de, D: Deserializer<'de>>(source: D) -> Result<Option<String>, D::Error> {
     String::deserialize(source).map(|text| Some(text).filter(|text| !text.is_empty()))
 }
 
-/// As [`word`], where `""` takes the setting away.
+/// As [`word`]; `""` unsets the setting.
 pub fn word_or_blank<'de, D: Deserializer<'de>>(
     source: D,
     names: &'static [&'static str],

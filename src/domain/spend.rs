@@ -1,12 +1,12 @@
-//! The cap that a key may have on what it spends.
+//! The spend limit of a key.
 
 use super::named::named_enum;
 
 named_enum!(
-    /// How often the sum begins anew, in UTC.
+    /// How often the spend limit resets, in UTC.
     SpendPeriod {
         Day = "day",
-        /// At midnight of the first.
+        /// At midnight on the first.
         Month = "month",
     }
 );

@@ -1,8 +1,9 @@
-//! Prompt templates: a part of MiniJinja's language that builds no values, rendered within
-//! bounds of time and memory.
+//! Prompt templates: a subset of MiniJinja that constructs no values, rendered with bounded time
+//! and memory.
 //!
-//! [`syntax`] decides what a template may contain when it is kept; [`render`] bounds what it
-//! does with the values it is given. Nothing is loaded, included, called or bound but loop
+//! [`syntax`] checks what a template contains when it is saved; [`render`] bounds what it does with
+//! its variables. There are no includes, calls or assignments but loop variables. Rendering usually
+//! takes less than a millisecond.
 //! variables. A rendering takes below a millisecond as a rule.
 
 mod render;
@@ -16,19 +17,19 @@ use std::collections::HashSet;
 use minijinja::{Environment, ErrorKind};
 use serde_json::{Map, Value};
 
-/// Characters of a template's prompt, as written.
+/// Characters of a template's prompt source.
 pub const PROMPT_SOURCE_CHARS: usize = 10_000;
-/// Characters of a template's system prompt, as written.
+/// Characters of a template's system prompt source.
 pub const SYSTEM_PROMPT_SOURCE_CHARS: usize = 5_000;
-/// The name of the request's own prompt in a template.
+/// The variable that holds the request's own prompt.
 pub const PROMPT: &str = "prompt";
 
-/// What is wrong with a template, or with what it was given.
+/// An error in a template or its variables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateError {
-    /// The line, from 1, where known.
+    /// From 1, where known.
     pub line: Option<usize>,
-    /// What is wrong, for people.
+    /// Shown to the caller.
     pub message: String,
 }
 
@@ -41,18 +42,17 @@ impl std::fmt::Display for TemplateError {
     }
 }
 
-/// Why a rendering failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RenderError {
-    /// A value is missing, or a member of one. The variables that its line names.
+    /// A variable or a member is missing; with the variables on that line.
     Missing(Vec<String>, TemplateError),
-    /// The result is too large, or takes too long to make.
+    /// The output is too large, or rendering takes too many steps.
     TooLarge(TemplateError),
-    /// A value is not of the type that the template needs.
+    /// A value has the wrong type for the template.
     Invalid(TemplateError),
 }
 
-/// A template that is valid.
+/// A valid template.
 pub struct Template<'a> {
     source: &'a str,
     variables: Vec<String>,
@@ -74,13 +74,13 @@ impl<'a> Template<'a> {
         })
     }
 
-    /// The names that it reads, sorted, without `prompt`.
+    /// The variables that it reads, sorted, without `prompt`.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
         let names = self.variables.iter().map(String::as_str);
         names.filter(|name| *name != PROMPT)
     }
 
-    /// Those of them that must be given, as it does not test whether they are.
+    /// Those that must be given, since the template does not test whether they are defined.
     pub fn required(&self) -> impl Iterator<Item = &str> {
         self.variables()
             .filter(|name| !self.reads.optional.contains(name))
@@ -111,10 +111,10 @@ impl<'a> Template<'a> {
     }
 }
 
-/// Characters of a message of MiniJinja that are passed on.
+/// Characters of a MiniJinja message that are passed on.
 const MESSAGE_CHARS: usize = 200;
 
-/// MiniJinja's error in its own words, which name only what the template's author wrote.
+/// MiniJinja's own message, which names only what the template's author wrote.
 #[expect(clippy::needless_pass_by_value, reason = "reads well as a map_err")]
 fn describe(error: minijinja::Error) -> TemplateError {
     let message = match (error.kind(), error.detail()) {

@@ -1,23 +1,22 @@
 //! Bearer tokens: API keys and admin tokens with a checksum, and opaque session tokens.
 //!
-//! The plain text lives only in the answer that makes it; stored is its SHA-256, which is
-//! enough because all of them carry far more entropy than can be guessed.
+//! The plain text appears only in the response that creates the token; its SHA-256 is stored,
+//! without a slow hash, since all tokens have far too much entropy to be guessed.
 
 use std::fmt;
 
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest as _, Sha256};
 
-/// Prefix of every API key.
 pub const KEY_PREFIX: &str = "svc_";
-/// Prefix of every token of the operator's own systems.
+/// Admin tokens are for the operator's own systems.
 pub const ADMIN_PREFIX: &str = "adm_";
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const RANDOM_CHARS: usize = 34;
 const CHECKSUM_CHARS: usize = 6;
 const SESSION_BYTES: usize = 32;
 
-/// SHA-256 of a token: what the database knows of it.
+/// SHA-256 of a token, as stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TokenDigest(pub [u8; 32]);
 
@@ -27,19 +26,19 @@ impl fmt::Debug for TokenDigest {
     }
 }
 
-/// A bearer token whose shape has been checked.
+/// A bearer token whose format has been checked.
 #[derive(Debug, Clone, Copy)]
 pub enum BearerToken {
-    /// `svc_` and a body with a right checksum.
+    /// `svc_` and a body with a valid checksum.
     ApiKey(TokenDigest),
-    /// `adm_` and a body with a right checksum.
+    /// `adm_` and a body with a valid checksum.
     Admin(TokenDigest),
     /// Anything that could be a session token.
     Session(TokenDigest),
 }
 
 impl BearerToken {
-    /// Checks a token's shape without the database. `None`: it cannot be one of ours.
+    /// Checks a token's format without the database. `None`: it cannot be a valid token.
     pub fn parse(text: &str) -> Option<Self> {
         let digest = digest(text);
         if let Some(body) = text.strip_prefix(KEY_PREFIX) {
@@ -56,17 +55,17 @@ impl BearerToken {
     }
 }
 
-/// A token just made: its plain text, once, and what is stored.
+/// A new token: its plain text and what is stored.
 #[derive(Debug)]
 pub struct NewToken {
-    /// The plain text, to be shown once.
+    /// Shown once.
     pub secret: SecretString,
     pub digest: TokenDigest,
-    /// A hint for people: prefix, first and last characters.
+    /// Prefix, first and last characters, to recognise it by.
     pub hint: String,
 }
 
-/// The operating system gave no random bytes.
+/// The operating system returned no random bytes.
 #[derive(Debug, thiserror::Error)]
 #[error("the system's random source failed: {0}")]
 pub struct RandomError(getrandom::Error);
@@ -76,12 +75,11 @@ pub fn new_api_key() -> Result<NewToken, RandomError> {
     new_checked(KEY_PREFIX)
 }
 
-/// A new admin token: `adm_` and a body like an API key's.
+/// A new admin token: `adm_` and the same kind of body.
 pub fn new_admin_token() -> Result<NewToken, RandomError> {
     new_checked(ADMIN_PREFIX)
 }
 
-/// A prefix and a body with its checksum.
 fn new_checked(prefix: &str) -> Result<NewToken, RandomError> {
     let mut body = Vec::with_capacity(RANDOM_CHARS + CHECKSUM_CHARS);
     while body.len() < RANDOM_CHARS {
@@ -108,7 +106,7 @@ pub fn new_session_token() -> Result<NewToken, RandomError> {
     let secret = loop {
         let text =
             base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(random::<SESSION_BYTES>()?);
-        // It would be read as another kind of token. One in 8 million.
+        // Such a token would be parsed as another kind. One in 8 million.
         if !text.starts_with(KEY_PREFIX) && !text.starts_with(ADMIN_PREFIX) {
             break SecretString::from(text);
         }
@@ -120,14 +118,13 @@ pub fn new_session_token() -> Result<NewToken, RandomError> {
     })
 }
 
-/// Random bytes from the operating system.
 pub fn random<const N: usize>() -> Result<[u8; N], RandomError> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(RandomError)?;
     Ok(bytes)
 }
 
-/// Whether a text is 34 base62 characters and their right checksum.
+/// Whether a text is 34 base62 characters and their checksum.
 fn is_body(text: &str) -> bool {
     let body = text.as_bytes();
     body.len() == RANDOM_CHARS + CHECKSUM_CHARS
@@ -135,7 +132,6 @@ fn is_body(text: &str) -> bool {
         && checksum(&body[..RANDOM_CHARS]) == body[RANDOM_CHARS..]
 }
 
-/// SHA-256 of a token's text.
 fn digest(text: &str) -> TokenDigest {
     TokenDigest(Sha256::digest(text.as_bytes()).into())
 }
@@ -206,7 +202,7 @@ mod tests {
     }
 
     proptest! {
-        /// One in 57 billion made-up keys has a right checksum.
+        /// One in 57 billion made-up keys has a valid checksum.
         #[test]
         fn what_is_made_up_is_no_key(text in "(svc_|adm_)[0-9A-Za-z]{40}|(svc_|adm_).{0,44}") {
             prop_assert!(BearerToken::parse(&text).is_none());

@@ -1,7 +1,5 @@
-//! Vendors: what the configuration has to know of an adapter.
-//!
-//! Here: what a provider of a kind can be asked for, whatever its models. Not here: the
-//! vendors themselves; each is described beside its adapter.
+//! Vendors: what the configuration must know about an adapter, whatever its models. The vendors
+//! themselves are defined with their adapters.
 
 use std::{any::Any, fmt::Debug, sync::Arc};
 
@@ -15,29 +13,29 @@ use super::{
     settings::{ConfigError, read_table},
 };
 
-/// A vendor, or an imitation of one, whose API an adapter speaks.
+/// A vendor (or the sandbox) whose API an adapter implements.
 #[derive(Debug)]
 pub struct Vendor {
     /// `kind` of its providers in the configuration.
     pub kind: &'static str,
-    /// The types that its models can have.
+    /// Modalities that its models can have.
     pub modalities: &'static [Modality],
-    /// What a provider needs before it is called.
+    /// Credentials that a provider of this vendor needs.
     pub access: Access,
-    /// The temperatures that a model of text takes when its limits name none.
+    /// The temperature range of a text model whose limits name none.
     pub temperature: Option<[f64; 2]>,
-    /// What its models of speech can be asked for.
+    /// What its speech models support.
     pub speech: SpeechRange,
-    /// Reads the `wire` table of a model.
+    /// Parses the `wire` table of a model.
     pub settings: ReadSettings,
 }
 
-/// Reads the `wire` table of a model of a type. The key of an error is relative to it.
+/// Parses the `wire` table of a model. The key of an error is relative to it.
 pub type ReadSettings = fn(Modality, Option<Value>) -> Result<SharedSettings, ConfigError>;
 
 impl Vendor {
-    /// A vendor that asks for a key, whose models of text take no temperature unless told and
-    /// whose speech has all that the API takes.
+    /// A vendor that requires an API key, whose text models take no temperature unless configured,
+    /// and whose speech supports everything that the API offers.
     pub const fn new(
         kind: &'static str,
         modalities: &'static [Modality],
@@ -54,30 +52,29 @@ impl Vendor {
     }
 }
 
-/// What a provider needs before it is called.
+/// Credentials that a provider needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Nothing: it is built in, without any network.
+    /// None: it is built in and uses no network.
     BuiltIn,
-    /// A URL, and a key where the server asks for one.
+    /// A URL, and a key if the server requires one.
     OptionalKey,
     /// A URL and a key.
     Key,
 }
 
-/// What any model of speech of a vendor can be asked for at most.
+/// The most that any speech model of a vendor supports.
 #[derive(Debug, Clone, Copy)]
 pub struct SpeechRange {
-    /// The files that it makes.
     pub formats: &'static [SpeechFormat],
-    /// The lowest and the highest speed.
+    /// Lowest and highest.
     pub speed: [f64; 2],
-    /// What a voice id may have in it beside letters and digits.
+    /// Characters allowed in a voice id besides letters and digits.
     pub voice_signs: &'static str,
 }
 
 impl SpeechRange {
-    /// All that the API takes.
+    /// Everything that the API offers.
     pub const ALL: Self = Self {
         formats: SpeechFormat::ALL,
         speed: SPEED,
@@ -85,26 +82,25 @@ impl SpeechRange {
     };
 }
 
-/// How one model is asked: settings that only its adapter understands.
+/// Settings of one model that only its adapter understands.
 pub trait ModelSettings: Any + Debug + Send + Sync {
-    /// Checks that the vendor can be asked for what the model is to offer. The key of an
-    /// error is relative to the model.
+    /// Checks that the vendor supports what the model is configured to offer. The key of an error
+    /// is relative to the model.
     fn check(&self, _model: &ModelKind) -> Result<(), ConfigError> {
         Ok(())
     }
 }
 
-/// Settings as they are handed from the configuration to the adapter.
 pub type SharedSettings = Arc<dyn ModelSettings>;
 
-/// Reads a `wire` table by its type.
+/// Parses a `wire` table as `S`.
 pub fn read_settings<S: ModelSettings + DeserializeOwned>(
     wire: Option<Value>,
 ) -> Result<SharedSettings, ConfigError> {
     Ok(Arc::new(read_table::<S>(wire)?))
 }
 
-/// Refuses a `wire` table, which `vendor` has no use for.
+/// Refuses a `wire` table, which `vendor` does not use.
 pub fn no_settings<S: ModelSettings + Default>(
     vendor: &str,
     wire: Option<&Value>,

@@ -1,38 +1,36 @@
-//! Webhooks: which events there are, and when a delivery is tried again.
+//! Webhooks: events and the retry schedule of deliveries.
 
 use chrono::TimeDelta;
 
 use super::named::named_enum;
 
-/// Live webhooks that an account may have.
+/// Maximum number of live webhooks per account.
 pub const MAX_PER_ACCOUNT: i64 = 20;
 
 named_enum!(
-    /// What a webhook can be told.
     WebhookEvent {
         /// A generation ended with a result.
         Completed = "generation.completed",
-        /// A generation ended without one; a cancelled one too.
+        /// A generation ended without one, including cancelled ones.
         Failed = "generation.failed",
     }
 );
 
 named_enum!(
-    /// Where a delivery stands.
     DeliveryStatus {
-        /// It will be tried, or tried again.
+        /// To be attempted, or retried.
         Pending = "pending",
-        /// The receiver has taken it.
+        /// The receiver accepted it.
         Delivered = "delivered",
-        /// It was tried for a day, and is given up.
+        /// Given up after a day of retries.
         Failed = "failed",
     }
 );
 
-/// Minutes-to-hours between one failed attempt and the next, in seconds: about a day in all.
+/// Backoff after each failed attempt, in seconds: about a day in all.
 const DELAYS: [i64; 9] = [10, 60, 300, 1_800, 3_600, 7_200, 14_400, 28_800, 28_800];
 
-/// How long after the `attempt`th failed one (from 1) the next is due; `None`: it was the last.
+/// The delay after failed attempt number `attempt` (from 1); `None`: that was the last one.
 pub fn retry_delay(attempt: i32) -> Option<TimeDelta> {
     let at = usize::try_from(attempt).ok()?.checked_sub(1)?;
     DELAYS.get(at).copied().map(TimeDelta::seconds)

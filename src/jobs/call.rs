@@ -1,4 +1,4 @@
-//! What one generation asks of its provider, of any modality.
+//! The provider call of a generation, for any modality.
 
 use crate::{
     domain::{
@@ -10,7 +10,6 @@ use crate::{
     store::jobs::Job,
 };
 
-/// What is to be done for a generation.
 pub enum Call {
     Text(TextWork),
     Image(ImageWork),
@@ -18,24 +17,24 @@ pub enum Call {
     Speech(SpeechCall),
 }
 
-/// A text, with what it is billed by.
+/// A text call and its prices.
 pub struct TextWork {
     pub call: TextCall,
     pub prices: TextPrices,
-    /// Where the pieces go, when they are wanted.
+    /// Where the pieces of a stream go.
     pub deltas: Option<DeltaSink>,
 }
 
-/// Images, with what they are billed by.
+/// An image call and its prices.
 pub struct ImageWork {
     pub call: ImageCall,
-    /// The pixels to be stored; the provider may make larger ones.
+    /// Size in pixels to store; the provider may generate larger ones.
     pub size: (u32, u32),
     pub price: ImageCeiling,
 }
 
 impl Call {
-    /// What a queued job's row asks; `None` where it does not say.
+    /// The call that a queued job's row describes; `None` where it does not.
     pub(super) fn of_job(job: &Job) -> Option<Self> {
         match job.modality {
             Modality::Video => video(job).map(Self::Video),

@@ -1,5 +1,5 @@
-//! Cancels: a text that is being streamed is ended by the task that streams it, which alone
-//! knows what was delivered; everything else by one statement, whoever works on it.
+//! Cancels. A streamed text is ended by the task that streams it, which alone knows what was
+//! delivered; everything else by one statement, whichever process runs it.
 
 use std::time::Duration;
 
@@ -17,42 +17,40 @@ use crate::{
     },
 };
 
-/// The longest wait for the task that streams a text. It ends the text within a moment; where
-/// it does not, its server hangs or has no database.
+/// Maximum wait for the task that streams a text. It normally ends within a moment; otherwise its
+/// server hangs or has no database.
 const STREAM_WAIT: Duration = Duration::from_secs(10);
-/// Between two looks at a text that another server streams.
+/// Between two polls of a text that another server streams.
 const STREAM_POLL: Duration = Duration::from_millis(100);
 
-/// What became of a cancel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cancel {
-    /// The generation was ended by it, or by another cancel at the same time.
+    /// Ended by this cancel, or a concurrent one.
     Done,
-    /// The generation ended otherwise.
+    /// Ended otherwise.
     AlreadyFinished,
-    /// The server that streams the text was asked, and has not ended it yet. Nobody else does:
-    /// what it has delivered would be free. Should it be dead, the sweep ends the text.
+    /// The server that streams the text was asked, and has not ended it yet. No other process may:
+    /// what was delivered would be free. If that server is dead, the sweep ends the text.
     Requested,
 }
 
-/// The end of what was cancelled before anything was delivered.
+/// The failure of a generation that is cancelled before anything was delivered.
 pub(super) fn cancelled() -> Failure {
     Failure::new(FailureCode::Cancelled, "the generation was cancelled")
 }
 
 impl Runner {
-    /// Ends an unfinished generation.
     pub async fn cancel(&self, generation: &Generation) -> Result<Cancel, RunError> {
         if generation.modality == Modality::Text && self.ask_stream(generation.id).await? {
             return Ok(self.stream_cancelled(generation).await?);
         }
-        // Runs to its end also when the caller hangs up, so that the provider's call is
-        // stopped too.
+        // Runs to its end even if the caller disconnects, so that the provider's call is cancelled
+        // too.
         let (runner, id, (done, verdict)) = (self.clone(), generation.id, oneshot::channel());
         self.spawn(async move {
             let ended = runner.end_cancelled(id).await;
             let cancelled = matches!(ended, Ok(true));
-            // The provider may take its time; the caller need not wait for that.
+            // The provider may be slow; the caller need not wait for it.
             let _ = done.send(ended);
             if cancelled {
                 runner.cancel_upstream(id).await;
@@ -78,7 +76,7 @@ impl Runner {
         Ok(ended)
     }
 
-    /// Asks the task that streams a text to end it. `false`: none does.
+    /// Asks the task that streams a text to end it. `false`: there is none.
     async fn ask_stream(&self, id: GenerationId) -> Result<bool, StoreError> {
         match self.handle(id) {
             Some(handle) if handle.streams() => {
@@ -90,7 +88,7 @@ impl Runner {
         }
     }
 
-    /// Waits until the task that was asked has ended its text.
+    /// Waits until the task has ended its text.
     async fn stream_cancelled(&self, asked: &Generation) -> Result<Cancel, StoreError> {
         let until = Instant::now() + STREAM_WAIT.min(self.0.lease);
         loop {
@@ -125,12 +123,12 @@ impl Runner {
         }
     }
 
-    /// Whether texts are streamed here, which a cancel at another server may be meant for.
+    /// Whether any text is streamed here, which a cancel on another server may concern.
     pub fn streams(&self) -> bool {
         self.0.running.any_streams()
     }
 
-    /// Ends the texts that are streamed here and were cancelled at another server.
+    /// Ends texts that are streamed here and were cancelled on another server.
     pub async fn cancel_requested(&self) -> Result<(), StoreError> {
         let ids = self.0.store.requested_cancels(self.0.instance).await?;
         for id in ids {

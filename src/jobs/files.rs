@@ -14,20 +14,20 @@ use crate::{
     media::{self, InvalidMedia, MediaInfo, MediaKey, MediaKind},
 };
 
-/// How long after a generation's end its files may still be written: by a worker that has not
-/// learnt of the end.
-const LATE_WRITERS: TimeDelta = TimeDelta::minutes(15);
+/// How long after a generation's end its files may still be written, by a worker that does not know
+/// of the end yet.
+const LATE_WRITES: TimeDelta = TimeDelta::minutes(15);
 
-/// Why a file was not stored: told to the caller, logged here.
+/// Why a file was not stored: the caller sees the failure, the log the cause.
 pub(super) fn unusable(id: GenerationId, error: &(dyn std::error::Error + 'static)) -> Failure {
-    tracing::warn!(generation = %id, error, "the provider's file cannot be used");
+    tracing::warn!(generation = %id, error, "the provider returned an unusable file");
     Failure::new(
         FailureCode::ProviderError,
-        "the provider's file could not be used",
+        "the provider returned an unusable file",
     )
 }
 
-/// A failure of our own store.
+/// A failure of our own storage.
 pub(super) fn not_stored(id: GenerationId, error: &media::MediaStoreError) -> Failure {
     let error = error as &dyn std::error::Error;
     tracing::error!(generation = %id, error, "a file could not be stored");
@@ -37,7 +37,6 @@ pub(super) fn not_stored(id: GenerationId, error: &media::MediaStoreError) -> Fa
     )
 }
 
-/// How a stored file is described.
 pub(super) fn output(key: &MediaKey, info: &MediaInfo) -> Output {
     Output {
         key: key.to_string(),
@@ -51,7 +50,7 @@ pub(super) fn output(key: &MediaKey, info: &MediaInfo) -> Output {
 }
 
 impl Runner {
-    /// Reads or converts bytes off the async threads, a few at a time: it may take many
+    /// Parses or converts bytes off the async threads, a few at a time: it may take many
     /// milliseconds, and much memory.
     pub(super) async fn convert<T: Send + 'static>(
         &self,
@@ -67,8 +66,8 @@ impl Runner {
             .unwrap_or(Err(InvalidMedia::Damaged("reading it failed")))
     }
 
-    /// Checks a file to be of `kind` and stores it.
-    pub(super) async fn keep(
+    /// Checks that a file is of `kind` and stores it.
+    pub(super) async fn store_file(
         &self,
         id: GenerationId,
         index: u16,
@@ -86,43 +85,43 @@ impl Runner {
         Ok(output(&key, &info))
     }
 
-    /// Removes the files of a generation that did not complete.
+    /// Deletes the files of a generation that did not complete.
     pub(super) async fn discard_files(&self, id: GenerationId) {
         if let Err(error) = self.0.media.store.delete_generation(id).await {
             let error = &error as &dyn std::error::Error;
-            tracing::warn!(generation = %id, error, "files stay until they are removed by hand");
+            tracing::warn!(generation = %id, error, "could not delete files; they must be removed by hand");
         }
     }
 
-    /// Removes files that were left on their way in.
+    /// Deletes leftovers of interrupted uploads.
     pub async fn sweep_files(&self) -> Result<(), media::MediaStoreError> {
         self.0.media.store.sweep().await
     }
 
-    /// Removes the files of a generation that was deleted, at once. What fails is left to
+    /// Deletes the files of a deleted generation at once. Failures are left to
     /// [`Self::empty_trash`].
     pub async fn remove_files(&self, id: GenerationId) -> Result<(), crate::store::StoreError> {
         match self.0.media.store.delete_generation(id).await {
             Ok(()) => self.0.store.media_removed(id).await,
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::warn!(generation = %id, error, "files could not be removed yet");
+                tracing::warn!(generation = %id, error, "could not delete files yet; will retry");
                 Ok(())
             }
         }
     }
 
-    /// Removes files that nobody owns any more, at most `limit` generations' of them. Answers
-    /// whether there may be more.
+    /// Deletes files without an owner, of at most `limit` generations. Returns whether there may be
+    /// more.
     pub async fn empty_trash(&self, limit: i64) -> Result<bool, crate::store::StoreError> {
         let now = self.0.clock.now();
-        let trash = self.0.store.media_trash(now - LATE_WRITERS, limit).await?;
+        let trash = self.0.store.media_trash(now - LATE_WRITES, limit).await?;
         for &id in &trash {
             match self.0.media.store.delete_generation(id).await {
                 Ok(()) => self.0.store.media_removed(id).await?,
                 Err(error) => {
-                    tracing::warn!(generation = %id, %error, "files could not be removed yet");
-                    // To the end of the queue, so that it does not keep others in it.
+                    tracing::warn!(generation = %id, %error, "could not delete files yet; will retry");
+                    // To the end of the queue, so that it does not block others.
                     self.0.store.postpone_removal(id, now).await?;
                 }
             }

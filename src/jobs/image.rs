@@ -1,4 +1,4 @@
-//! Images: one submission, then each picture is brought to the asked pixels and stored.
+//! Images: one submission, then each image is scaled to the requested size and stored.
 
 use serde_json::json;
 
@@ -49,15 +49,15 @@ impl Runner {
             })
             .await?;
         let request_id = answer.request_id.clone();
-        let keeping = self.keep_images(job.id, work, answer);
+        let keeping = self.store_images(job.id, work, answer);
         Ok(Step::Finished {
             outcome: Box::new(self.unless_stopped(guard, keeping).await?),
             request_id,
         })
     }
 
-    /// Stores what came and bills that; nothing usable is a failure.
-    async fn keep_images(
+    /// Stores and bills the usable images; none is a failure.
+    async fn store_images(
         &self,
         id: GenerationId,
         work: &ImageWork,
@@ -70,11 +70,11 @@ impl Runner {
             let (width, height) = work.size;
             let fitted = self.convert(move || fit_png(&image, width, height)).await;
             let index = u16::try_from(outputs.len()).unwrap_or(u16::MAX);
-            let kept = match fitted {
-                Ok(png) => self.keep(id, index, MediaKind::Png, png).await,
+            let stored = match fitted {
+                Ok(png) => self.store_file(id, index, MediaKind::Png, png).await,
                 Err(error) => Err(unusable(id, &error)),
             };
-            match kept {
+            match stored {
                 Ok(output) => outputs.push(output),
                 Err(failure) => failed = Some(failure),
             }
@@ -89,7 +89,7 @@ impl Runner {
                 finish_reason: None,
             }),
             _ => Outcome::Failed(failed.unwrap_or_else(|| {
-                Failure::new(FailureCode::ProviderError, "the provider made no image")
+                Failure::new(FailureCode::ProviderError, "the provider returned no image")
             })),
         }
     }

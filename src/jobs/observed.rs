@@ -1,7 +1,7 @@
-//! Providers with every call measured and traced.
+//! Providers with metrics and traces around every call.
 //!
-//! Here: a wrapper around each trait, so that neither adapters nor jobs think of it. Spans
-//! follow the `GenAI` conventions of OpenTelemetry; none holds a prompt or a result.
+//! One wrapper per trait, so that neither adapters nor jobs deal with it. Spans follow
+//! OpenTelemetry's `GenAI` conventions; none holds a prompt or a result.
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// The same providers, observed.
+/// Wraps the providers of a registry.
 pub fn observed(registry: Registry, metrics: &Metrics) -> Registry {
     Registry {
         text: each(registry.text, metrics, |provider| provider),
@@ -51,7 +51,6 @@ struct Observed<P: ?Sized> {
     metrics: Metrics,
 }
 
-/// The span of one call.
 macro_rules! span {
     ($observed:expr, $operation:literal, $model:expr $(, $($more:tt)+)?) => {
         tracing::info_span!(
@@ -76,7 +75,7 @@ impl<P: ?Sized> Observed<P> {
     }
 }
 
-/// The convention's name of a provider; the configuration's where it has none.
+/// A provider's name by the convention; the configured one where it has none.
 fn vendor(provider: &str) -> &str {
     match provider {
         "gemini" => "gcp.gemini",
@@ -84,7 +83,7 @@ fn vendor(provider: &str) -> &str {
     }
 }
 
-/// Runs a call to its end and notes how it ended.
+/// Runs a call to its end and records the outcome.
 async fn watched<T>(
     watch: ProviderWatch,
     span: Span,
@@ -141,7 +140,7 @@ impl TextProvider for Observed<dyn TextProvider> {
     }
 }
 
-/// Notes when the first piece of a stream came, also of one that is cancelled.
+/// Records the time to the first token, also of a cancelled stream.
 struct FirstToken<'a> {
     observed: &'a Observed<dyn TextProvider>,
     sink: &'a DeltaSink,
@@ -199,7 +198,7 @@ impl VideoProvider for Observed<dyn VideoProvider> {
         let result = self.inner.poll(task, call).instrument(span.clone()).await;
         match &result {
             Ok(VideoStatus::Gone) => watch.ended("gone"),
-            // The look went well; what it saw did not.
+            // The poll succeeded; the task it reports on failed.
             Ok(VideoStatus::Failed(error)) | Err(error) => end(watch, &span, Some(error)),
             Ok(VideoStatus::Running { .. } | VideoStatus::Done(_)) => end(watch, &span, None),
         }

@@ -1,4 +1,4 @@
-//! Which other processes live.
+//! Liveness of the other processes.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -6,15 +6,15 @@ use chrono::{DateTime, Utc};
 
 use crate::domain::ids::InstanceId;
 
-/// When each other process was last heard, by this one's monotonic clock. That its row changes
-/// is what tells; the times in the rows are compared with no clock, so that none that jumps
-/// makes the living look silent, or the dead alive.
+/// When each process's heartbeat was last seen to change, by this process's monotonic clock. The
+/// times in the rows are never compared with a clock, so that a clock that jumps cannot make a live
+/// process look dead, or a dead one alive.
 #[derive(Debug, Default)]
 pub(super) struct Peers(HashMap<InstanceId, (DateTime<Utc>, Duration)>);
 
 impl Peers {
-    /// Notes what was just read, and answers who has been silent for `lease`: nobody that has
-    /// not been watched for as long.
+    /// Records the heartbeats just read, and returns who has been silent for `lease`: only
+    /// processes that were watched for that long.
     pub(super) fn silent(
         &mut self,
         read: Vec<(InstanceId, DateTime<Utc>)>,
@@ -35,7 +35,7 @@ impl Peers {
         silent.map(|(&id, &(seen_at, _))| (id, seen_at)).collect()
     }
 
-    /// Forgets everybody: all are watched anew.
+    /// Starts watching anew.
     pub(super) fn forget(&mut self) {
         self.0.clear();
     }

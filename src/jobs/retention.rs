@@ -1,4 +1,4 @@
-//! What is removed by its age.
+//! Deletion by age.
 
 use chrono::TimeDelta;
 
@@ -6,16 +6,16 @@ use super::Runner;
 use crate::store::StoreError;
 
 impl Runner {
-    /// Deletes generations that are older than `age`, as their owners would, at most `batch` of
-    /// them. Answers whether there may be more.
+    /// Deletes generations older than `age`, as their owners would, at most `batch` of them.
+    /// Returns whether there may be more.
     pub async fn delete_old(&self, age: TimeDelta, batch: i64) -> Result<bool, StoreError> {
         let (store, now) = (&self.0.store, self.0.clock.now());
         let deleted = store.delete_old_generations(now - age, now, batch).await?;
         Ok(deleted >= batch)
     }
 
-    /// Removes what has expired, and deliveries to webhooks older than `log_age`, at most `batch`
-    /// of each kind. Answers whether there may be more.
+    /// Deletes what has expired, and webhook deliveries older than `log_age`, at most `batch` of
+    /// each kind. Returns whether there may be more.
     pub async fn purge(&self, log_age: TimeDelta, batch: i64) -> Result<bool, StoreError> {
         let (store, now) = (&self.0.store, self.0.clock.now());
         let expired = store.purge_expired(now, batch).await?;

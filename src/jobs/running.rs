@@ -1,4 +1,4 @@
-//! The generations that run in this process, and how to wait for them.
+//! The generations that run in this process, and handles to wait for them.
 
 use std::{
     collections::HashMap,
@@ -16,12 +16,12 @@ use crate::domain::{generation::Generation, ids::GenerationId};
 type Done = watch::Receiver<Option<Arc<Generation>>>;
 type Entries = Arc<Mutex<HashMap<GenerationId, Handle>>>;
 
-/// The register. A generation is in it from before its row is made until after it is settled,
-/// so that a row of this process that is not in it has nobody to finish it.
+/// A generation is registered from before its row is created until after it is settled: a row of
+/// this process that is not registered has no task that will finish it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Running(Entries);
 
-/// What others hold of a running generation.
+/// A handle to a running generation.
 #[derive(Debug, Clone)]
 pub struct Handle {
     pub(super) cancel: CancellationToken,
@@ -31,17 +31,17 @@ pub struct Handle {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Submissions made so far.
+    /// Submissions so far.
     attempts: AtomicU32,
-    /// Whether the row has been made.
+    /// Whether the row has been created.
     held: AtomicBool,
-    /// Whether it passes a text on to its caller as it comes: then its task ends it.
+    /// Whether its text is streamed to the caller: then only its task ends it.
     streams: bool,
-    /// Whether a sweep has found the row to be no longer this process's.
+    /// Whether a sweep has found that this process no longer owns the row.
     lost: AtomicBool,
 }
 
-/// A place in the register; leaves it when dropped, also by a panic.
+/// A registration; removed on drop, also on a panic.
 #[derive(Debug)]
 pub struct RunningGuard {
     id: GenerationId,
@@ -50,22 +50,21 @@ pub struct RunningGuard {
     pub(super) cancel: CancellationToken,
 }
 
-/// Why a call was given up.
+/// Why a call was abandoned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stopped {
-    /// The generation was cancelled or taken over.
+    /// The generation was cancelled, or another worker took it over.
     Cancelled,
-    /// The process must end.
+    /// The process must stop.
     Interrupted,
 }
 
 impl RunningGuard {
-    /// A handle to wait with.
     pub(super) fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// Notes that the hold is placed and the row is there.
+    /// The hold is placed and the row exists.
     pub(super) fn held(&self) {
         self.handle.state.held.store(true, Ordering::Release);
     }
@@ -97,13 +96,13 @@ impl Running {
         };
         lock(&self.0).insert(id, handle.clone());
         let entries = Arc::clone(&self.0);
-        let slot = RunningGuard {
+        let guard = RunningGuard {
             id,
             entries,
             handle,
             cancel,
         };
-        (slot, sender)
+        (guard, sender)
     }
 
     pub(super) fn handle(&self, id: GenerationId) -> Option<Handle> {
@@ -118,14 +117,12 @@ impl Running {
         lock(&self.0).len()
     }
 
-    /// Whether any of them streams.
     pub(super) fn any_streams(&self) -> bool {
         lock(&self.0).values().any(Handle::streams)
     }
 
-    /// Stops the work on rows that are no longer this process's: ended by a cancel on another
-    /// replica, or taken over. Only at the second sighting, since a row may end between the
-    /// read and this.
+    /// Cancels work on rows that this process no longer owns: cancelled through another replica, or
+    /// taken over. Only when seen twice, since a row may end between the read and this call.
     pub(super) fn stop_lost(&self, owned: &[GenerationId]) {
         for (id, handle) in lock(&self.0).iter() {
             let state = &handle.state;
@@ -146,18 +143,18 @@ impl Running {
 }
 
 impl Handle {
-    /// Submissions made so far.
+    /// Submissions so far.
     pub(super) fn attempts(&self) -> Option<i32> {
         i32::try_from(self.state.attempts.load(Ordering::Acquire)).ok()
     }
 
-    /// Whether its own task ends it when it is cancelled.
+    /// Whether only its own task ends it when it is cancelled.
     pub(super) fn streams(&self) -> bool {
         self.state.streams
     }
 
-    /// Waits for the settled record; `None` when the task ended without one (a panic, or a
-    /// stop): the database then tells.
+    /// Waits for the settled record; `None` when the task ended without one (a panic or a
+    /// shutdown): the database then has it.
     pub async fn finished(mut self) -> Option<Arc<Generation>> {
         self.done
             .wait_for(Option::is_some)
@@ -169,7 +166,7 @@ impl Handle {
 
 impl Drop for RunningGuard {
     fn drop(&mut self) {
-        // Only its own entry: the same job may have been taken again meanwhile.
+        // Only its own entry: the same job may have been claimed again meanwhile.
         let mut entries = lock(&self.entries);
         let own = |found: &Handle| Arc::ptr_eq(&found.state, &self.handle.state);
         if entries.get(&self.id).is_some_and(own) {

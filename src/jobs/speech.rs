@@ -1,4 +1,4 @@
-//! Speech: one submission; its sound is joined, checked and stored.
+//! Speech: one submission; its audio parts are joined, checked and stored.
 
 use serde_json::json;
 
@@ -11,8 +11,8 @@ use crate::{
 };
 
 impl Runner {
-    /// Submits and stores. A row whose intent is stored already belongs to a call that was
-    /// cut off: it is never submitted again.
+    /// A job with a stored intent belongs to a call that was interrupted: it is never submitted
+    /// again.
     pub(super) async fn speech_step(
         &self,
         job: &Job,
@@ -32,13 +32,13 @@ impl Runner {
         match submit.await {
             Ok(answer) => {
                 drop(permit);
-                self.keep_speech(job, call, answer).await
+                self.store_speech(job, call, answer).await
             }
             Err(step) => step,
         }
     }
 
-    async fn keep_speech(&self, job: &Job, call: &SpeechCall, answer: SpeechAnswer) -> Step {
+    async fn store_speech(&self, job: &Job, call: &SpeechCall, answer: SpeechAnswer) -> Step {
         let format = call.format;
         let kind = match format {
             SpeechFormat::Mp3 => MediaKind::Mp3,
@@ -48,11 +48,11 @@ impl Runner {
             SpeechFormat::Mp3 => mp3_from_parts(&answer.parts),
             SpeechFormat::Wav => wav_from_parts(&answer.parts),
         });
-        let kept = match joined.await {
-            Ok(sound) => self.keep(job.id, 0, kind, sound).await,
+        let stored = match joined.await {
+            Ok(sound) => self.store_file(job.id, 0, kind, sound).await,
             Err(error) => Err(unusable(job.id, &error)),
         };
-        match kept {
+        match stored {
             Ok(output) => {
                 let usage = json!({ "characters": job.prompt.chars().count() });
                 Step::stored(job, output, usage, answer.request_id)

@@ -1,4 +1,4 @@
-//! From the hold to the first step, in a task that no caller can stop by going away.
+//! From the hold to the first step, in a task that outlives the caller's connection.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,31 +18,30 @@ use crate::{
     },
 };
 
-/// How long after an unanswered hold its row may still appear: statements may run as long.
-const UNANSWERED: Duration = Duration::from_secs(30);
-/// Between two tries to end what an unanswered hold may have made.
-const UNANSWERED_POLL: Duration = Duration::from_millis(500);
+/// How long the row of an unconfirmed hold may still appear: statements may run as long.
+const UNCONFIRMED: Duration = Duration::from_secs(30);
+/// Between two attempts to end what an unconfirmed hold may have created.
+const UNCONFIRMED_POLL: Duration = Duration::from_millis(500);
 
-/// A generation that is ready to be made.
+/// A generation that is ready to run.
 pub struct Work {
-    /// The row, with the hold.
+    /// The row to create, with its hold.
     pub new: NewGeneration,
     /// What this process runs at once; `None`: the row says it all, for any worker to take.
     pub run: Option<(Call, ProviderPermit)>,
 }
 
-/// What starting a generation came to.
 pub enum Started {
     /// Its record, and a handle to wait with.
     Running(Generation, Handle),
     Queued(Generation),
-    /// Nothing was made.
+    /// Nothing was created.
     Refused(HoldOutcome),
 }
 
 impl Runner {
-    /// Places the hold and runs the work, or leaves it to a worker. Answers as soon as the
-    /// verdict on the hold is known.
+    /// Places the hold and runs the work, or leaves it to a worker. Returns as soon as the outcome
+    /// of the hold is known.
     pub async fn start(&self, work: Work) -> Result<Started, RunError> {
         let Work { new, run } = work;
         let record = new.record();
@@ -63,7 +62,7 @@ impl Runner {
                     return;
                 }
                 guard.held();
-                // The caller may be gone; the work goes on.
+                // The caller may be gone; the work continues.
                 let _ = verdict.send(outcome);
                 let job = Job::from(&new);
                 let record = runner.advance(&job, Some(&call), &guard).await;
@@ -78,10 +77,10 @@ impl Runner {
                 let outcome = runner.0.store.hold(&new).await;
                 runner.0.wake.notify_one();
                 let unknown = outcome.is_err();
-                // The caller may be gone; the job is there.
+                // The caller may be gone; the job exists.
                 let _ = verdict.send(outcome);
                 if unknown {
-                    runner.end_unanswered(new.id).await;
+                    runner.end_unconfirmed(new.id).await;
                 }
             });
             None
@@ -93,12 +92,12 @@ impl Runner {
         })
     }
 
-    /// Ends a job whose hold was answered with an error, although the row may have been made:
-    /// nobody must pay for what they were told had failed.
-    async fn end_unanswered(&self, id: GenerationId) {
-        let until = tokio::time::Instant::now() + UNANSWERED;
+    /// Ends a job whose hold was reported as failed although its row may exist: nobody pays for a
+    /// request that failed.
+    async fn end_unconfirmed(&self, id: GenerationId) {
+        let until = tokio::time::Instant::now() + UNCONFIRMED;
         while tokio::time::Instant::now() < until && !self.0.interrupt.is_cancelled() {
-            let message = "the database became unavailable while the request was made";
+            let message = "the database became unavailable while the request was being accepted";
             let failure = Failure::new(FailureCode::Interrupted, message);
             let settlement = Settlement {
                 instance: None,
@@ -109,7 +108,7 @@ impl Runner {
                 self.cancel_upstream(id).await;
                 return;
             }
-            tokio::time::sleep(UNANSWERED_POLL).await;
+            tokio::time::sleep(UNCONFIRMED_POLL).await;
         }
     }
 }

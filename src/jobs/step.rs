@@ -1,4 +1,4 @@
-//! One step of a generation: what is to be done next, and what came of it.
+//! One step of a generation, and its outcome.
 
 use std::panic::AssertUnwindSafe;
 
@@ -16,25 +16,23 @@ use crate::{
     },
 };
 
-/// Intervals to wait after a poll or a download that failed.
+/// Poll intervals to wait after a failed poll or download.
 const AFTER_FAILURE: f64 = 2.0;
 
-/// What a step came to.
 pub(super) enum Step {
-    /// The generation has ended.
     Finished {
         outcome: Box<Outcome>,
-        /// The provider's id of the request.
+        /// The provider's request id.
         request_id: Option<String>,
     },
     /// There is a next step.
     Retry {
         /// 0 to 100, where the provider reports it.
         progress: Option<u8>,
-        /// In how many poll intervals.
+        /// Delay in poll intervals.
         intervals: f64,
     },
-    /// As [`Self::Retry`], because the file storage failed; past the deadline that is the end.
+    /// As [`Self::Retry`], since our file storage failed; past the deadline it becomes the failure.
     NotStored(Failure),
     /// It was cancelled, or another process has ended it or taken it over.
     Cancelled,
@@ -50,7 +48,7 @@ impl Step {
         }
     }
 
-    /// A stored file whose price was known before: it is what was held.
+    /// A stored file whose price was known in advance: the charge is the hold.
     pub(super) fn stored(
         job: &Job,
         output: Output,
@@ -80,7 +78,7 @@ impl Step {
         Self::failed(Failure::new(FailureCode::ProviderError, message))
     }
 
-    /// The end that a provider's error is.
+    /// Fails the generation with the provider's error.
     pub(super) fn upstream(job: &Job, error: ProviderError) -> Self {
         log_failure(&job.provider, &job.model, &error);
         Self::Finished {
@@ -89,9 +87,8 @@ impl Step {
         }
     }
 
-    /// What a defect of ours in a step comes to. Whether a call was answered is not known
-    /// then: what has a task is polled again until its deadline, and nothing is submitted
-    /// twice.
+    /// The result of a panic in a step. Whether the provider received the call is unknown: a task
+    /// that exists is polled until its deadline, and nothing is submitted twice.
     fn panicked(job: &Job) -> Self {
         if job.remote_id.is_some() {
             return Self::retry();
@@ -125,9 +122,9 @@ impl From<Stopped> for Step {
 }
 
 impl Runner {
-    /// Takes a generation's next step and stores what came of it. `call`: what its provider is
-    /// asked; `None` where the row does not say. Answers the settled record; `None` where it
-    /// was not settled, or nothing is known of it.
+    /// Takes a generation's next step and stores its outcome. `call`: the provider call; `None`
+    /// where the row does not describe one. Returns the settled record; `None` where it was not
+    /// settled, or the outcome is unknown.
     pub(super) async fn advance(
         &self,
         job: &Job,
@@ -138,7 +135,7 @@ impl Runner {
         let step = AssertUnwindSafe(self.next(job, call, guard, late)).catch_unwind();
         let step = step.await.unwrap_or_else(|_panic| Step::panicked(job));
         let step = match step {
-            // Not where a stop cut the last poll short: the next worker takes it.
+            // Not where a shutdown cut the last poll short: the next worker takes it.
             Step::Retry { .. } if late && !self.0.interrupt.is_cancelled() => {
                 self.expire(job).await
             }
@@ -165,7 +162,7 @@ impl Runner {
 
     async fn next(&self, job: &Job, call: Option<&Call>, guard: &RunningGuard, late: bool) -> Step {
         match call {
-            // One last poll of a task that may have been done while nobody could ask.
+            // One last poll of a task that may have completed while nobody could ask.
             _ if late && job.remote_id.is_none() => Step::retry(),
             None => self.unreadable(job).await,
             Some(Call::Text(work)) => self.text_step(job, guard, work).await,
@@ -197,15 +194,15 @@ impl Runner {
                 .as_ref()
                 .is_some_and(|record| record.status == Status::Failed)
         {
-            // Somebody ended it meanwhile: what was just stored is nobody's. Where the end is
-            // not known the files stay; they may have been paid for.
+            // Ended elsewhere meanwhile: the files just stored have no owner. Where the end is
+            // unknown the files stay; they may have been paid for.
             self.discard_files(job.id).await;
         }
         settled
     }
 
     async fn reschedule(&self, job: &Job, progress: Option<u8>, intervals: f64) {
-        // A quarter more or less, so that many jobs do not poll together.
+        // Jitter of a quarter, so that many jobs do not poll together.
         let jitter: [u8; 1] = crate::domain::token::random().unwrap_or([128]);
         let wait = self.intervals(intervals * (0.75 + f64::from(jitter[0]) / 512.0));
         let next = self.0.clock.now() + wait;
@@ -213,11 +210,11 @@ impl Runner {
         let (store, instance) = (&self.0.store, self.0.instance);
         if let Err(error) = store.release_job(job.id, instance, progress, next).await {
             // The row stays with this process; the sweep finds it without a worker.
-            tracing::warn!(generation = %job.id, %error, "a job could not be rescheduled");
+            tracing::warn!(generation = %job.id, %error, "could not reschedule a job");
         }
     }
 
-    /// The longest that a job is ever rescheduled for.
+    /// The maximum delay of a rescheduled job.
     pub(super) fn longest_wait(&self) -> TimeDelta {
         self.intervals(AFTER_FAILURE * 1.25)
     }
@@ -233,12 +230,11 @@ impl Runner {
     }
 }
 
-/// Postgres keeps no U+0000.
+/// Postgres text cannot store U+0000.
 pub(super) fn storable(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }
 
-/// What a provider's error is to its generation.
 fn failure(error: &ProviderError) -> Failure {
     let code = match error.kind {
         ProviderErrorKind::Rejected => FailureCode::ProviderRejected,

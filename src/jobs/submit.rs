@@ -1,4 +1,4 @@
-//! Submissions: repeated only when the provider is known not to have started.
+//! Submissions: retried only when the provider is known not to have started.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use tokio::time::Instant;
 use super::{Runner, RunningGuard, step::Step};
 use crate::{providers::ProviderError, store::jobs::Job};
 
-/// How submissions are repeated.
+/// Retry policy of submissions.
 #[derive(Debug, Clone, Copy)]
 pub struct SubmitSettings {
-    /// Submissions at most, the first included.
+    /// Maximum number of submissions, the first included.
     pub attempts: u32,
-    /// Within this time from the first.
+    /// No retry begins later than this after the first submission.
     pub window: Duration,
-    /// The wait before the second; doubles from there, unless the provider names one.
+    /// The backoff before the first retry; doubled for each further one, unless the provider sends
+    /// Retry-After.
     pub retry_base: Duration,
 }
 
-/// Counts the submissions of one generation.
 #[derive(Debug)]
 pub(super) struct Submissions {
     settings: SubmitSettings,
@@ -35,13 +35,13 @@ impl Submissions {
         }
     }
 
-    /// How long to wait before the next submission; `None` when there must not be one.
+    /// The backoff before the next submission; `None` when there must be none.
     fn wait_after(&self, error: &ProviderError) -> Option<Duration> {
         if !error.not_started || self.made >= self.settings.attempts {
             return None;
         }
         let doubled = self.settings.retry_base * 2_u32.saturating_pow(self.made.saturating_sub(1));
-        // Half of it at random, so that many callers do not come back together.
+        // Half of it is jitter, so that many callers do not retry together.
         let jitter: [u8; 1] = crate::domain::token::random().unwrap_or([128]);
         let backoff = doubled.mul_f64(0.5 + f64::from(jitter[0]) / 512.0);
         let wait = error
@@ -79,7 +79,7 @@ impl Runner {
     {
         let mut submissions = Submissions::begin(self.0.submit);
         loop {
-            if kind != Submission::Once && !self.intend(job, submissions.made).await {
+            if kind != Submission::Once && !self.store_intent(job, submissions.made).await {
                 return Err(Step::LeaseLost);
             }
             guard.submitted();
@@ -96,13 +96,13 @@ impl Runner {
             let Some(wait) = submissions.wait_after(&error) else {
                 return Err(Step::upstream(job, error));
             };
-            tracing::info!(generation = %job.id, provider = %job.provider, %error, ?wait, "submitting again");
+            tracing::info!(generation = %job.id, provider = %job.provider, %error, ?wait, "retrying a submission");
             self.unless_stopped(guard, tokio::time::sleep(wait)).await?;
         }
     }
 
-    /// Stores the intent to submit, before the call. `false`: the job is not to be submitted.
-    async fn intend(&self, job: &Job, made: u32) -> bool {
+    /// Stores the intent to submit, before the call. `false`: do not submit the job.
+    async fn store_intent(&self, job: &Job, made: u32) -> bool {
         if self.0.interrupt.is_cancelled() {
             return false;
         }
@@ -112,8 +112,8 @@ impl Runner {
         match intent.await {
             Ok(still_ours) => still_ours,
             Err(error) => {
-                // Whether it was stored is unknown; the sweep reads the row.
-                tracing::warn!(generation = %job.id, %error, "an intent to submit could not be stored");
+                // Whether it was stored is unknown; the sweep will read the row.
+                tracing::warn!(generation = %job.id, %error, "could not store the intent to submit");
                 false
             }
         }

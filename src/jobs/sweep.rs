@@ -1,4 +1,5 @@
-//! The sweep: ends what nobody works on any more. First run and recovery are the same path.
+//! The sweep: recovers generations that no process works on. Startup and crash recovery share this
+//! path.
 
 use std::sync::{MutexGuard, PoisonError};
 
@@ -18,20 +19,20 @@ use crate::{
     },
 };
 
-/// Generations that one step ends at most for each query.
+/// Abandoned generations recovered per query.
 const BATCH: i64 = 500;
-/// By how much the machine's clock must go wrong to be logged.
+/// Change of clock skew that is logged.
 const LOGGED_SKEW: TimeDelta = TimeDelta::seconds(5);
 
 impl Runner {
-    /// Declares every other process dead: right only when this one is known to be alone on the
+    /// Treats every other instance as dead: correct only when this one is known to be alone on the
     /// database.
     pub async fn assume_sole_instance(&self) -> Result<(), StoreError> {
         self.heartbeat().await?;
         self.0.store.retire_others(self.0.instance).await
     }
 
-    /// Says that this process lives, also while a sweep takes long, and compares clocks.
+    /// Renews this process's lease, also while a sweep takes long, and measures the clock skew.
     pub async fn heartbeat(&self) -> Result<(), StoreError> {
         let reading = ClockReading::of(self.0.store.heartbeat(self.0.instance)).await?;
         self.0.clock.follow(&reading);
@@ -39,7 +40,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Logs how far the machine's clock is off, where that has changed.
+    /// Logs the clock skew when it has changed.
     fn log_skew(&self) {
         let ahead = self.0.clock.machine_ahead();
         let mut logged = self
@@ -57,17 +58,17 @@ impl Runner {
         } else {
             tracing::warn!(
                 seconds_ahead,
-                "the machine's clock is wrong, or the database's; the latter is used"
+                "the clocks of this machine and the database differ; using the database's"
             );
         }
     }
 
-    /// One step: says that this process lives, takes silent ones off the list, ends what they
-    /// left, and what this one has lost track of. Answers how many it ended.
+    /// Sends a heartbeat, removes instances whose lease has expired, and recovers their generations
+    /// and those that this process has lost track of. Returns how many it ended.
     pub async fn sweep_step(&self) -> Result<u64, StoreError> {
         let step = self.sweep().await;
         if step.is_err() {
-            // After an outage of the database everybody looks silent.
+            // After a database outage every process looks silent.
             self.peers().forget();
         }
         step
@@ -96,13 +97,13 @@ impl Runner {
             ended += self.recover(left).await?;
         }
         {
-            // A row that is being claimed is not in the register yet.
+            // A row that is being claimed is not registered yet.
             let _claims = self.0.claims.lock().await;
             let owned = store.owned(self.0.instance).await?;
             let ids: Vec<GenerationId> = owned.iter().map(|left| left.id).collect();
             for left in owned {
-                // The register is asked after the row was read: a row that had an owner then
-                // and has none now is settled, and ending it again touches nothing.
+                // The register is checked after the row was read: a row that had an owner then and
+                // has none now is settled, and ending it again has no effect.
                 if !self.0.running.contains(left.id) {
                     ended += self.recover(left).await?;
                 }
@@ -112,13 +113,13 @@ impl Runner {
         if ended > 0 {
             tracing::warn!(
                 ended,
-                "ended generations that nobody worked on; their holds are released"
+                "ended abandoned generations and released their holds"
             );
         }
         Ok(ended)
     }
 
-    /// What another worker can go on with is given back; the rest is ended.
+    /// Releases what another worker can resume; ends the rest.
     async fn recover(&self, left: Abandoned) -> Result<u64, StoreError> {
         if !left.resumable {
             return self.end_interrupted(&left).await;
@@ -142,13 +143,14 @@ impl Runner {
         };
         match self.end(&settlement).await {
             Ok(ended) => Ok(u64::from(ended.is_some())),
-            // Its account is locked: the next sweep tries again, and others do not wait for it.
+            // Its account is locked: the next sweep retries, and other generations do not wait for
+            // it.
             Err(error) if error.is_locked() => Ok(0),
             Err(error @ StoreError::Unavailable(_)) => Err(error),
-            // One row that cannot be ended must not keep the others from it.
+            // A row that cannot be ended must not block the others.
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::error!(generation = %id, error, "an abandoned generation cannot be ended");
+                tracing::error!(generation = %id, error, "could not end an abandoned generation");
                 Ok(0)
             }
         }

@@ -1,4 +1,4 @@
-//! Text: one call, streamed or whole.
+//! Text: one call, streamed or not.
 
 use super::{
     Runner, RunningGuard, TextWork,
@@ -50,7 +50,7 @@ impl Runner {
         if excess > Credits::ZERO {
             tracing::warn!(
                 provider = %job.provider, model = %job.model, %excess, ?usage,
-                "the provider counted more than the ceiling; the operator bears the rest"
+                "the provider's usage exceeds the ceiling; the operator bears the excess"
             );
             self.0.metrics.overrun(&job.provider, &job.model, excess);
         }

@@ -1,4 +1,4 @@
-//! Video: submitted once, polled, fetched and stored.
+//! Video: submitted once, polled, downloaded and stored.
 
 use std::time::Duration;
 
@@ -19,19 +19,19 @@ use crate::{
     store::{StoreError, jobs::Job},
 };
 
-/// The largest video, in bytes.
+/// Maximum size of a video in bytes.
 const MAX_BYTES: u64 = 1 << 30;
-/// How long after its submission a task may be unknown to its own provider.
+/// How long after its submission a task may be unknown at its own provider.
 const REPLICATION_LAG: TimeDelta = TimeDelta::seconds(30);
-/// Seconds by which a video may be shorter than asked.
+/// Seconds by which a video may be shorter than requested.
 const SHORTFALL: f64 = 1.0;
-/// Tries to store a task's id that are left once the process must end.
+/// Attempts to store a task's id after the grace period has ended.
 const STORE_TRIES_AT_END: u32 = 5;
-/// Between two tries to store a task's id: it must not be lost.
-const STORE_AGAIN: Duration = Duration::from_millis(200);
+/// Between attempts to store a task's id, which must not be lost.
+const STORE_RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
 impl Runner {
-    /// Submits once, then polls until the file is there.
+    /// Submits once, then polls until the file is available.
     pub(super) async fn video_step(
         &self,
         job: &Job,
@@ -47,7 +47,7 @@ impl Runner {
                 .await;
         }
         if job.submitted_at.is_some() {
-            // The intent without a task: the outcome of the call is unknown.
+            // An intent without a task: the outcome of the call is unknown.
             return Step::interrupted();
         }
         // Polls need no permit: there are no more of them than workers, and they must not wait
@@ -65,31 +65,31 @@ impl Runner {
         }
     }
 
-    /// Writes the task's id down, however long the database is away: without it the paid work
-    /// could not be found again.
+    /// Stores the task's id, however long the database is unavailable: without it the paid work
+    /// cannot be found again.
     async fn store_task(&self, job: &Job, provider: &dyn VideoProvider, task: &str) -> Step {
         let mut tries_at_end = STORE_TRIES_AT_END;
         loop {
             let stored = self.0.store.store_task(job.id, self.0.instance, task).await;
             let error = match stored {
                 Ok(true) => return Step::retry(),
-                // Cancelled or ended while the submission ran: nobody waits for it.
+                // Cancelled or ended during the submission: nobody waits for it.
                 Ok(false) => {
                     stop_task(job, provider, task).await;
                     return Step::LeaseLost;
                 }
                 Err(error) => error,
             };
-            tracing::error!(generation = %job.id, %error, "a task's id is not stored");
+            tracing::error!(generation = %job.id, %error, "could not store the provider's task id");
             if self.0.interrupt.is_cancelled() {
                 tries_at_end -= 1;
             }
             if tries_at_end == 0 || !matches!(error, StoreError::Unavailable(_)) {
                 stop_task(job, provider, task).await;
-                let message = "the provider's task could not be stored";
+                let message = "the provider's task id could not be stored";
                 return Step::failed(Failure::new(FailureCode::Interrupted, message));
             }
-            tokio::time::sleep(STORE_AGAIN).await;
+            tokio::time::sleep(STORE_RETRY_INTERVAL).await;
         }
     }
 
@@ -119,7 +119,7 @@ impl Runner {
                 if self.0.clock.now() - since < REPLICATION_LAG {
                     return Step::retry();
                 }
-                let message = "the provider does not know the task any more";
+                let message = "the provider no longer knows the task";
                 Step::failed(Failure::new(FailureCode::Expired, message))
             }
             Ok(Ok(VideoStatus::Done(file))) => {
@@ -147,8 +147,8 @@ impl Runner {
     ) -> Result<Output, Box<Step>> {
         let (url, header) = match file {
             VideoOutput::Bytes(bytes) => {
-                let kept = self.keep(job.id, 0, MediaKind::Mp4, bytes).await;
-                return kept.map_err(|failure| Box::new(Step::failed(failure)));
+                let stored = self.store_file(job.id, 0, MediaKind::Mp4, bytes).await;
+                return stored.map_err(|failure| Box::new(Step::failed(failure)));
             }
             VideoOutput::Url { url, header } => (url, header),
         };
@@ -158,25 +158,25 @@ impl Runner {
             .store
             .spool()
             .await
-            .map_err(|error| Box::new(store_trouble(job, &error)))?;
+            .map_err(|error| Box::new(storage_failure(job, &error)))?;
         let fetched = media
             .downloader
             .to_file(&url, header, MAX_BYTES, spool)
             .await;
         let file = fetched.map_err(|error| {
             if let DownloadError::Store(error) = &error {
-                return Box::new(store_trouble(job, error));
+                return Box::new(storage_failure(job, error));
             }
             if error.is_final() {
                 failed(unusable(job.id, &error))
             } else {
-                tracing::warn!(generation = %job.id, %error, "a file is fetched again later");
+                tracing::warn!(generation = %job.id, %error, "a download failed and will be retried");
                 Box::new(Step::retry_later())
             }
         })?;
         let checked = file.inspect(&[MediaKind::Mp4]).await;
         let info = checked
-            .map_err(|error| Box::new(store_trouble(job, &error)))?
+            .map_err(|error| Box::new(storage_failure(job, &error)))?
             .map_err(|error| failed(unusable(job.id, &error)))?;
         if info
             .seconds
@@ -189,22 +189,22 @@ impl Runner {
         }
         let key = MediaKey::new(job.id, 0, MediaKind::Mp4);
         let stored = media.store.put_file(&key, file).await;
-        stored.map_err(|error| Box::new(store_trouble(job, &error)))?;
+        stored.map_err(|error| Box::new(storage_failure(job, &error)))?;
         Ok(output(&key, &info))
     }
 }
 
-/// Stops a task that nobody waits for.
+/// Cancels a task that nobody waits for.
 async fn stop_task(job: &Job, provider: &dyn VideoProvider, task: &str) {
     if let Err(error) = provider.cancel(task).await {
-        tracing::warn!(generation = %job.id, %error, "a task runs on unwatched");
+        tracing::warn!(generation = %job.id, %error, "could not cancel an orphaned provider task");
     }
 }
 
-/// Our own store has failed: the provider still has the file, and the job its deadline. But a
-/// full disk ends the job at once, as it does for every kind of file: nothing says that room
-/// will be made, and what each further try fetches fills the disk again.
-fn store_trouble(job: &Job, error: &media::MediaStoreError) -> Step {
+/// Our own storage failed: the provider still has the file, and the job its deadline, so it is
+/// retried. But a full disk fails the job at once, as for every kind of file: nothing says that
+/// space will be freed, and each retry would fill the disk again.
+fn storage_failure(job: &Job, error: &media::MediaStoreError) -> Step {
     let failure = not_stored(job.id, error);
     if matches!(error, media::MediaStoreError::NoSpace(_)) {
         return Step::failed(failure);

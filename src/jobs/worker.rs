@@ -1,4 +1,4 @@
-//! The workers: claim due jobs, take one step each, and put them back.
+//! The workers: claim due jobs, take one step each, and reschedule them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,25 +15,23 @@ use crate::{
     },
 };
 
-/// The longest wait between two looks for due jobs: other replicas' jobs wake nobody here.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Maximum wait between two polls for due jobs: jobs of other replicas wake nobody here.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Runner {
-    /// Whether a worker is free.
     pub fn has_free_worker(&self) -> bool {
         !self.0.quota.is_full()
     }
 
-    /// Waits until a job may be due.
     pub async fn due(&self) {
         tokio::select! {
             () = self.0.wake.notified() => {}
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
     }
 
-    /// One round: claims due jobs for the free workers and sets these to work. Answers how
-    /// many were claimed.
+    /// One round: claims due jobs for the free workers and starts them. Returns how many were
+    /// claimed.
     pub async fn work_step(&self) -> Result<usize, StoreError> {
         if self.is_draining() {
             return Ok(0);
@@ -53,9 +51,9 @@ impl Runner {
         let (video, speech) = (&self.0.providers.video, &self.0.providers.speech);
         let providers: Vec<String> = video.keys().chain(speech.keys()).cloned().collect();
         let mut claimed = 0;
-        // An account that has its share is passed over in the next claim, so that the jobs of
-        // others behind its own are found, however many these are. Each claim but the last
-        // gives an account its full share, so there are few.
+        // An account at its quota is skipped in the next claim, so that jobs of other accounts
+        // behind its own are found, however many these are. Each claim but the last fills an
+        // account's quota, so there are few.
         while !permits.is_empty() {
             let limit = i64::try_from(permits.len()).unwrap_or(i64::MAX);
             let share = Share {
@@ -69,7 +67,7 @@ impl Runner {
             claimed += jobs.len();
             let more = jobs.len() == permits.len() || share.is_filled_by(&jobs);
             for job in jobs {
-                self.work_on(job, permits.pop());
+                self.run_job(job, permits.pop());
             }
             if !more {
                 break;
@@ -79,10 +77,10 @@ impl Runner {
         Ok(claimed)
     }
 
-    /// Takes a claimed job's next step, in a task of its own.
-    fn work_on(&self, job: Job, permit: Option<OwnedSemaphorePermit>) {
+    /// Takes a claimed job's next step in its own task.
+    fn run_job(&self, job: Job, permit: Option<OwnedSemaphorePermit>) {
         if self.0.running.contains(job.id) {
-            // An earlier step of it has not ended here; the sweep passes it on afterwards.
+            // An earlier step of it is still running here; the sweep releases the row afterwards.
             return;
         }
         let (guard, done) = self.0.running.reserve(job.id, false);
@@ -104,31 +102,30 @@ impl Runner {
         );
     }
 
-    /// Asks the provider to stop the task of a generation that was cancelled.
     pub(super) async fn cancel_upstream(&self, id: GenerationId) {
         match self.0.store.cancelled_job(id).await {
             Ok(Some(job)) => self.cancel_task(&job).await,
             Ok(None) => {}
             Err(error) => {
-                tracing::warn!(generation = %id, %error, "the provider was not told of a cancel");
+                tracing::warn!(generation = %id, %error, "could not pass a cancel to the provider");
             }
         }
     }
 
-    /// Asks the provider to stop a job's task, where there is one.
+    /// Asks the provider to cancel a job's task, if it has one.
     pub(super) async fn cancel_task(&self, job: &Job) {
         let provider = self.0.providers.video.get(&job.provider);
         let (Some(task), Some(provider)) = (&job.remote_id, provider) else {
             return;
         };
-        // The job ends whatever becomes of this, a defect of the adapter included.
-        let told = std::panic::AssertUnwindSafe(provider.cancel(task)).catch_unwind();
-        if let Ok(Err(error)) = told.await {
-            tracing::warn!(generation = %job.id, %error, "the provider did not take a cancel");
+        // The job ends regardless of the outcome, even if the adapter panics.
+        let cancelling = std::panic::AssertUnwindSafe(provider.cancel(task)).catch_unwind();
+        if let Ok(Err(error)) = cancelling.await {
+            tracing::warn!(generation = %job.id, %error, "the provider did not accept a cancel");
         }
     }
 
-    /// Runs a provider's call unless the process must end.
+    /// Runs a provider call unless the process must stop.
     pub(super) async fn unless_interrupted<T>(
         &self,
         call: impl Future<Output = T>,
@@ -137,7 +134,7 @@ impl Runner {
         answer.ok_or(Stopped::Interrupted)
     }
 
-    /// Runs a provider's call unless the job is cancelled or the process must end.
+    /// Runs a provider call unless the job is cancelled or the process must stop.
     pub(super) async fn unless_stopped<T>(
         &self,
         guard: &RunningGuard,

@@ -1,4 +1,4 @@
-//! A request becomes a generation: replay, plan, hold.
+//! From a request to a generation: replay, plan, hold.
 
 mod estimate;
 mod plan;
@@ -23,17 +23,16 @@ use crate::{
 };
 use plan::Plan;
 
-/// What a request turned out to be.
+/// The outcome of a request.
 pub enum Submitted {
     /// A new generation, held and running in this process.
     New(Box<Generation>, Handle),
-    /// A new generation, held, for any worker to take.
+    /// A new generation, held and queued for any worker.
     Queued(Box<Generation>),
-    /// The generation that the idempotency key made before.
+    /// The generation that the idempotency key created before.
     Replay(GenerationId),
 }
 
-/// The idempotency key of a request.
 #[derive(Debug, Clone)]
 pub struct IdempotentRequest {
     key: String,
@@ -41,7 +40,7 @@ pub struct IdempotentRequest {
 }
 
 impl IdempotentRequest {
-    /// A key for a request. The same request is the route and the body without `stream`.
+    /// A key for a request. The same request means the same route and body without `stream`.
     pub fn new(key: String, route: &str, body: &Map<String, Value>) -> Self {
         let mut body = body.clone();
         body.remove("stream");
@@ -51,7 +50,7 @@ impl IdempotentRequest {
 }
 
 impl Service {
-    /// Holds the ceiling of the cost and starts the work, or finds what the idempotency key made
+    /// Holds the ceiling of the cost and starts the work, or finds what the idempotency key created
     /// before. `deltas`: where the pieces of a streamed text go.
     pub async fn generate(
         &self,
@@ -78,7 +77,7 @@ impl Service {
         match self.0.runner.start(Work { new, run }).await? {
             Started::Running(record, handle) => Ok(Submitted::New(Box::new(record), handle)),
             Started::Queued(mut record) => {
-                // Only a lookup says that it waits for a free worker.
+                // That it waits for a free worker is shown by lookups only.
                 record.status = Status::Processing;
                 Ok(Submitted::Queued(Box::new(record)))
             }
@@ -89,7 +88,7 @@ impl Service {
         }
     }
 
-    /// What the idempotency key made before.
+    /// The generation that the idempotency key created before.
     async fn replayed(
         &self,
         caller: &Caller,
@@ -106,7 +105,7 @@ impl Service {
         }
     }
 
-    /// Checks what needs no statement of its own, and makes the row that the hold is placed for.
+    /// Checks what needs no statement of its own, and builds the row that the hold will create.
     async fn new_generation(
         &self,
         caller: &Caller,

@@ -1,8 +1,7 @@
-//! The narrow door through which credits are held and settled: [`Store::hold`] and
-//! [`Store::settle`], each one statement. Callers see only their own verdict, so that many of
-//! them may one day share a commit behind this door.
+//! Holding and settling credits: only [`Store::hold`] and [`Store::settle`], each one statement. A
+//! caller sees only its own outcome, so that several may one day share a commit.
 //!
-//! Here: what goes in and comes out. The statements are in a file each.
+//! Here: their inputs and outputs. Each statement has its own file.
 
 mod cancels;
 mod hold;
@@ -21,14 +20,14 @@ use crate::domain::{
     ids::{AccountId, ApiKeyId, GenerationId, InstanceId, SessionId},
 };
 
-/// What pays: checked again by the statement that places the hold.
+/// What pays for a generation: checked again by the statement that places the hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Credential {
     ApiKey(ApiKeyId),
     Session(SessionId),
 }
 
-/// A key that the caller chose for a request.
+/// An idempotency key chosen by the caller.
 #[derive(Debug, Clone)]
 pub struct Idempotency {
     /// 1 to 255 visible ASCII characters.
@@ -39,7 +38,7 @@ pub struct Idempotency {
     pub expires_at: DateTime<Utc>,
 }
 
-/// A generation to be made.
+/// A generation to be created.
 #[derive(Debug)]
 pub struct NewGeneration {
     pub id: GenerationId,
@@ -49,60 +48,54 @@ pub struct NewGeneration {
     pub provider: String,
     pub model: String,
     pub prompt: String,
-    /// The caller's system prompt.
     pub system_prompt: Option<String>,
-    /// The caller's negative prompt.
     pub negative_prompt: Option<String>,
     pub parameters: Value,
-    /// The template that the prompt was rendered from.
     pub template: Option<TemplateUse>,
     pub pricing: Value,
     /// The ceiling to hold.
     pub hold: Credits,
-    /// Whether it is a text that is passed on as it comes.
+    /// Whether its text is streamed to the caller.
     pub streamed: bool,
-    /// The instance that works on it from the start; `None`: a job, for any worker to take.
+    /// The instance that runs it from the start; `None`: a job that any worker can claim.
     pub instance: Option<InstanceId>,
-    /// When it is given up; jobs only.
+    /// Jobs only.
     pub deadline: Option<DateTime<Utc>>,
     /// `processing`, or `pending` while it waits for a free worker.
     pub status: Status,
-    /// How many unfinished generations the account may have, this one included.
+    /// Maximum number of unfinished generations of the account, this one included.
     pub max_unfinished: i32,
-    /// The key to bind.
     pub idempotency: Option<Idempotency>,
     pub now: DateTime<Utc>,
 }
 
-/// How a key's own cap stands.
+/// The spend limit of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpendLimit {
-    /// The cap of the current period.
+    /// The limit of the current period.
     pub limit: Credits,
     /// Charged and on hold in it.
     pub spent: Credits,
 }
 
-/// How placing a hold ended. Anything but `Held` left no trace.
+/// Anything but `Held` left no trace.
 #[derive(Debug)]
 pub enum HoldOutcome {
-    /// The hold is placed and the row is there.
+    /// The hold is placed and the row exists.
     Held,
     /// The idempotency key is bound already, to another generation.
     KeyBound,
     /// The key or session has ended meanwhile.
     CredentialEnded,
-    /// The account is suspended.
     Suspended,
     /// The account has too many unfinished generations.
     TooManyJobs,
-    /// The key's own cap would be exceeded.
+    /// The key's spend limit would be exceeded.
     SpendLimit(SpendLimit, Balance),
     /// Less is available than must be held.
     Short(Balance),
 }
 
-/// How a generation ended.
 #[derive(Debug, Clone)]
 pub enum Outcome {
     Completed(Completion),
@@ -110,29 +103,28 @@ pub enum Outcome {
     Failed(Failure),
 }
 
-/// A result, charged at real usage.
+/// A result, charged by usage.
 #[derive(Debug, Clone)]
 pub struct Completion {
-    /// The text itself; `None` for stored files.
+    /// `None` for stored files.
     pub result: Option<String>,
     pub outputs: Vec<Output>,
     pub usage: Value,
-    /// At most what is held.
+    /// At most the hold.
     pub charged: Credits,
-    /// Why it ends early.
+    /// Why it ended early.
     pub finish_reason: Option<FinishReason>,
 }
 
-/// The end of a generation.
 #[derive(Debug, Clone)]
 pub struct Settlement {
     pub id: GenerationId,
-    /// Only if this instance still works on it; `None`: whoever does (a cancel).
+    /// Only if this instance still owns it; `None`: whichever does (a cancel).
     pub instance: Option<InstanceId>,
     pub outcome: Outcome,
-    /// Submissions made, where known.
+    /// Submissions, where known.
     pub attempts: Option<i32>,
-    /// The provider's own id.
+    /// The provider's request id.
     pub provider_request_id: Option<String>,
     pub now: DateTime<Utc>,
 }
@@ -141,7 +133,6 @@ pub struct Settlement {
 #[derive(Debug)]
 pub struct Bound {
     pub fingerprint: Vec<u8>,
-    /// The generation that it made.
     pub generation: GenerationId,
 }
 

@@ -1,5 +1,5 @@
-//! Jobs: videos and speech, whose row is their state. Any worker takes the next step of any
-//! job that nobody holds.
+//! The job queue: videos and speech, whose state is their row. Any worker can take the next step of
+//! a job without a lease.
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::domain::{
     ids::{AccountId, GenerationId, InstanceId},
 };
 
-/// A generation to be advanced: a claimed row, or what its own process runs.
+/// A generation to advance: a claimed row, or one that runs in the process that created it.
 #[derive(Debug, Clone)]
 pub struct Job {
     pub id: GenerationId,
@@ -26,14 +26,13 @@ pub struct Job {
     /// When the intent to submit was stored.
     pub submitted_at: Option<DateTime<Utc>>,
     pub remote_id: Option<String>,
-    /// When it is given up.
     pub deadline_at: Option<DateTime<Utc>>,
-    /// When it was made.
     pub created_at: DateTime<Utc>,
 }
 
 impl From<&NewGeneration> for Job {
-    /// What its own process runs: nothing was submitted yet, and it has no deadline.
+    /// For what runs in the process that created it: nothing was submitted yet, and there is no
+    /// deadline.
     fn from(new: &NewGeneration) -> Self {
         Self {
             id: new.id,
@@ -53,18 +52,18 @@ impl From<&NewGeneration> for Job {
     }
 }
 
-/// What an account may have of the workers of an instance.
+/// Quota of an account on an instance's workers.
 #[derive(Debug, Clone)]
 pub struct Share {
-    /// At most.
+    /// Maximum workers of one account.
     pub most: i64,
-    /// Who has how many.
+    /// Workers in use by account.
     pub taken: Vec<(AccountId, usize)>,
 }
 
 impl Share {
-    /// Whether one of these jobs, just claimed, was the last that its account may have: it may
-    /// have kept others from being looked at.
+    /// Whether one of the jobs just claimed used up its account's quota: jobs of other accounts may
+    /// have been left behind it.
     pub fn is_filled_by(&self, jobs: &[Job]) -> bool {
         jobs.iter().any(|job| {
             let new = jobs
@@ -78,9 +77,9 @@ impl Share {
 }
 
 impl Store {
-    /// Claims up to `limit` due jobs of `providers` for an instance; past their deadline, jobs
-    /// of any provider. No account gets more than its share; of one that has it nothing is
-    /// looked at. Others' claims are skipped, not waited for. Fewer than `limit` does not say
+    /// Claims up to `limit` due jobs of `providers` for an instance; past their deadline, jobs of
+    /// any provider. No account exceeds its quota, and accounts at their quota are skipped. Rows
+    /// locked by other claims are skipped, not waited for. Fewer than `limit` results do not mean
     /// that there are no more.
     pub async fn claim_jobs(
         &self,
@@ -139,7 +138,7 @@ impl Store {
         Ok(claiming.await?)
     }
 
-    /// A generation that was ended while a provider's task ran for it.
+    /// A generation that was ended while a provider's task was running for it.
     pub async fn cancelled_job(&self, id: GenerationId) -> Result<Option<Job>, StoreError> {
         let reading = sqlx::query_as!(
             Job,
@@ -153,9 +152,8 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// Stores the intent to submit, and counts it: `attempts` is how many there were. `false`:
-    /// the job is no longer this instance's, or another step of it has submitted meanwhile; it
-    /// must not be submitted.
+    /// Stores the intent to submit and counts it in `attempts`. `false`: this instance no longer
+    /// owns the job, or another step of it has submitted meanwhile; it must not be submitted.
     pub async fn intend_submission(
         &self,
         id: GenerationId,
@@ -176,7 +174,7 @@ impl Store {
         Ok(intending.await?.rows_affected() == 1)
     }
 
-    /// Stores the provider's task. `false`: the job is no longer this instance's.
+    /// Stores the provider's task id. `false`: this instance no longer owns the job.
     pub async fn store_task(
         &self,
         id: GenerationId,
@@ -195,8 +193,8 @@ impl Store {
         Ok(storing.await?.rows_affected() == 1)
     }
 
-    /// Makes jobs due whose next step is set later than `latest`, which no worker sets: the clock
-    /// was ahead then. Answers how many.
+    /// Makes jobs due whose next step is later than `latest`, which no worker sets: the clock was
+    /// ahead then. Returns how many.
     pub async fn hasten_jobs(
         &self,
         latest: DateTime<Utc>,
@@ -216,8 +214,8 @@ impl Store {
         Ok(hastening.await?.rows_affected())
     }
 
-    /// Gives a job back, to be looked at again at `next`. `false`: it was no longer the
-    /// instance's.
+    /// Releases a job's lease, with its next step at `next`. `false`: the instance no longer owned
+    /// it.
     pub async fn release_job(
         &self,
         id: GenerationId,

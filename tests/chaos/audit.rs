@@ -30,8 +30,8 @@ const QUIET: u32 = 5;
 /// What no server should ever have to log.
 const ALARMS: [&str; 4] = [
     "panicked",
-    "a settlement was refused",
-    "an abandoned generation cannot be ended",
+    "the database refused a settlement",
+    "could not end an abandoned generation",
     "ended without a verdict",
 ];
 

@@ -1,4 +1,4 @@
-//! Models of images, video and speech.
+//! Image, video and speech models.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -11,54 +11,54 @@ use crate::domain::{
     validate::{FieldCode, FieldError, too_long},
 };
 
-/// How a model takes what not every model has a field for.
+/// How a model supports an optional field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Support {
     /// By a field of its own.
     Native,
-    /// As a sentence of the prompt.
+    /// As a sentence in the prompt.
     Guided,
     /// Not at all.
     Unsupported,
 }
 
-/// What an image model takes.
+/// Limits of an image model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ImageLimits {
-    /// Characters of a prompt.
+    /// Maximum characters of a prompt.
     pub max_prompt_chars: usize,
-    /// Sizes that can be asked for.
+    /// Supported sizes.
     pub sizes: Vec<String>,
-    /// Quality tiers that can be asked for.
+    /// Supported quality tiers.
     pub qualities: Vec<Quality>,
-    /// Upper bound of `parameters.n`.
+    /// Maximum of `parameters.n`.
     pub max_n: u32,
-    /// How it takes `parameters.style`.
+    /// How `parameters.style` is supported.
     pub style: Support,
-    /// How it takes `negative_prompt`.
+    /// How `negative_prompt` is supported.
     pub negative_prompt: Support,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageModel {
-    /// Prices, for every size and quality of the limits.
+    /// For every size and quality of the limits.
     pub prices: ImagePrices,
     pub limits: ImageLimits,
-    /// Sizes that it makes itself, in pixels.
+    /// Sizes that the model generates itself, in pixels.
     pub native_sizes: Vec<(u32, u32)>,
 }
 
-/// What a video model takes.
+/// Limits of a video model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct VideoLimits {
-    /// Characters of a prompt.
+    /// Maximum characters of a prompt.
     pub max_prompt_chars: usize,
-    /// Durations that can be asked for, in seconds, ascending.
+    /// Supported durations in seconds, ascending.
     pub durations: Vec<u32>,
-    /// The duration when none is asked for.
+    /// Duration when none is requested.
     pub default_duration: u32,
-    /// Aspect ratios that can be asked for; null: any.
+    /// Supported aspect ratios; null: any.
     pub ratios: Option<Vec<String>>,
 }
 
@@ -66,22 +66,22 @@ pub struct VideoLimits {
 pub struct VideoModel {
     pub prices: VideoPrices,
     pub limits: VideoLimits,
-    /// UTF-16 code units of a prompt, where the provider counts in them.
+    /// Maximum UTF-16 code units of a prompt, where the provider counts in them.
     pub max_prompt_utf16: Option<usize>,
 }
 
-/// What a speech model takes.
+/// Limits of a speech model.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct SpeechLimits {
-    /// Characters of a text.
+    /// Maximum characters of a text.
     pub max_prompt_chars: usize,
-    /// Voices that can be asked for; null: any id of the provider.
+    /// Supported voices; null: any voice id of the provider.
     pub voices: Option<Vec<String>>,
-    /// The voice when none is asked for.
+    /// Voice when none is requested.
     pub default_voice: String,
-    /// File formats that can be asked for.
+    /// Supported file formats.
     pub formats: Vec<SpeechFormat>,
-    /// Lowest and highest `parameters.speed`; null where only 1.0 is to be had.
+    /// Lowest and highest `parameters.speed`; null: 1.0 only.
     pub speed: Option<[f64; 2]>,
 }
 
@@ -107,8 +107,8 @@ fn prompt_too_long(chars: usize, max: usize) -> Option<FieldError> {
 }
 
 impl ImageModel {
-    /// The sizes that a model with these native sizes can serve: its own, and smaller ones of
-    /// the same shape.
+    /// The sizes that a model with these native sizes can serve: those, and smaller ones of the
+    /// same aspect ratio.
     pub fn servable(native: &[(u32, u32)]) -> Vec<(u32, u32)> {
         SIZES
             .into_iter()
@@ -116,7 +116,8 @@ impl ImageModel {
             .collect()
     }
 
-    /// The native size that `size` is made at: the nearest larger one of the same shape.
+    /// The native size that `size` is generated at: the nearest larger one of the same aspect
+    /// ratio.
     pub fn native(&self, size: (u32, u32)) -> Option<(u32, u32)> {
         Self::nearest(&self.native_sizes, size)
     }
@@ -133,7 +134,7 @@ impl ImageModel {
             .min()
     }
 
-    /// What this model does not take of a request: every such field.
+    /// Every field of a request that this model does not support.
     pub fn violations(&self, request: &ImageRequest) -> Vec<FieldError> {
         let limits = &self.limits;
         let mut errors = Vec::new();
@@ -164,7 +165,7 @@ impl ImageModel {
         errors
     }
 
-    /// The prompt with what the model has no field for, as sentences.
+    /// The prompt, with fields that the model does not have appended as sentences.
     pub fn guided_prompt(
         &self,
         prompt: &str,
@@ -189,7 +190,7 @@ impl ImageModel {
 }
 
 impl VideoModel {
-    /// What this model does not take of a request: every such field.
+    /// Every field of a request that this model does not support.
     pub fn violations(&self, request: &VideoRequest) -> Vec<FieldError> {
         let limits = &self.limits;
         let mut errors = Vec::new();
@@ -222,7 +223,7 @@ impl VideoModel {
         errors
     }
 
-    /// The ratio when none is asked for: 16:9, or the model's first where it has no 16:9.
+    /// The default ratio: 16:9, or the model's first where it does not support 16:9.
     pub fn default_ratio(&self) -> Ratio {
         let wide = Ratio {
             width: 16,
@@ -238,7 +239,7 @@ impl VideoModel {
 }
 
 impl SpeechModel {
-    /// What this model does not take of a request: every such field.
+    /// Every field of a request that this model does not support.
     pub fn violations(&self, request: &SpeechRequest) -> Vec<FieldError> {
         let limits = &self.limits;
         let mut errors = Vec::new();
@@ -268,7 +269,7 @@ impl SpeechModel {
         errors
     }
 
-    /// The format when none is asked for: mp3, or the model's first where it has no mp3.
+    /// The default format: mp3, or the model's first where it does not support mp3.
     pub fn default_format(&self) -> SpeechFormat {
         let formats = &self.limits.formats;
         if formats.contains(&SpeechFormat::Mp3) {

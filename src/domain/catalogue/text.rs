@@ -8,14 +8,14 @@ use crate::domain::{
     validate::{FieldCode, FieldError, too_long},
 };
 
-/// What a text model takes.
+/// Limits of a text model.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct TextLimits {
-    /// Characters of a prompt.
+    /// Maximum characters of a prompt.
     pub max_prompt_chars: usize,
-    /// Upper bound of `parameters.max_tokens`.
+    /// Maximum of `parameters.max_tokens`.
     pub max_tokens: u32,
-    /// Lowest and highest `parameters.temperature`; null where the model takes none.
+    /// Lowest and highest `parameters.temperature`; null: not supported.
     pub temperature: Option<[f64; 2]>,
 }
 
@@ -23,12 +23,12 @@ pub struct TextLimits {
 pub struct TextModel {
     pub prices: TextPrices,
     pub limits: TextLimits,
-    /// Input tokens that the provider's own template may add to the caller's.
+    /// Input tokens that the provider's chat template may add.
     pub overhead_tokens: u32,
 }
 
 impl TextModel {
-    /// What this model does not take of a request: every such field.
+    /// Every field of a request that this model does not support.
     pub fn violations(
         &self,
         prompt_chars: usize,
@@ -52,7 +52,7 @@ impl TextModel {
             ));
         }
         let message = match (temperature, self.limits.temperature) {
-            (Some(_), None) => Some("is not taken by this model; leave it out".to_owned()),
+            (Some(_), None) => Some("is not supported by this model; leave it out".to_owned()),
             (Some(t), Some([low, high])) if !(low..=high).contains(&t) => {
                 Some(format!("must be between {low} and {high} for this model"))
             }

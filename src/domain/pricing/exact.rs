@@ -1,4 +1,4 @@
-//! Images, video and speech: their price is known before the work starts.
+//! Images, video and speech: the price is known before the work starts.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use utoipa::ToSchema;
 
 use crate::domain::credits::Credits;
 
-/// Characters that speech prices are given for.
+/// Speech prices are per this many characters.
 const PER_THOUSAND: u64 = 1_000;
 
-/// Prices of the two quality tiers of one size.
+/// Prices of the quality tiers of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct QualityPrices {
@@ -47,20 +47,18 @@ pub struct SpeechPrices {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageCeiling {
-    /// Credits per image of the size and quality asked for.
+    /// Credits per image of the requested size and quality.
     pub per_image: Credits,
-    /// How many are asked for.
     pub n: u32,
 }
 
-/// What a video costs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VideoCeiling {
     /// Credits per second.
     pub per_second: Credits,
-    /// Seconds asked for.
+    /// Requested duration.
     pub seconds: u32,
-    /// Seconds that the model can make, ascending.
+    /// Durations that the model supports, in seconds, ascending.
     pub durations: Vec<u32>,
 }
 
@@ -73,24 +71,24 @@ pub struct SpeechCeiling {
 }
 
 impl ImageCeiling {
-    /// The price of `n` images. `None` when it overflows.
+    /// `None` on overflow.
     pub fn price(&self, n: u32) -> Option<Credits> {
         Credits::pro_rata(&[(self.per_image, n.into())], 1)
     }
 
-    /// The most images that fit.
+    /// The largest number of images that fits.
     pub fn affordable(&self, available: Credits) -> Option<u32> {
         (1..=self.n).rev().find(|&n| fits(self.price(n), available))
     }
 }
 
 impl VideoCeiling {
-    /// The price of that many seconds. `None` when it overflows.
+    /// `None` on overflow.
     pub fn price(&self, seconds: u32) -> Option<Credits> {
         Credits::pro_rata(&[(self.per_second, seconds.into())], 1)
     }
 
-    /// The longest duration of the model that fits.
+    /// The longest supported duration that fits.
     pub fn affordable(&self, available: Credits) -> Option<u32> {
         self.durations
             .iter()
@@ -101,17 +99,17 @@ impl VideoCeiling {
 }
 
 impl SpeechCeiling {
-    /// The price of that many characters. `None` when it overflows.
+    /// `None` on overflow.
     pub fn price(&self, characters: u64) -> Option<Credits> {
         Credits::pro_rata(&[(self.per_1000_characters, characters)], PER_THOUSAND)
     }
 
-    /// The most characters that fit.
+    /// The largest number of characters that fits.
     pub fn affordable(&self, available: Credits) -> Option<u64> {
         if !fits(self.price(1), available) {
             return None;
         }
-        // The price grows with the characters, so the last that fits is found by halving.
+        // The price grows with the characters: a binary search finds the largest number that fits.
         let (mut fitting, mut beyond) = (1, self.characters.saturating_add(1));
         while beyond - fitting > 1 {
             let middle = fitting + (beyond - fitting) / 2;

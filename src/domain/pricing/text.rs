@@ -1,11 +1,11 @@
-//! Text: priced by the token, held at its ceiling, charged at real usage.
+//! Text: priced per token, held at its ceiling, charged by usage.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::domain::{credits::Credits, usage::TextUsage};
 
-/// Tokens that text prices are given for.
+/// Text prices are per this many tokens.
 const PER_MILLION: u64 = 1_000_000;
 
 /// Prices of a text model, in credits per 1,000,000 tokens.
@@ -18,19 +18,19 @@ pub struct TextPrices {
     pub output_per_million: Credits,
 }
 
-/// What a text request can cost at most, and from what.
+/// The maximum cost of a text request, and what it is computed from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextCeiling {
     pub prices: TextPrices,
-    /// Upper bound of input tokens: the UTF-8 bytes of prompt and system prompt plus the
-    /// model's overhead, so that a byte-level tokenizer cannot exceed it.
+    /// Upper bound of input tokens: the UTF-8 bytes of prompt and system prompt plus the model's
+    /// overhead, which a byte-level tokenizer cannot exceed.
     pub input_tokens: u64,
     /// Upper bound of output tokens: `max_tokens`.
     pub max_tokens: u32,
 }
 
 impl TextPrices {
-    /// The price of that many tokens, rounded up once. `None` when it overflows.
+    /// Rounded up once. `None` on overflow.
     pub fn cost(&self, input_tokens: u64, output_tokens: u64) -> Option<Credits> {
         Credits::pro_rata(
             &[
@@ -41,8 +41,8 @@ impl TextPrices {
         )
     }
 
-    /// What is charged for `usage`: its price, but never above the hold. The second value is
-    /// the excess that the operator bears because the provider counted more than the ceiling.
+    /// The charge for `usage`: its price, capped at the hold. The second value is the excess, which
+    /// the operator bears when the provider counted more than the ceiling.
     pub fn charge(&self, usage: &TextUsage, held: Credits) -> (Credits, Credits) {
         let exact = self
             .cost(usage.input_tokens, usage.output_tokens)
@@ -53,13 +53,13 @@ impl TextPrices {
 }
 
 impl TextCeiling {
-    /// The credits to hold. `None` when they are beyond any balance.
+    /// The amount to hold. `None` on overflow.
     pub fn hold(&self) -> Option<Credits> {
         self.prices
             .cost(self.input_tokens, u64::from(self.max_tokens))
     }
 
-    /// The largest `max_tokens`, at most the one asked for, whose hold fits into `available`;
+    /// The largest `max_tokens`, at most the requested one, whose hold fits into `available`;
     /// `None` when not even 1 fits.
     pub fn affordable(&self, available: Credits) -> Option<u32> {
         let fits = |tokens: u32| {
@@ -73,7 +73,7 @@ impl TextCeiling {
         if !fits(1) {
             return None;
         }
-        // The hold grows with max_tokens, so the last that fits is found by halving.
+        // The hold grows with max_tokens: a binary search finds the largest that fits.
         let (mut fitting, mut beyond) = (1, self.max_tokens.saturating_add(1));
         while beyond - fitting > 1 {
             let middle = fitting + (beyond - fitting) / 2;

@@ -1,26 +1,24 @@
-//! What is wrong with a setting, in one sentence.
-
 use std::fmt::Display;
 
 use serde::de;
 use toml::Value;
 
-/// Characters of a bad value that an error repeats.
+/// Characters of an invalid value that an error repeats.
 const SHOWN: usize = 80;
 
-/// Why a configuration cannot be used: one sentence that names the key (or the variable
-/// that set it), the bad value unless it is a secret, and what to mend.
+/// A configuration error: one sentence that names the key (or the variable that set it), the
+/// invalid value unless it is a secret, and the fix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{key} {problem}")]
 pub struct ConfigError {
-    /// The key, with the tables that it is in.
+    /// The key with its tables.
     pub key: String,
-    /// What is wrong; reads on after the key.
+    /// What is wrong; continues the sentence after the key.
     pub problem: String,
 }
 
 impl ConfigError {
-    /// `problem` reads on after `key`.
+    /// `problem` continues the sentence after `key`.
     pub fn new(key: impl Into<String>, problem: impl Into<String>) -> Self {
         Self {
             key: key.into(),
@@ -28,7 +26,7 @@ impl ConfigError {
         }
     }
 
-    /// The same error of a value inside the table `path`.
+    /// The same error for a value inside the table `path`.
     #[must_use]
     pub fn under(mut self, path: &str) -> Self {
         let dot = if self.key.is_empty() || self.key.starts_with('[') {
@@ -41,7 +39,7 @@ impl ConfigError {
     }
 }
 
-/// What serde finds wrong, as sentences that read on after the key.
+/// Errors of serde, as sentences that continue after the key.
 impl de::Error for ConfigError {
     fn custom<T: Display>(problem: T) -> Self {
         Self::new("", problem.to_string())
@@ -66,7 +64,7 @@ impl de::Error for ConfigError {
     }
 }
 
-/// A bad value as an error shows it: text in quotes, cut when long.
+/// An invalid value as an error shows it: text is quoted, and truncated when long.
 pub fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => quoted(text),
@@ -79,7 +77,7 @@ pub fn shown(value: &Value) -> String {
     }
 }
 
-/// Text in quotes, cut when long.
+/// Quoted text, truncated when long.
 pub fn quoted(text: &str) -> String {
     match text.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{:?}...", &text[..end]),

@@ -1,4 +1,4 @@
-//! Numbers that lie in a range by their type.
+//! Numeric types that check their own range.
 
 use std::{ops::Deref, time::Duration};
 
@@ -7,19 +7,19 @@ use toml::Value;
 
 use super::error::shown;
 
-/// A whole number of `MIN` to `MAX`.
+/// A whole number from `MIN` to `MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounded<T, const MIN: usize, const MAX: usize>(T);
 
-/// A number of seconds, `MIN` to `MAX`.
+/// Seconds, `MIN` to `MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seconds<const MIN: usize, const MAX: usize>(Duration);
 
-/// A number of milliseconds, `MIN` to `MAX`.
+/// Milliseconds, `MIN` to `MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Millis<const MIN: usize, const MAX: usize>(Duration);
 
-/// Reads a whole number of `MIN` to `MAX` into a plain one; 3.7 is refused, not rounded.
+/// Reads a whole number from `MIN` to `MAX` into a primitive; 3.7 is refused, not rounded.
 pub fn bounded<'de, T: TryFrom<usize>, const MIN: usize, const MAX: usize, D: Deserializer<'de>>(
     source: D,
 ) -> Result<T, D::Error> {

@@ -1,8 +1,8 @@
-//! A value of TOML as serde reads it.
+//! A serde deserializer for TOML values.
 //!
-//! Here: strictness, since 3.7 for 4 or 1 for `true` is a trap where money and time limits
-//! are set; what text may stand for; and the place of an error. Not here: which values a
-//! setting takes.
+//! It is strict, since accepting 3.7 for 4 or 1 for `true` is a trap where money and timeouts are
+//! configured; it parses text where another type is expected, and adds the location to errors.
+//! Which values a setting accepts is not decided here.
 
 use std::iter::{Enumerate, Peekable};
 
@@ -15,7 +15,6 @@ use toml::{Table, Value};
 
 use super::error::{ConfigError, shown};
 
-/// A value that is read once.
 pub(super) struct Reader(pub(super) Value);
 
 impl Reader {
@@ -75,7 +74,8 @@ impl<'de> Deserializer<'de> for Reader {
     fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ConfigError> {
         let number = match &self.0 {
             Value::Float(number) => Some(*number),
-            // No setting takes more, so that what does not fit is out of every range.
+            // No setting takes more than an `i32`: anything larger becomes infinite, which is out
+            // of every range.
             Value::Integer(number) => Some(i32::try_from(*number).map_or(f64::INFINITY, f64::from)),
             Value::String(text) => text.trim().parse().ok(),
             _ => None,
@@ -97,7 +97,7 @@ impl<'de> Deserializer<'de> for Reader {
         self.deserialize_string(visitor)
     }
 
-    /// Text is split at its commas, so that a variable can hold a list.
+    /// Text is split at commas, so that an environment variable can hold a list.
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ConfigError> {
         let items = match self.0 {
             Value::Array(items) => items,
@@ -154,7 +154,6 @@ impl<'de> Deserializer<'de> for Reader {
     }
 }
 
-/// The values of a list.
 struct Items(Enumerate<std::vec::IntoIter<Value>>);
 
 impl<'de> SeqAccess<'de> for Items {
@@ -172,7 +171,6 @@ impl<'de> SeqAccess<'de> for Items {
     }
 }
 
-/// The keys and values of a table.
 struct Entries(Peekable<toml::map::IntoIter<String, Value>>);
 
 impl Entries {

@@ -1,8 +1,8 @@
-//! Rendering, and the bounds that it keeps.
+//! Rendering with bounds on time and memory.
 //!
-//! MiniJinja's fuel bounds the number of steps, not what one step does. A step that does more
-//! than a little either walks through a given list or object, or applies a filter (both are paid
-//! for from one [`Budget`]), or looks at one string (the longer the longest one, the less fuel).
+//! MiniJinja's fuel bounds the number of steps, not the cost of a step. A step that costs more than
+//! a little either iterates over a given list or object, or applies a filter (both are charged to
+//! one [`Budget`]), or scans one string (the longer the longest string, the less fuel).
 
 use std::{
     borrow::Cow,
@@ -20,25 +20,25 @@ use minijinja::{
 };
 use serde_json::{Map, Value as Json};
 
-/// Steps of a rendering.
+/// Maximum steps of a rendering.
 const FUEL: usize = 50_000;
-/// Bytes that steps may look at when each looks at the longest string.
+/// Bytes that all steps together may scan if each scans the longest string.
 const STRING_WORK: usize = 200_000_000;
-/// Bytes that filters may take and make and that walks may pass, all together.
+/// Bytes that filters may read and produce and that iterations may cover, in total.
 const WORK: usize = 16 << 20;
-/// Bytes of a rendered template, and of any value that a filter makes.
+/// Maximum bytes of the output, and of any value that a filter produces.
 const OUTPUT: usize = 1 << 20;
-/// What a value counts beside its text.
+/// Size of a value besides its text.
 const NODE: usize = 16;
 
-/// Filters that templates may use.
+/// Filters allowed in templates.
 pub(super) const FILTERS: &str = "capitalize, default, first, float, int, join, last, length, \
     lower, replace, reverse, round, sort, title, tojson, trim, unique, upper";
-/// Tests that templates may use.
+/// Tests allowed in templates.
 pub(super) const TESTS: &str = "boolean, defined, endingwith, even, false, float, integer, \
     iterable, mapping, none, number, odd, sequence, startingwith, string, true, undefined";
 
-/// MiniJinja's own filters and tests, and ours in place of those whose results could outgrow memory.
+/// MiniJinja's own filters and tests, with ours replacing those whose results could exhaust memory.
 static BUILTINS: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut builtins = Environment::new();
     builtins.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -48,7 +48,7 @@ static BUILTINS: LazyLock<Environment<'static>> = LazyLock::new(|| {
     builtins
 });
 
-/// The work that a rendering may still do.
+/// The remaining work that a rendering may do.
 #[derive(Debug, Clone)]
 struct Budget(Arc<AtomicUsize>);
 
@@ -71,8 +71,8 @@ fn too_large() -> Error {
     ErrorKind::WriteFailure.into()
 }
 
-/// A list or an object that was given. Every walk through it is paid for, since a single step
-/// (`x in xs`, `xs == ys`) may walk through all of it.
+/// A given list or object. Every iteration is charged to the budget, since a single step
+/// (`x in xs`, `xs == ys`) may go through all of it.
 #[derive(Debug)]
 struct Given {
     inner: Value,
@@ -95,7 +95,7 @@ impl Object for Given {
         let items = self.budget.spend(self.size);
         match items.and_then(|()| self.inner.try_iter()) {
             Ok(items) => Enumerator::Values(items.collect()),
-            // A comparison ignores it, but the rendering fails at its end.
+            // A comparison ignores the error, but the rendering fails at its end.
             Err(error) => Enumerator::Values(vec![error.into()]),
         }
     }
@@ -115,7 +115,7 @@ impl Given {
     }
 }
 
-/// A value for a rendering. `longest` becomes the length of the longest string.
+/// Converts a value. `longest` becomes the length of the longest string.
 fn given(json: &Json, budget: &Budget, longest: &mut usize) -> Value {
     match json {
         Json::String(text) => {
@@ -139,7 +139,7 @@ fn given_object(members: &Map<String, Json>, budget: &Budget, longest: &mut usiz
     Given::value(Value::from_pairs(members), budget)
 }
 
-/// The bytes of a value with all that it holds.
+/// The bytes of a value, including nested values.
 fn size(value: &Value) -> usize {
     if let Some(given) = value.downcast_object_ref::<Given>() {
         return given.size;
@@ -208,7 +208,7 @@ fn tojson(value: &Value) -> Result<String, Error> {
     Ok(out.0)
 }
 
-/// Applies a filter, and pays for it.
+/// Applies a filter and charges it to the budget.
 fn filter(name: &str, args: &[Value], budget: &Budget) -> Result<Value, Error> {
     let [value, others @ ..] = args else {
         return Err(ErrorKind::MissingArgument.into());
@@ -224,7 +224,7 @@ fn filter(name: &str, args: &[Value], budget: &Budget) -> Result<Value, Error> {
         "title" | "trim" => 4,
         _ => 1,
     };
-    // Some look at their arguments for each item or character.
+    // Some scan their arguments for each item or character.
     let arguments = 1 + others.iter().map(size).sum::<usize>() / 64;
     budget.spend(size(value).saturating_mul(per_byte * arguments))?;
     let made = BUILTINS.empty_state().apply_filter(name, args)?;
@@ -255,7 +255,7 @@ fn environment<'a>(budget: &Budget, fuel: usize) -> Environment<'a> {
     env
 }
 
-/// Renders a template that was checked.
+/// Renders a checked template.
 pub(super) fn render(source: &str, values: &Map<String, Json>) -> Result<String, Error> {
     let budget = Budget(Arc::new(AtomicUsize::new(WORK)));
     let mut longest = source.len().max(1);

@@ -1,8 +1,8 @@
-//! What may stand in a template's tags.
+//! The syntax allowed in template tags.
 //!
-//! The language is a part of MiniJinja's. What is refused here is what could bind or build new
-//! values (so that nothing outgrows the given values but by a filter), call something, or nest
-//! the syntax tree deeper than a thread's stack. Everything else is left to MiniJinja's parser.
+//! A subset of MiniJinja. Refused is what could bind or construct new values (so that only filters
+//! can produce anything larger than the given values), call something, or nest the syntax tree
+//! deeper than a thread's stack. Everything else is left to MiniJinja's parser.
 
 use std::collections::BTreeSet;
 
@@ -12,25 +12,25 @@ use super::{
     tags::{error, line, tags},
 };
 
-/// Tokens of one tag: a chain of operators is as deep in the syntax tree as it is long.
+/// Maximum tokens of a tag: a chain of operators is as deep in the syntax tree as it is long.
 const TAG_TOKENS: usize = 200;
-/// `elif` of a template: each is one level deeper in the syntax tree.
+/// Maximum `elif`s of a template: each is one level deeper in the syntax tree.
 const ELIFS: usize = 50;
-/// No names of variables.
+/// Names that cannot be variables.
 const RESERVED: [&str; 10] = [
     "and", "elif", "else", "for", "if", "in", "is", "not", "or", "self",
 ];
 
-/// The variables that a template reads, as written.
+/// The variables that a template reads.
 #[derive(Debug, Default)]
 pub(super) struct Reads<'a> {
-    /// Each with its line.
+    /// With their lines.
     pub names: Vec<(usize, &'a str)>,
     /// Those that the template tests for (`default`, `is defined`).
     pub optional: BTreeSet<&'a str>,
 }
 
-/// Refuses what is not part of the language.
+/// Refuses anything outside the supported subset.
 pub(super) fn check(source: &str) -> Result<Reads<'_>, TemplateError> {
     let mut reads = Reads::default();
     let mut elifs = 0;
@@ -50,10 +50,11 @@ pub(super) fn check(source: &str) -> Result<Reads<'_>, TemplateError> {
     Ok(reads)
 }
 
-/// Reads one tag. MiniJinja reads it again; what is taken here has the same meaning there.
+/// Parses one tag. MiniJinja parses it again; what is accepted here must have the same meaning
+/// there.
 struct Reader<'a, 't> {
     source: &'a str,
-    /// What is left of the tag.
+    /// The remaining tokens of the tag.
     tokens: &'t [(usize, &'a str)],
     last: (usize, &'a str),
     reads: &'t mut Reads<'a>,
@@ -91,7 +92,7 @@ impl<'a> Reader<'a, '_> {
         error(self.source, *offset, message)
     }
 
-    /// Names the next token as what is not allowed.
+    /// An error that names the next token as not allowed.
     fn refused(&self) -> TemplateError {
         let what = match self.peek(0) {
             "" => return self.error(format!("unexpected end of a tag after `{}`", self.last.1)),
@@ -167,7 +168,7 @@ impl<'a> Reader<'a, '_> {
         } else if is_number(token) || token == "-" && is_number(self.peek(1)) {
             self.take(&["-"]);
             self.next();
-            // MiniJinja takes `1.` for a number too, and would read on differently.
+            // MiniJinja takes `1.` for a number too, and would parse the rest differently.
             if self.take(&["."]) {
                 self.number()?;
             }

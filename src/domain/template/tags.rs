@@ -1,4 +1,4 @@
-//! The tags of a template and their tokens, found as MiniJinja's lexer finds them.
+//! Splits a template into tags and tokens the way MiniJinja's lexer does.
 
 use super::TemplateError;
 
@@ -16,7 +16,7 @@ pub(super) fn line(source: &str, offset: usize) -> usize {
     source[..offset].matches('\n').count() + 1
 }
 
-/// The tags, and whether each is a statement.
+/// The tags, each with whether it is a statement.
 pub(super) fn tags(source: &str) -> Result<Vec<(bool, Tokens<'_>)>, TemplateError> {
     let mut tags = Vec::new();
     let mut at = 0;
@@ -46,18 +46,18 @@ pub(super) fn tags(source: &str) -> Result<Vec<(bool, Tokens<'_>)>, TemplateErro
     Ok(tags)
 }
 
-/// Without the sign of whitespace control.
+/// Without the whitespace control sign.
 fn without_sign(text: &str) -> &str {
     text.strip_prefix(['-', '+']).unwrap_or(text)
 }
 
-/// What follows a statement that is nothing but `name`.
+/// What follows a statement that is just `name`.
 fn bare_tag<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let trim = |text: &'a str| text.trim_start_matches(|c: char| c.is_ascii_whitespace());
     without_sign(trim(trim(text).strip_prefix(name)?)).strip_prefix("%}")
 }
 
-/// The tokens up to the end of a tag, and what follows it.
+/// The tokens up to the end of a tag, and the rest.
 fn tokens<'a>(
     source: &'a str,
     inside: &'a str,
@@ -95,7 +95,7 @@ fn tokens<'a>(
         };
         match first {
             '(' | '[' => brackets += 1,
-            // One too many is refused when the tag is read.
+            // An unmatched bracket is refused when the tag is parsed.
             ')' | ']' => brackets = brackets.saturating_sub(1),
             _ => {}
         }
@@ -104,7 +104,7 @@ fn tokens<'a>(
     }
 }
 
-/// The length of a string with its quotes.
+/// The length of a string including its quotes.
 fn string(text: &str, quote: char) -> Option<usize> {
     let mut escaped = false;
     let end = text[1..].find(|c| {

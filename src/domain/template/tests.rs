@@ -1,4 +1,4 @@
-//! What templates render, and what they may not contain.
+//! What templates render, and what is refused.
 
 mod hostile;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{RenderError, Template, TemplateError};
 
-/// Renders with a stack as small as a worker's, so that nothing here nests too deep for it.
+/// Renders with a stack as small as a worker's, so that too deep a nesting would overflow it.
 fn render(source: &str, values: Value) -> Result<String, String> {
     let source = source.to_owned();
     let thread = std::thread::Builder::new().stack_size(2 << 20);
@@ -294,7 +294,7 @@ fn what_binds_builds_calls_or_loads_is_refused_by_name() {
         ("{{ x is filter }}", "`filter`"),
         ("{{ x is sameas(y) }}", "`sameas`"),
         ("{{ x is divisibleby 0 }}", "`divisibleby`"),
-        // Where MiniJinja reads a name or a number differently from how it looks.
+        // Where MiniJinja parses a name or number differently from how it looks.
         ("{{ and(a) }}", "`and`"),
         ("{{ is(a) }}", "`is`"),
         ("{{ elif(a) }}", "`elif`"),

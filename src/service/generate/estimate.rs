@@ -1,4 +1,4 @@
-//! What a request would hold, by the plan that the generation itself is made from.
+//! The hold that a request would need, computed by the same plan as the generation itself.
 
 use crate::{
     domain::{credits::Credits, generation::Modality, pricing::Prices, request::GenerationRequest},
@@ -6,22 +6,19 @@ use crate::{
     store::generations::SpendLimit,
 };
 
-/// What a request would cost.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Estimate {
     pub modality: Modality,
     pub provider: String,
     pub model: String,
-    /// What would be held.
     pub hold: Credits,
     /// Whether it could be held now.
     pub sufficient: bool,
-    /// What it is computed from.
     pub prices: Prices,
 }
 
 impl Service {
-    /// What a request would hold now. Makes nothing.
+    /// The hold that a request would need now. Creates nothing.
     pub async fn estimate(
         &self,
         caller: &Caller,

@@ -1,5 +1,5 @@
-//! What a request comes to: its template applied, its model, its price, the provider's call. The
-//! one arithmetic of holds and estimates.
+//! The plan of a request: its rendered prompt, model, price ceiling and provider call. Holds and
+//! estimates share this computation.
 
 use serde_json::{Value, json};
 
@@ -22,13 +22,13 @@ use crate::{
     service::{Service, ServiceError, auth::Caller},
 };
 
-/// The size when none is asked for.
+/// Size when none is requested.
 const DEFAULT_SIZE: (u32, u32) = (1024, 1024);
 
-/// What a request is resolved to.
+/// A resolved request.
 pub(super) struct Plan<'a> {
     pub model: &'a Model,
-    /// As stored and shown: rendered from the template where there is one.
+    /// As stored and shown: rendered from the template if there is one.
     pub prompt: String,
     pub system_prompt: Option<String>,
     pub negative_prompt: Option<String>,
@@ -36,7 +36,7 @@ pub(super) struct Plan<'a> {
     pub parameters: Value,
     pub ceiling: Ceiling,
     pub max_cost: Option<Credits>,
-    /// What this process runs at once; `None`: a job, whose row says it all.
+    /// What this process runs immediately; `None`: a job, for which the row has everything.
     pub call: Option<Call>,
 }
 
@@ -47,7 +47,7 @@ impl Plan<'_> {
 }
 
 impl Service {
-    /// What the model that a request means does not take of it, or why there is no such model.
+    /// Every field that the requested model does not support, or why there is no such model.
     /// Templates are not applied.
     pub fn violations(&self, caller: &Caller, request: &GenerationRequest) -> Vec<FieldError> {
         let chars = request.prompt().chars().count();
@@ -56,7 +56,8 @@ impl Service {
             .unwrap_or_default()
     }
 
-    /// The model that a request means, unless it refuses it. `chars`: of the prompt as sent.
+    /// The model of a request, unless it does not support it. `chars`: length of the prompt as
+    /// sent.
     fn resolve(
         &self,
         caller: &Caller,
@@ -76,7 +77,7 @@ impl Service {
         }
     }
 
-    /// What a request comes to. `deltas`: where the pieces of a streamed text go.
+    /// `deltas`: where the pieces of a streamed text go.
     pub(super) async fn plan(
         &self,
         caller: &Caller,
@@ -129,7 +130,7 @@ fn plan_text<'a>(
     rendered: RenderedPrompt,
     deltas: Option<DeltaSink>,
 ) -> Plan<'a> {
-    // The default is ours, so it may bow to a smaller model; what was asked for may not.
+    // The default is ours, so a smaller model may lower it; a requested value it may not.
     let max_tokens = request
         .max_tokens
         .unwrap_or(DEFAULT_MAX_TOKENS.min(text.limits.max_tokens));
@@ -174,7 +175,7 @@ fn plan_image<'a>(
     image: &ImageModel,
     request: ImageRequest,
 ) -> Result<Plan<'a>, ServiceError> {
-    // The defaults are ours, so they may bow to what the model makes.
+    // The defaults are ours, so the model may change them.
     let size = request.size.or_else(|| {
         let made = image.native(DEFAULT_SIZE).map(|_| DEFAULT_SIZE);
         made.or_else(|| ImageModel::servable(&image.native_sizes).first().copied())

@@ -1,4 +1,4 @@
-//! Reading bodies.
+//! Parsing request bodies.
 use serde_json::{Map, Value};
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Service {
-    /// Checks a body statically: `type`, and what the generation of that type takes.
+    /// Validates a body without its model: `type`, and the fields of that type.
     pub fn read_any(
         &self,
         caller: &Caller,

@@ -1,4 +1,4 @@
-//! Why a request is not started, in the order of the contract.
+//! Why a request is refused, in the documented order.
 
 use super::{IdempotentRequest, Submitted, plan::Plan};
 use crate::{
@@ -8,15 +8,15 @@ use crate::{
 };
 
 impl Service {
-    /// The provider takes no more calls. Who could not pay is told that, which waiting would not
-    /// change.
+    /// The provider is at its concurrency limit. A caller who could not pay is told that instead,
+    /// since waiting would not help.
     pub(super) async fn provider_busy(
         &self,
         caller: &Caller,
         plan: &Plan<'_>,
         idempotent: Option<&IdempotentRequest>,
     ) -> Result<Submitted, ServiceError> {
-        // A parallel request with the same key may have been first.
+        // A concurrent request with the same key may have been first.
         if let Some(id) = self.replayed(caller, idempotent).await? {
             return Ok(Submitted::Replay(id));
         }
@@ -46,7 +46,6 @@ impl Service {
         Ok(())
     }
 
-    /// The hold was not placed.
     pub(super) async fn refused(
         &self,
         caller: &Caller,
@@ -62,7 +61,7 @@ impl Service {
                 explain::above_available(ceiling.hold(), balance, ceiling)
             }
             HoldOutcome::KeyBound => {
-                // A parallel request with the same key was first.
+                // A concurrent request with the same key was first.
                 return match self.replayed(caller, idempotent).await? {
                     Some(id) => Ok(Submitted::Replay(id)),
                     None => Err(ServiceError::IdempotencyInProgress),

@@ -1,4 +1,4 @@
-//! A request's template, applied: what is sent to the model.
+//! Applies a request's template.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,22 +16,21 @@ use crate::{
     store::templates::TemplateRecord,
 };
 
-/// How long a rendering waits for its turn.
+/// How long a rendering waits for a permit.
 const RENDER_WAIT: Duration = Duration::from_secs(2);
-/// Characters of a name in an answer.
+/// Characters of a variable name that an error repeats.
 const SHOWN_CHARS: usize = 100;
 
-/// What is sent to the model.
+/// The prompts as sent to the model.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct RenderedPrompt {
     pub prompt: String,
     pub system_prompt: Option<String>,
-    /// The template that they were rendered from.
     pub template: Option<TemplateUse>,
 }
 
 impl Service {
-    /// The prompts of a request, through its template. The inner error: every failing field.
+    /// Applies the template of a request. The inner error lists every failing field.
     pub(super) async fn rendered_prompt(
         &self,
         caller: &Caller,
@@ -51,7 +50,7 @@ impl Service {
             return Ok(Err(vec![error]));
         };
         let version = record.version;
-        // Milliseconds of work for a processor: apart from the threads that all requests share.
+        // Rendering takes milliseconds of CPU: keep it off the async threads.
         let turn = Arc::clone(&self.0.renderings).acquire_owned();
         let Ok(Ok(turn)) = tokio::time::timeout(RENDER_WAIT, turn).await else {
             return Err(ServiceError::Overloaded);
@@ -72,7 +71,6 @@ impl Service {
     }
 }
 
-/// Renders what a template says for a request.
 fn apply(
     text: &TemplateRecord,
     wanted: &request::TemplateUse,
@@ -83,7 +81,7 @@ fn apply(
         let shown: String = name.chars().take(SHOWN_CHARS).collect();
         format!("template_variables.{}", shown.replace('\0', "\u{fffd}"))
     };
-    // Null is as good as nothing, here as everywhere.
+    // Null means absent, here as everywhere.
     let mut values: Map<String, Value> = wanted.variables.clone();
     values.retain(|_, value| !value.is_null());
     for name in wanted.variables.keys() {
@@ -92,12 +90,12 @@ fn apply(
                 none if none.is_empty() => {
                     "is not a variable of this template, which has none".to_owned()
                 }
-                names => format!("is not a variable of this template; it has {names}"),
+                names => format!("is not a variable of this template; its variables are {names}"),
             };
             errors.add(param(name), FieldCode::UnknownField, message);
         }
     }
-    // What the request says itself is not rendered, and needs nothing.
+    // A system prompt of the request replaces the template's, which then needs no variables.
     let system_source = text
         .system_prompt
         .as_deref()
@@ -105,7 +103,7 @@ fn apply(
     let parse = |source| Template::parse(source);
     let (prompt, system) = match (parse(&text.prompt), system_source.map(parse).transpose()) {
         (Ok(prompt), Ok(system)) => (prompt, system),
-        // It was checked when it was kept, by the rules of that day.
+        // It was valid when it was saved, by the rules of that day.
         (Err(error), _) | (_, Err(error)) => {
             let message = format!("is no longer a valid template: {error}");
             errors.add("template_id", FieldCode::InvalidFormat, message);
@@ -171,11 +169,11 @@ fn apply(
     }
 }
 
-/// Names the field that a rendering failed for.
+/// Reports the field that a rendering failed for.
 fn explain(error: &RenderError, values: &Map<String, Value>, errors: &Errors) {
     match error {
         RenderError::Missing(names, error) => {
-            // Those that are not there at all; otherwise one of them lacks a member.
+            // Absent variables; otherwise one of them lacks a member.
             let absent = names.iter().filter(|name| !values.contains_key(*name));
             let mut blamed: Vec<&String> = absent.collect();
             if blamed.is_empty() {
@@ -184,7 +182,7 @@ fn explain(error: &RenderError, values: &Map<String, Value>, errors: &Errors) {
             let at = error
                 .line
                 .map_or_else(String::new, |l| format!(" in line {l}"));
-            let message = format!("lacks a value that the template reads{at}");
+            let message = format!("is missing a value that the template reads{at}");
             for name in &blamed {
                 let param = format!("template_variables.{name}");
                 errors.add(param, FieldCode::MissingVariable, &message);
@@ -198,7 +196,7 @@ fn explain(error: &RenderError, values: &Map<String, Value>, errors: &Errors) {
             errors.add("template_id", FieldCode::TooLong, message);
         }
         RenderError::Invalid(error) => {
-            let message = format!("do not fit the template: {error}");
+            let message = format!("do not match the template: {error}");
             errors.add("template_variables", FieldCode::InvalidFormat, message);
         }
     }

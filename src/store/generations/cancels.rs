@@ -1,10 +1,10 @@
-//! Cancels of texts that another server streams.
+//! Cancels of texts that are streamed by another server.
 
 use super::{Store, StoreError};
 use crate::domain::ids::{GenerationId, InstanceId};
 
 impl Store {
-    /// Asks the server that streams a text to end it. `false`: none does; nothing was touched.
+    /// Asks the server that streams a text to end it. `false`: none does, and nothing was changed.
     pub async fn request_cancel(&self, id: GenerationId) -> Result<bool, StoreError> {
         let asking = sqlx::query!(
             "update generations
@@ -17,7 +17,7 @@ impl Store {
         Ok(asking.await?.rows_affected() == 1)
     }
 
-    /// What this server streams and is asked to end.
+    /// Texts that this server streams and was asked to end.
     pub async fn requested_cancels(
         &self,
         instance: InstanceId,

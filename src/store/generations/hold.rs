@@ -6,8 +6,8 @@ use super::{Balance, Credential, HoldOutcome, NewGeneration, SpendLimit, Store, 
 use crate::domain::{credits::Credits, generation::Generation};
 
 impl Store {
-    /// Places the hold and makes the row, the ledger entry and the idempotency binding: all of
-    /// it in one statement, or nothing.
+    /// Places the hold and creates the row, the ledger entry and the idempotency binding: all in
+    /// one statement, or none.
     pub async fn hold(&self, new: &NewGeneration) -> Result<HoldOutcome, StoreError> {
         if let Some(outcome) = try_hold(self.requests.named("place a hold"), new).await? {
             return Ok(outcome);
@@ -17,7 +17,7 @@ impl Store {
             return Ok(refused);
         }
         // The account changed between the refusal and its explanation. Under the account's lock
-        // neither its balance nor what its keys have spent changes between the two.
+        // neither its balance nor the spend of its keys can change between the two.
         let mut tx = self.requests.named("decide a hold").begin().await?;
         sqlx::query!(
             "select id from accounts where id = $1 for no key update",
@@ -37,16 +37,16 @@ impl Store {
     }
 }
 
-/// `None`: it was refused, and nothing says why yet.
+/// `None`: refused, for a reason not determined yet.
 async fn try_hold(
     executor: impl PgExecutor<'_>,
     new: &NewGeneration,
 ) -> Result<Option<HoldOutcome>, StoreError> {
     let (key, session) = new.credential.ids();
     let bind = new.idempotency.as_ref();
-    // The account's row is locked first, and only then is anything inserted, so that
-    // entries get their ids in the order in which the balance moved. A second statement
-    // with the same idempotency key waits at that lock and then fails as a whole.
+    // The account's row is locked first, and only then is anything inserted, so that ledger entries
+    // get their ids in the order in which the balance moved. A second statement with the same
+    // idempotency key waits for that lock and then fails as a whole.
     let holding = sqlx::query!(
         r#"
         with credential as (
@@ -123,13 +123,13 @@ async fn try_hold(
         Err(error) if error.is_constraint("idempotency_keys_pkey") => {
             Ok(Some(HoldOutcome::KeyBound))
         }
-        // Another hold of the key got in between the look and the write.
+        // A concurrent hold of the key came between the check and the write.
         Err(error) if error.is_constraint("key_spend_within_limit") => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Why a hold was refused, in the contract's order; `None` when it would fit now.
+/// Why a hold was refused, in the documented order; `None` when it would fit now.
 async fn explain_refusal(
     executor: impl PgExecutor<'_>,
     new: &NewGeneration,
@@ -173,7 +173,7 @@ async fn explain_refusal(
     } else if row.suspended {
         Some(HoldOutcome::Suspended)
     } else if row.bound {
-        // A parallel request with the same key got in first and took what was available.
+        // A concurrent request with the same key came first and took what was available.
         Some(HoldOutcome::KeyBound)
     } else if row.unfinished >= new.max_unfinished {
         Some(HoldOutcome::TooManyJobs)
@@ -187,7 +187,7 @@ async fn explain_refusal(
 }
 
 impl NewGeneration {
-    /// The record as the statement makes it.
+    /// The record as the statement creates it.
     pub fn record(&self) -> Generation {
         Generation {
             id: self.id,

@@ -1,4 +1,4 @@
-//! Generations as they are stored: looked up, deleted, found by an idempotency key.
+//! Stored generations: lookup, deletion, idempotency keys.
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -45,7 +45,7 @@ pub(in crate::store) struct GenerationRow {
 }
 
 impl Store {
-    /// One generation of an account, unless it was deleted.
+    /// One generation of an account, unless deleted.
     pub async fn generation(
         &self,
         account: AccountId,
@@ -89,8 +89,8 @@ impl Store {
         Ok(reading.await?.map(Generation::from))
     }
 
-    /// Removes a finished generation's words for good; its numbers stay. `false`: it is not
-    /// finished, or not there.
+    /// Deletes the text and files of a finished generation for good; its numbers stay. `false`: not
+    /// finished, or not found.
     pub async fn delete_generation(
         &self,
         account: AccountId,
@@ -119,8 +119,8 @@ impl Store {
         Ok(done.is_some())
     }
 
-    /// What an idempotency key is bound to. An expired binding is removed, so that the key can
-    /// be used again.
+    /// What an idempotency key is bound to. An expired binding is deleted, so that the key can be
+    /// used again.
     pub async fn bound_key(
         &self,
         account: AccountId,

@@ -10,8 +10,8 @@ use crate::domain::{
 
 impl Store {
     /// Ends a generation and settles it: the row, the account and the ledger entry in one
-    /// statement. Answers the row that it wrote; `None`: it had ended already, or another
-    /// instance works on it, and nothing was touched.
+    /// statement. Returns the updated row; `None`: it had ended already, or another instance owns
+    /// it, and nothing was changed.
     #[expect(clippy::too_many_lines, reason = "one statement")]
     pub async fn settle(&self, settlement: &Settlement) -> Result<Option<Generation>, StoreError> {
         let (completion, failure) = match &settlement.outcome {
@@ -26,7 +26,8 @@ impl Store {
         let charged = completion.map_or(Credits::ZERO, |c| c.charged);
         let finish_reason = completion.and_then(|c| c.finish_reason);
         // Lock order everywhere: the generation, then its account. The account's row exists by
-        // foreign key; its constraint refuses a charge above the hold, and with it everything.
+        // foreign key; its constraint refuses a charge above the hold, and with it the whole
+        // statement.
         let settling = sqlx::query_as!(
             GenerationRow,
             r#"

@@ -50,7 +50,7 @@ fn bombs_are_refused() {
             "too many steps",
         ),
         ("{% for c in s %}{% endfor %}".repeat(10), "too many steps"),
-        // A comparison that is not finished does not decide.
+        // An unfinished comparison decides nothing.
         ("{% if xs == zs %}{% endif %}".repeat(200), "too many steps"),
         ("{{ s|replace('\"', s) }}".to_owned(), "too "),
         ("{{ 'x'|replace('', s)|replace('', s) }}".to_owned(), "too "),
@@ -75,7 +75,7 @@ fn bombs_are_refused() {
     }
 }
 
-/// What is bounded is not what honest templates do with many values.
+/// The bounds do not affect legitimate templates with many values.
 #[test]
 fn many_values_are_no_bomb() {
     let products = (0..2_000).map(|i| {
@@ -121,7 +121,7 @@ fn deep_templates_do_not_exhaust_the_stack() {
             "{source:.80}: {error:?}"
         );
     }
-    // As deep as allowed.
+    // At the maximum depth.
     for (source, rendered) in [
         (format!("{{{{ {}1 }}}}", "not ".repeat(198)), "True"),
         (format!("{{{{ a{} }}}}", "|upper".repeat(99)), "1"),
@@ -149,7 +149,7 @@ fn deep_templates_do_not_exhaust_the_stack() {
     ] {
         assert_eq!(render(&source, json!({"a": "1"})).as_deref(), Ok(rendered));
     }
-    // A request nests 64 levels at most.
+    // A request nests at most 64 levels.
     let nested = |bottom: Value| (0..64).fold(bottom, |inner, _| json!([inner]));
     let values = json!({"a": nested(json!(1)), "b": nested(json!(2))});
     let source = "{{ a == b }}{{ a < b }}{{ a|tojson|length }}{{ a|sort|length }}{{ a }}";
@@ -202,7 +202,7 @@ fn odd_numbers_are_no_panic() {
 }
 
 proptest! {
-    /// Whatever is written, it is read or refused, and rendered or refused.
+    /// Any input is parsed or refused, and rendered or refused.
     #[test]
     fn nothing_panics(parts in prop::collection::vec(prop::sample::select(vec![
         "{{ ", " }}", "{% ", " %}", "{%- ", "-}}", "if ", "else ", "elif ", "endif ", "for ", "in ", "endfor ", "set ", "a", "b", "c",
