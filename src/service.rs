@@ -33,7 +33,7 @@ use crate::{
         credits::Credits,
         ids::GenerationIds,
         rate::RateState,
-        validate::{Errors, FieldError},
+        validate::FieldError,
     },
     jobs::{Runner, webhooks::Sender},
     providers::Registry,
@@ -263,10 +263,10 @@ impl ServiceError {
     }
 
     /// A refusal, where there are failing fields.
-    pub fn any(errors: &Errors) -> Result<(), Self> {
-        match errors.take() {
-            none if none.is_empty() => Ok(()),
-            errors => Err(Self::Invalid(errors)),
+    pub fn any(errors: Vec<FieldError>) -> Result<(), Self> {
+        if errors.is_empty() {
+            return Ok(());
         }
+        Err(Self::Invalid(errors))
     }
 }

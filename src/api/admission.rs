@@ -4,12 +4,13 @@
 //! (the accept loop's), and how much one caller may ask.
 
 use std::{
+    collections::HashSet,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use axum::{
-    extract::{FromRequestParts, Request, State},
+    extract::{FromRequestParts, MatchedPath, Request, State},
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
@@ -26,13 +27,18 @@ const ALWAYS: [&str; 3] = ["/health", "/health/live", "/metrics"];
 pub struct Admission {
     places: Arc<Semaphore>,
     timeout: Duration,
+    unbounded: Arc<HashSet<String>>,
 }
 
 impl Admission {
-    /// `most` requests at once, each within `timeout` unless it generates or fetches a file.
-    pub fn new(most: usize, timeout: Duration) -> Self {
+    /// `most` requests at once, each within `timeout` but on the `unbounded` paths.
+    pub fn new(most: usize, timeout: Duration, unbounded: HashSet<String>) -> Self {
         let places = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
-        Self { places, timeout }
+        Self {
+            places,
+            timeout,
+            unbounded: Arc::new(unbounded),
+        }
     }
 }
 
@@ -84,11 +90,11 @@ pub async fn admit(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let path = request.uri().path();
-    if ALWAYS.contains(&path) {
+    if ALWAYS.contains(&request.uri().path()) {
         return next.run(request).await;
     }
-    let bounded = is_bounded(path);
+    let path = request.extensions().get::<MatchedPath>();
+    let bounded = !path.is_some_and(|path| admission.unbounded.contains(path.as_str()));
     let place = match Place::take(&admission.places) {
         Ok(place) => place,
         Err(error) => return error.into_response(),
@@ -106,10 +112,4 @@ pub async fn admit(
     // The answer's body is the connection's matter.
     place.leave();
     response
-}
-
-/// Generations and waits for them have bounds of their own; files are streams.
-fn is_bounded(path: &str) -> bool {
-    let own = path.starts_with("/v1/generate/") && path != "/v1/generate/history";
-    !own && !path.starts_with("/v1/media/")
 }

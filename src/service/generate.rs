@@ -18,7 +18,7 @@ use crate::{
         ids::GenerationId,
         json::fingerprint,
         pricing::Ceiling,
-        request::{GenerationRequest, Target, Unreadable},
+        request::{GenerationRequest, Target},
         validate::FieldError,
     },
     jobs::{Handle, Started},
@@ -107,20 +107,6 @@ impl Service {
             GenerationRequest::Audio(speech) => self.resolve_speech(caller, speech).map(|_| ()),
         };
         resolved.err().unwrap_or_default()
-    }
-
-    /// What a body is refused for: its failing fields, and what its model refuses of the rest,
-    /// so that one answer names everything.
-    fn refused_body<T>(
-        unreadable: Unreadable<T>,
-        resolve: impl FnOnce(&T) -> Result<(), Vec<FieldError>>,
-    ) -> ServiceError {
-        let Unreadable { mut errors, read } = unreadable;
-        let more = resolve(&read).err().unwrap_or_default();
-        let known = |param: &str| errors.iter().any(|e| e.param == param);
-        let more: Vec<_> = more.into_iter().filter(|e| !known(&e.param)).collect();
-        errors.extend(more);
-        ServiceError::Invalid(errors)
     }
 
     /// The model that a request means.

@@ -1,16 +1,8 @@
 //! What a request would hold, by the plan that the generation itself is made from.
 
-use serde_json::{Map, Value};
-
 use super::Plan;
 use crate::{
-    domain::{
-        credits::Credits,
-        generation::Modality,
-        pricing::Prices,
-        request::GenerationRequest,
-        validate::{FieldCode, FieldError},
-    },
+    domain::{credits::Credits, generation::Modality, pricing::Prices, request::GenerationRequest},
     service::{Service, ServiceError, auth::Caller},
     store::generations::SpendLimit,
 };
@@ -30,38 +22,6 @@ pub struct Estimate {
 }
 
 impl Service {
-    /// Checks a body statically: `type`, and what the generation of that type takes.
-    pub fn read_any(
-        &self,
-        caller: &Caller,
-        body: &Map<String, Value>,
-    ) -> Result<GenerationRequest, ServiceError> {
-        let refuse = |code, message: &str| {
-            Err(ServiceError::invalid(FieldError::new(
-                "type", code, message,
-            )))
-        };
-        let modality = match body.get("type") {
-            None | Some(Value::Null) => return refuse(FieldCode::Required, "is required"),
-            Some(Value::String(name)) => Modality::parse(name),
-            Some(_) => return refuse(FieldCode::InvalidType, "must be a string"),
-        };
-        let mut body = body.clone();
-        body.remove("type");
-        match modality {
-            Some(Modality::Text) => self.read_text(caller, &body).map(GenerationRequest::Text),
-            Some(Modality::Image) => self.read_image(caller, &body).map(GenerationRequest::Image),
-            Some(Modality::Video) => self.read_video(caller, &body).map(GenerationRequest::Video),
-            Some(Modality::Audio) => self
-                .read_speech(caller, &body)
-                .map(GenerationRequest::Audio),
-            None => refuse(
-                FieldCode::NotAllowed,
-                "must be one of text, image, video, audio",
-            ),
-        }
-    }
-
     /// What a request would hold now. Makes nothing.
     pub async fn estimate(
         &self,

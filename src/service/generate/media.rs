@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-
 use super::{IdempotentRequest, Plan, Submitted, media_plan::ImagePlan};
 use crate::{
     domain::{
@@ -50,39 +48,6 @@ impl Service {
         /// The model that a request means, unless it refuses it.
         resolve_speech, SpeechRequest, Audio, Speech, SpeechModel
     );
-
-    /// Checks a body statically, and where it fails says also what its model refuses.
-    pub fn read_image(
-        &self,
-        caller: &Caller,
-        body: &Map<String, Value>,
-    ) -> Result<ImageRequest, ServiceError> {
-        ImageRequest::read(body).map_err(|unreadable| {
-            Self::refused_body(unreadable, |r| self.resolve_image(caller, r).map(|_| ()))
-        })
-    }
-
-    /// Checks a body statically, and where it fails says also what its model refuses.
-    pub fn read_video(
-        &self,
-        caller: &Caller,
-        body: &Map<String, Value>,
-    ) -> Result<VideoRequest, ServiceError> {
-        VideoRequest::read(body).map_err(|unreadable| {
-            Self::refused_body(unreadable, |r| self.resolve_video(caller, r).map(|_| ()))
-        })
-    }
-
-    /// Checks a body statically, and where it fails says also what its model refuses.
-    pub fn read_speech(
-        &self,
-        caller: &Caller,
-        body: &Map<String, Value>,
-    ) -> Result<SpeechRequest, ServiceError> {
-        SpeechRequest::read(body).map_err(|unreadable| {
-            Self::refused_body(unreadable, |r| self.resolve_speech(caller, r).map(|_| ()))
-        })
-    }
 
     /// Holds the price and starts the work.
     pub(super) async fn begin_image(

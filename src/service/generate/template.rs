@@ -8,12 +8,11 @@ use crate::{
     domain::{
         generation::TemplateUse,
         ids::TemplateId,
-        request::{self, SYSTEM_PROMPT_CHARS, TEXT_PROMPT_CHARS, TextRequest},
+        request::{self, SYSTEM_PROMPT_CHARS, TEXT_PROMPT_CHARS, TemplateText, TextRequest},
         template::{PROMPT, RenderError, Template},
         validate::{Errors, FieldCode, FieldError, too_long},
     },
     service::{Service, ServiceError, auth::Caller},
-    store::templates::TemplateText,
 };
 
 /// How long a rendering waits for its turn.

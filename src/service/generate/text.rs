@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use super::{IdempotentRequest, Plan, Submitted};
 use crate::{
@@ -19,20 +19,6 @@ use crate::{
 };
 
 impl Service {
-    /// Checks a body statically, and where it fails says also what its model refuses.
-    pub fn read_text(
-        &self,
-        caller: &Caller,
-        body: &Map<String, Value>,
-    ) -> Result<TextRequest, ServiceError> {
-        TextRequest::read(body).map_err(|unreadable| {
-            Self::refused_body(unreadable, |read| {
-                let chars = read.prompt.chars().count();
-                self.resolve_text(caller, read, chars).map(|_| ())
-            })
-        })
-    }
-
     /// Holds the ceiling and starts the work, or finds what the idempotency key made before.
     pub(super) async fn begin_text(
         &self,
