@@ -23,7 +23,7 @@ mod openapi;
 mod prefer;
 mod raw_error;
 mod record;
-mod schema;
+mod route;
 mod stream;
 mod templates;
 mod usage;
@@ -37,8 +37,7 @@ use tower_http::{
     catch_panic::CatchPanicLayer,
     cors::{AllowOrigin, CorsLayer},
 };
-use utoipa::OpenApi as _;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
 pub use admin::{AdminAccountBody, AdminTokenBody, NewAdminTokenBody};
 pub use api_keys::{KeyBody, NewKeyBody};
@@ -50,6 +49,8 @@ pub use metrics::MetricsEndpoint;
 pub use raw_error::raw_error_response;
 pub use usage::UsageBody;
 pub use webhooks::renderer;
+
+use route::{Route, RouteError, route};
 
 use crate::{media::MediaStore, service::Service};
 
@@ -100,57 +101,112 @@ impl ApiState {
 }
 
 /// The route table. The document is made of the same declarations.
-fn routes() -> OpenApiRouter<ApiState> {
-    OpenApiRouter::with_openapi(openapi::Document::openapi())
-        .routes(routes!(generate::text))
-        .routes(routes!(generate::image))
-        .routes(routes!(generate::video))
-        .routes(routes!(generate::audio))
-        .routes(routes!(media::file))
-        .routes(routes!(generations::history))
-        .routes(routes!(generations::lookup, generations::delete))
-        .routes(routes!(generations::cancel))
-        .routes(routes!(credits::balance))
-        .routes(routes!(credits::ledger))
-        .routes(routes!(usage::usage))
-        .routes(routes!(estimate::estimate))
-        .routes(routes!(templates::create, templates::list))
-        .routes(routes!(
-            templates::get,
-            templates::replace,
-            templates::delete
-        ))
-        .routes(routes!(account::get, account::change))
-        .routes(routes!(api_keys::create, api_keys::list))
-        .routes(routes!(api_keys::get, api_keys::revoke))
-        .routes(routes!(webhooks::create, webhooks::list))
-        .routes(routes!(webhooks::get, webhooks::delete))
-        .routes(routes!(webhooks::deliveries))
-        .routes(routes!(webhooks::redeliver))
-        .routes(routes!(auth::login))
-        .routes(routes!(auth::logout))
-        .routes(routes!(auth::me))
-        .routes(routes!(admin::list, admin::create))
-        .routes(routes!(admin::get))
-        .routes(routes!(admin::move_credits))
-        .routes(routes!(admin::suspend))
-        .routes(routes!(admin::resume))
-        .routes(routes!(catalogue::models))
-        .routes(routes!(catalogue::model))
-        .routes(routes!(catalogue::providers))
-        .routes(routes!(health::health))
-        .routes(routes!(health::live))
-        .routes(routes!(metrics::metrics))
+fn routes() -> Vec<Route> {
+    const MAKES: [RouteError; 6] = [
+        (
+            402,
+            "insufficient_credits, max_cost_exceeded or spend_limit_exceeded",
+        ),
+        (404, "not_found"),
+        (
+            409,
+            "idempotency_in_progress, or cancelled with the generation",
+        ),
+        (
+            422,
+            "validation_failed: every failing field is named; or idempotency_key_reused",
+        ),
+        (
+            502,
+            "provider_error, provider_rejected or content_policy, with the generation",
+        ),
+        (504, "provider_timeout, with the generation"),
+    ];
+    vec![
+        route!(generate::text).unbounded().errors(&MAKES),
+        route!(generate::image).unbounded().errors(&MAKES),
+        route!(generate::video).unbounded().errors(&MAKES),
+        route!(generate::audio).unbounded().errors(&MAKES),
+        route!(media::file)
+            .unbounded()
+            .error(403, "invalid_signature or expired_signature")
+            .error(416, "range_not_satisfiable")
+            .error(503, "storage_unavailable; with Retry-After"),
+        route!(generations::history),
+        route!(generations::lookup).unbounded(),
+        route!(generations::delete)
+            .unbounded()
+            .error(409, "not_finished"),
+        route!(generations::cancel)
+            .unbounded()
+            .error(409, "already_finished"),
+        route!(credits::balance),
+        route!(credits::ledger),
+        route!(usage::usage),
+        route!(estimate::estimate),
+        route!(templates::create),
+        route!(templates::list),
+        route!(templates::get),
+        route!(templates::replace),
+        route!(templates::delete),
+        route!(account::get),
+        route!(account::change),
+        route!(api_keys::create),
+        route!(api_keys::list),
+        route!(api_keys::get),
+        route!(api_keys::revoke),
+        route!(webhooks::create),
+        route!(webhooks::list),
+        route!(webhooks::get),
+        route!(webhooks::delete),
+        route!(webhooks::deliveries),
+        route!(webhooks::redeliver),
+        route!(auth::login)
+            .error(401, "invalid_credentials")
+            .errors(&openapi::BUSY),
+        route!(auth::logout),
+        route!(auth::me),
+        route!(admin::list),
+        route!(admin::create),
+        route!(admin::get),
+        route!(admin::move_credits).error(
+            422,
+            "validation_failed: every failing field is named; or reference_reused",
+        ),
+        route!(admin::suspend),
+        route!(admin::resume),
+        route!(catalogue::models),
+        route!(catalogue::model),
+        route!(catalogue::providers),
+        route!(health::health),
+        route!(health::live),
+        route!(metrics::metrics)
+            .error(
+                401,
+                "missing_token or invalid_token, where metrics.token is set",
+            )
+            .error(403, "loopback_only, where it is not"),
+    ]
 }
 
 /// The OpenAPI document, as GET /openapi.json serves it.
 pub fn openapi() -> Result<serde_json::Value, serde_json::Error> {
-    openapi::complete(&mut routes().into_openapi())
+    openapi::document(routes())
 }
 
 /// The whole HTTP side.
 pub fn router(service: Service, settings: ApiSettings) -> Result<Router, serde_json::Error> {
-    let (router, _) = routes().split_for_parts();
+    let routes = routes();
+    let unbounded = routes.iter().filter(|route| !route.bounded);
+    let unbounded = unbounded.flat_map(Route::paths).cloned().collect();
+    let (most, timeout) = (settings.max_requests, settings.request_timeout);
+    let admission = admission::Admission::new(most, timeout, unbounded);
+    let router = routes
+        .into_iter()
+        .fold(OpenApiRouter::new(), |router, route| {
+            router.routes(route.routes)
+        });
+    let (router, _) = router.split_for_parts();
     let metrics = settings.metrics.metrics().clone();
     let state = ApiState {
         service,
@@ -172,7 +228,7 @@ pub fn router(service: Service, settings: ApiSettings) -> Result<Router, serde_j
         .with_state(state)
         .fallback(|| async { ApiError::from_status(StatusCode::NOT_FOUND) })
         .layer(axum::middleware::from_fn_with_state(
-            admission::Admission::new(settings.max_requests, settings.request_timeout),
+            admission,
             admission::admit,
         ))
         .layer(CatchPanicLayer::custom(

@@ -33,7 +33,7 @@ use crate::{
         ids::{AccountId, GenerationIds},
         limiter::Limiter,
         rate::RateState,
-        validate::{Errors, FieldError},
+        validate::FieldError,
     },
     jobs::{RunError, Runner, webhooks::Sender},
     providers::Registry,
@@ -278,10 +278,10 @@ impl ServiceError {
     }
 
     /// A refusal, where there are failing fields.
-    pub fn any(errors: &Errors) -> Result<(), Self> {
-        match errors.take() {
-            none if none.is_empty() => Ok(()),
-            errors => Err(Self::Invalid(errors)),
+    pub fn any(errors: Vec<FieldError>) -> Result<(), Self> {
+        if errors.is_empty() {
+            return Ok(());
         }
+        Err(Self::Invalid(errors))
     }
 }

@@ -10,10 +10,9 @@ use super::{
     ApiState,
     error::ApiError,
     extract::{Authorized, JsonBody, Manage, NoQuery},
-    schema::AccountChange,
 };
 use crate::{
-    domain::{generation::Modality, ids::AccountId},
+    domain::{generation::Modality, ids::AccountId, request::AccountChange},
     store::account_settings::AccountSettings,
 };
 
@@ -86,7 +85,6 @@ impl From<AccountSettings> for AccountBody {
 #[utoipa::path(
     get, path = "/v1/account", tag = "account",
     responses((status = 200, description = "The account", body = AccountBody)),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
 )]
 pub async fn get(
     State(state): State<ApiState>,
@@ -101,16 +99,15 @@ pub async fn get(
 /// Merged by modality: those that are left out stay, null clears one. A model only together
 /// with its provider.
 #[utoipa::path(
-    patch, path = "/v1/account", tag = "account", request_body = AccountChange,
+    patch, path = "/v1/account", tag = "account",
     responses((status = 200, description = "The account, changed", body = AccountBody)),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
 )]
 pub async fn change(
     State(state): State<ApiState>,
     auth: Authorized<Manage>,
-    body: JsonBody,
+    body: JsonBody<AccountChange>,
 ) -> Result<Json<AccountBody>, ApiError> {
-    let change = body.read(|members| state.service.read_account_change(members))?;
+    let change = body.read_or(|change| state.service.change_violations(change))?;
     let account = state.service.change_account(&auth.caller, &change).await?;
     Ok(Json(account.into()))
 }

@@ -1,7 +1,6 @@
 //! The operator's own systems: accounts, grants, suspension.
 
 mod permission;
-mod schema;
 
 use axum::{
     Json,
@@ -26,18 +25,31 @@ use crate::{
         credits::Credits,
         ids::{AccountId, AdminTokenId},
         page::PageRequest,
+        request::{AccountRequest, EMAIL_CHARS, MoveRequest},
+        validate::{Fields, Input, text},
     },
-    service::{admin_accounts::AccountRequest, credit_adjustments::MoveRequest},
     store::{
         accounts::{ACCOUNTS_CURSOR, AccountRecord},
         admin::AdminTokenRecord,
     },
 };
-use permission::Operator;
-use schema::{AccountCreationRequest, CreditMovementRequest};
+pub use permission::Operator;
 
-/// Characters of the longest email.
-const EMAIL_CHARS: usize = 254;
+/// What the list of accounts is asked for.
+pub struct AccountsQuery {
+    email: Option<String>,
+    page: PageRequest,
+}
+
+impl Input for AccountsQuery {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        let email = "Of a user of the account; compared as a whole, without case";
+        Some(Self {
+            email: fields.optional("email", email, text(EMAIL_CHARS)),
+            page: PageRequest::read(fields, ACCOUNTS_CURSOR),
+        })
+    }
+}
 
 /// An account, as the operator sees it.
 #[derive(Debug, Serialize, ToSchema)]
@@ -124,25 +136,15 @@ impl From<AdminTokenRecord> for AdminTokenBody {
 /// List accounts
 #[utoipa::path(
     get, path = "/v1/admin/accounts", tag = "admin",
-    params(
-        ("email" = Option<String>, Query, max_length = 254, description = "Of a user of the account; compared as a whole, without case"),
-        ("per_page" = Option<u32>, Query, minimum = 1, maximum = 100, description = "Default 20"),
-        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
-    ),
     responses((status = 200, description = "A page of accounts, newest first", body = PageBody<AdminAccountBody>)),
-    security(("admin" = [])), extensions(("x-required-ability" = json!("admin")))
 )]
 pub async fn list(
     State(state): State<ApiState>,
     _operator: Operator,
-    query: Query,
+    query: Query<AccountsQuery>,
     uri: Uri,
 ) -> Result<Response, ApiError> {
-    let (email, page) = query.read(|fields| {
-        let email = fields.text("email", EMAIL_CHARS);
-        let page = PageRequest::read(fields, ACCOUNTS_CURSOR);
-        (email.map(str::to_owned), page)
-    })?;
+    let AccountsQuery { email, page } = query.read()?;
     let found = state.service.accounts(email.as_deref(), &page).await?;
     Ok(record::page(found, &uri, AdminAccountBody::from))
 }
@@ -151,16 +153,15 @@ pub async fn list(
 ///
 /// With its first user. An email that belongs to an account already is `not_allowed`.
 #[utoipa::path(
-    post, path = "/v1/admin/accounts", tag = "admin", request_body = AccountCreationRequest,
+    post, path = "/v1/admin/accounts", tag = "admin",
     responses((status = 201, description = "The account", body = AdminAccountBody)),
-    security(("admin" = [])), extensions(("x-required-ability" = json!("admin")))
 )]
 pub async fn create(
     State(state): State<ApiState>,
     operator: Operator,
-    body: JsonBody,
+    body: JsonBody<AccountRequest>,
 ) -> Result<(StatusCode, Json<AdminAccountBody>), ApiError> {
-    let request = body.read(AccountRequest::read)?;
+    let request = body.read()?;
     let (id, _) = state.service.create_account(&request).await?;
     tracing::info!(admin_token = %operator.token, account = %id, "an account was made");
     let account = state.service.account(id).await?;
@@ -172,7 +173,6 @@ pub async fn create(
     get, path = "/v1/admin/accounts/{id}", tag = "admin",
     params(("id" = i64, Path, description = "The account's id")),
     responses((status = 200, description = "The account", body = AdminAccountBody)),
-    security(("admin" = [])), extensions(("x-required-ability" = json!("admin")))
 )]
 pub async fn get(
     State(state): State<ApiState>,
@@ -190,21 +190,20 @@ pub async fn get(
 /// what is on hold. A refund gives back what one generation of the account was charged, or a part
 /// of it, once.
 #[utoipa::path(
-    post, path = "/v1/admin/accounts/{id}/credits", tag = "admin", request_body = CreditMovementRequest,
+    post, path = "/v1/admin/accounts/{id}/credits", tag = "admin",
     params(("id" = i64, Path, description = "The account's id")),
     responses(
         (status = 201, description = "The entry in the ledger", body = LedgerEntryBody),
         (status = 200, description = "The entry that this reference made before; nothing was moved again", body = LedgerEntryBody),
     ),
-    security(("admin" = [])), extensions(("x-required-ability" = json!("admin")))
 )]
 pub async fn move_credits(
     State(state): State<ApiState>,
     operator: Operator,
     PathId(id): PathId<AccountId>,
-    body: JsonBody,
+    body: JsonBody<MoveRequest>,
 ) -> Result<Response, ApiError> {
-    let request = body.read(MoveRequest::read)?;
+    let request = body.read()?;
     let done = state
         .service
         .move_credits(id, request.what, Some(&request.reference))
@@ -229,7 +228,6 @@ pub async fn move_credits(
     post, path = "/v1/admin/accounts/{id}/suspend", tag = "admin",
     params(("id" = i64, Path, description = "The account's id")),
     responses((status = 200, description = "The suspended account", body = AdminAccountBody)),
-    security(("admin" = [])), extensions(("x-required-ability" = json!("admin")))
 )]
 pub async fn suspend(
     State(state): State<ApiState>,
@@ -250,7 +248,6 @@ pub async fn suspend(
     post, path = "/v1/admin/accounts/{id}/resume", tag = "admin",
     params(("id" = i64, Path, description = "The account's id")),
     responses((status = 200, description = "The account", body = AdminAccountBody)),
-    security(("admin" = [])), extensions(("x-required-ability" = json!("admin")))
 )]
 pub async fn resume(
     State(state): State<ApiState>,

@@ -3,10 +3,10 @@
 //! Here: a permit for each request, refused at once when there is none. Not here: connections
 //! (the accept loop's), and how much one caller may ask.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use axum::{
-    extract::{FromRequestParts, Request, State},
+    extract::{FromRequestParts, MatchedPath, Request, State},
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
@@ -23,13 +23,17 @@ const ALWAYS: [&str; 3] = ["/health", "/health/live", "/metrics"];
 pub struct Admission {
     requests: Limiter,
     timeout: Duration,
+    unbounded: Arc<HashSet<String>>,
 }
 
 impl Admission {
-    /// `most` requests at once, each within `timeout` unless it generates or fetches a file.
-    pub fn new(most: usize, timeout: Duration) -> Self {
-        let requests = Limiter::of(most);
-        Self { requests, timeout }
+    /// `most` requests at once, each within `timeout` but on the `unbounded` paths.
+    pub fn new(most: usize, timeout: Duration, unbounded: HashSet<String>) -> Self {
+        Self {
+            requests: Limiter::of(most),
+            timeout,
+            unbounded: Arc::new(unbounded),
+        }
     }
 }
 
@@ -66,11 +70,11 @@ pub async fn admit(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let path = request.uri().path();
-    if ALWAYS.contains(&path) {
+    if ALWAYS.contains(&request.uri().path()) {
         return next.run(request).await;
     }
-    let bounded = is_bounded(path);
+    let path = request.extensions().get::<MatchedPath>();
+    let bounded = !path.is_some_and(|path| admission.unbounded.contains(path.as_str()));
     let Some(permit) = admission.requests.try_acquire(()) else {
         return ApiError::overloaded().into_response();
     };
@@ -88,10 +92,4 @@ pub async fn admit(
     // Sending the body is bounded by the connection.
     permit.release();
     response
-}
-
-/// Generations and waits for them have bounds of their own; files are streams.
-fn is_bounded(path: &str) -> bool {
-    let own = path.starts_with("/v1/generate/") && path != "/v1/generate/history";
-    !own && !path.starts_with("/v1/media/")
 }

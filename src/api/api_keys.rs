@@ -12,13 +12,12 @@ use super::{
     error::ApiError,
     extract::{Authorized, JsonBody, Manage, NoQuery, PathId, Query},
     record::{self, PageBody},
-    schema::KeyCreationRequest,
 };
 use crate::{
     domain::{
-        ability::Abilities, credits::Credits, ids::ApiKeyId, page::PageRequest, spend::SpendPeriod,
+        ability::Abilities, credits::Credits, ids::ApiKeyId, page::PageOf, request::KeyRequest,
+        spend::SpendPeriod,
     },
-    service::keys::KeyRequest,
     store::keys::{ApiKeyRecord, KEYS_CURSOR},
 };
 
@@ -102,16 +101,15 @@ impl From<ApiKeyRecord> for KeyBody {
 /// The full key is in this answer only. A key with a `spend_limit` makes no keys (403
 /// `session_required`): its limit would be worth nothing.
 #[utoipa::path(
-    post, path = "/v1/api-keys", tag = "api-keys", request_body = KeyCreationRequest,
+    post, path = "/v1/api-keys", tag = "api-keys",
     responses((status = 201, description = "The key", body = NewKeyBody)),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
 )]
 pub async fn create(
     State(state): State<ApiState>,
     auth: Authorized<Manage>,
-    body: JsonBody,
+    body: JsonBody<KeyRequest>,
 ) -> Result<(StatusCode, Json<NewKeyBody>), ApiError> {
-    let request = body.read(|members| KeyRequest::read(members, state.service.now()))?;
+    let request = body.read_or(|request| state.service.key_violations(request))?;
     let caller = &auth.caller;
     let made = state
         .service
@@ -123,20 +121,15 @@ pub async fn create(
 /// List API keys
 #[utoipa::path(
     get, path = "/v1/api-keys", tag = "api-keys",
-    params(
-        ("per_page" = Option<u32>, Query, minimum = 1, maximum = 100, description = "Default 20"),
-        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
-    ),
     responses((status = 200, description = "A page of keys, newest first", body = PageBody<KeyBody>)),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
 )]
 pub async fn list(
     State(state): State<ApiState>,
     auth: Authorized<Manage>,
-    query: Query,
+    query: Query<PageOf<KEYS_CURSOR>>,
     uri: Uri,
 ) -> Result<Response, ApiError> {
-    let page = query.read(|fields| PageRequest::read(fields, KEYS_CURSOR))?;
+    let PageOf(page) = query.read()?;
     let found = state.service.keys(&auth.caller, &page).await?;
     Ok(record::page(found, &uri, KeyBody::from))
 }
@@ -146,7 +139,6 @@ pub async fn list(
     get, path = "/v1/api-keys/{id}", tag = "api-keys",
     params(("id" = i64, Path, description = "The key's id")),
     responses((status = 200, description = "The key", body = KeyBody)),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
 )]
 pub async fn get(
     State(state): State<ApiState>,
@@ -164,7 +156,6 @@ pub async fn get(
     delete, path = "/v1/api-keys/{id}", tag = "api-keys",
     params(("id" = i64, Path, description = "The key's id")),
     responses((status = 200, description = "The revoked key", body = KeyBody)),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
 )]
 pub async fn revoke(
     State(state): State<ApiState>,

@@ -12,14 +12,11 @@ use super::{
     client_address::ClientAddress,
     error::ApiError,
     extract::{AnyToken, Authorized, JsonBody, NoBody, NoQuery, SessionOnly},
-    schema::LoginRequest,
 };
-use crate::{
-    domain::{
-        ability::Abilities,
-        ids::{AccountId, UserId},
-    },
-    service::login::Login,
+use crate::domain::{
+    ability::Abilities,
+    ids::{AccountId, UserId},
+    request::Login,
 };
 
 /// A person.
@@ -101,15 +98,15 @@ fn user((id, email, name): (UserId, String, Option<String>)) -> UserBody {
 ///
 /// After 10 failures of an email from an address within 15 minutes: 429.
 #[utoipa::path(
-    post, path = "/v1/auth/login", tag = "auth", request_body = LoginRequest,
+    post, path = "/v1/auth/login", tag = "auth",
     responses((status = 200, description = "A session token", body = LoginBody)),
 )]
 pub async fn login(
     State(state): State<ApiState>,
     ClientAddress(address): ClientAddress,
-    body: JsonBody,
+    body: JsonBody<Login>,
 ) -> Result<Json<LoginBody>, ApiError> {
-    let login = body.read(Login::read)?;
+    let login = body.read()?;
     let session = state.service.login(login, address.to_string()).await?;
     let (id, name) = session.account;
     Ok(Json(LoginBody {
@@ -127,7 +124,6 @@ pub async fn login(
 #[utoipa::path(
     post, path = "/v1/auth/logout", tag = "auth",
     responses((status = 204, description = "The session has ended")),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("session")))
 )]
 pub async fn logout(
     State(state): State<ApiState>,
@@ -143,7 +139,6 @@ pub async fn logout(
 #[utoipa::path(
     get, path = "/v1/auth/me", tag = "auth",
     responses((status = 200, description = "Who the caller is", body = MeBody)),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("any")))
 )]
 pub async fn me(
     State(state): State<ApiState>,

@@ -13,12 +13,12 @@ use super::{
     ApiState,
     error::ApiError,
     extract::{NoQuery, Query},
-    generations::one_of,
 };
 use crate::domain::{
     catalogue::{ImageLimits, Model, ModelKind, SpeechLimits, TextLimits, VideoLimits},
     generation::Modality,
     pricing::Prices,
+    validate::{Fields, Input, text, words},
 };
 
 /// A model with its prices and limits.
@@ -109,23 +109,31 @@ fn body(state: &ApiState, model: &Model) -> ModelBody {
     ModelBody::of(model, default == Some(model))
 }
 
+/// Which models are listed.
+pub struct ModelFilter {
+    modality: Option<Modality>,
+    provider: Option<String>,
+}
+
+impl Input for ModelFilter {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        Some(Self {
+            modality: fields.optional("type", "Modality", words()),
+            provider: fields.optional("provider", "Provider name", text(usize::MAX)),
+        })
+    }
+}
+
 /// List models
 #[utoipa::path(
     get, path = "/v1/models", tag = "catalogue",
-    params(
-        ("type" = Option<Modality>, Query, description = "Modality"),
-        ("provider" = Option<String>, Query, description = "Provider name"),
-    ),
     responses((status = 200, description = "The models of this server", body = ModelsBody)),
 )]
 pub async fn models(
     State(state): State<ApiState>,
-    query: Query,
+    query: Query<ModelFilter>,
 ) -> Result<Json<ModelsBody>, ApiError> {
-    let (modality, provider) = query.read(|fields| {
-        let modality = one_of(fields, "type", Modality::ALL, Modality::parse);
-        (modality, fields.string("provider").map(str::to_owned))
-    })?;
+    let ModelFilter { modality, provider } = query.read()?;
     let data = state
         .service
         .catalogue()

@@ -4,13 +4,13 @@ use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
 use http::Uri;
 use serde::Serialize;
+use serde_json::json;
 use utoipa::ToSchema;
 
 use super::{
     ApiState,
     error::ApiError,
     extract::{Authorized, NoQuery, Query, ReadCredits},
-    generations::one_of,
     record::{self, PageBody},
 };
 use crate::{
@@ -18,11 +18,40 @@ use crate::{
         credits::Credits,
         ids::{GenerationId, LedgerEntryId},
         page::PageRequest,
+        validate::{FieldCode, Fields, Input, Parsed, generation_id, parsed},
     },
     store::credits::{LEDGER_CURSOR, LedgerEntry},
 };
 
+/// Which entries of the ledger are listed.
+pub struct LedgerQuery {
+    kind: Option<&'static str>,
+    generation: Option<GenerationId>,
+    page: PageRequest,
+}
+
 const KINDS: [&str; 6] = ["grant", "hold", "charge", "release", "adjustment", "refund"];
+const KIND: Parsed<&str> = parsed(
+    || json!({"type": "string", "enum": KINDS}),
+    |text| {
+        let kind = KINDS.into_iter().find(|kind| *kind == text);
+        kind.ok_or_else(|| {
+            let message = format!("must be one of {}", KINDS.join(", "));
+            (FieldCode::NotAllowed, message.into())
+        })
+    },
+);
+
+impl Input for LedgerQuery {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        let kinds = "grant, hold, charge, release, adjustment or refund";
+        Some(Self {
+            kind: fields.optional("kind", kinds, KIND),
+            generation: fields.optional("generation", "A generation's uuid", generation_id()),
+            page: PageRequest::read(fields, LEDGER_CURSOR),
+        })
+    }
+}
 
 /// What an account owns.
 #[derive(Debug, Serialize, ToSchema)]
@@ -78,7 +107,6 @@ impl From<LedgerEntry> for LedgerEntryBody {
 #[utoipa::path(
     get, path = "/v1/credits/balance", tag = "credits",
     responses((status = 200, description = "How the account stands", body = BalanceBody)),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("read:credits")))
 )]
 pub async fn balance(
     State(state): State<ApiState>,
@@ -96,35 +124,19 @@ pub async fn balance(
 /// List the movements of credits
 #[utoipa::path(
     get, path = "/v1/credits/ledger", tag = "credits",
-    params(
-        ("kind" = Option<String>, Query, description = "grant, hold, charge, release, adjustment or refund"),
-        ("generation" = Option<String>, Query, description = "A generation's uuid"),
-        ("per_page" = Option<u32>, Query, minimum = 1, maximum = 100, description = "Default 20"),
-        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
-    ),
     responses((status = 200, description = "A page of entries, newest first", body = PageBody<LedgerEntryBody>)),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("read:credits")))
 )]
 pub async fn ledger(
     State(state): State<ApiState>,
     auth: Authorized<ReadCredits>,
-    query: Query,
+    query: Query<LedgerQuery>,
     uri: Uri,
 ) -> Result<Response, ApiError> {
-    let (kind, generation, page) = query.read(|fields| {
-        let kind = one_of(fields, "kind", &KINDS, |name| {
-            KINDS.into_iter().find(|kind| *kind == name)
-        });
-        let generation = fields.string("generation").and_then(|text| {
-            let id = GenerationId::parse(text);
-            if id.is_none() {
-                let code = crate::domain::validate::FieldCode::InvalidFormat;
-                fields.error("generation", code, "must be a uuid");
-            }
-            id
-        });
-        (kind, generation, PageRequest::read(fields, LEDGER_CURSOR))
-    })?;
+    let LedgerQuery {
+        kind,
+        generation,
+        page,
+    } = query.read()?;
     let found = state
         .service
         .ledger(&auth.caller, kind, generation, &page)

@@ -8,9 +8,10 @@ use super::{
     ApiState,
     error::ApiError,
     extract::{Authorized, JsonBody, ReadCredits},
-    schema::EstimateRequest,
 };
-use crate::domain::{credits::Credits, generation::Modality, pricing::Prices};
+use crate::domain::{
+    credits::Credits, generation::Modality, pricing::Prices, request::GenerationRequest,
+};
 
 /// What a generation would cost.
 #[derive(Debug, Serialize, ToSchema)]
@@ -37,17 +38,16 @@ pub struct EstimateBody {
 /// Takes what the generation would take, and its `type`. Checks it likewise, templates
 /// included, and makes nothing.
 #[utoipa::path(
-    post, path = "/v1/credits/estimate", tag = "credits", request_body = EstimateRequest,
+    post, path = "/v1/credits/estimate", tag = "credits",
     responses((status = 200, description = "What would be held", body = EstimateBody)),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("read:credits")))
 )]
 pub async fn estimate(
     State(state): State<ApiState>,
     auth: Authorized<ReadCredits>,
-    body: JsonBody,
+    body: JsonBody<GenerationRequest>,
 ) -> Result<Json<EstimateBody>, ApiError> {
     let caller = &auth.caller;
-    let request = body.read(|members| state.service.read_any(caller, members))?;
+    let request = body.read_or(|request| state.service.violations(caller, request))?;
     let found = state.service.estimate(caller, request).await?;
     Ok(Json(EstimateBody {
         r#type: found.modality,

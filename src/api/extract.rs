@@ -15,49 +15,59 @@ use crate::{
         ability::Ability,
         ids::{ApiKeyId, GenerationId, TemplateId, WebhookDeliveryId, WebhookId},
         json,
-        validate::{Errors, FieldCode, FieldError, Fields},
+        validate::{
+            Body as Described, FieldCode, FieldError, Input, MAX_ERRORS, read_fields, read_query,
+        },
     },
     service::{ServiceError, TokenRefusal, auth::Caller},
 };
 
 /// What a route needs of its caller. A type, so that a handler cannot forget it.
 pub trait Permission: Send + Sync {
+    /// Its name in the document: an ability, or what stands in for one.
+    const NAME: &'static str;
+
     /// Refuses a caller who may not.
     fn check(caller: &Caller) -> Result<(), ServiceError>;
 }
 
 macro_rules! permissions {
-    ($($(#[$doc:meta])* $name:ident => $check:expr;)+) => {$(
+    ($($(#[$doc:meta])* $name:ident: $text:expr => $check:expr;)+) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, Copy)]
         pub struct $name;
 
         impl Permission for $name {
+            const NAME: &'static str = $text;
+
             fn check(caller: &Caller) -> Result<(), ServiceError> {
                 let check: fn(&Caller) -> Result<(), ServiceError> = $check;
                 check(caller)
             }
         }
     )+};
+    ($($name:ident: $ability:ident;)+) => {
+        permissions! {$(
+            $name: Ability::$ability.as_str() => |caller| caller.require(Ability::$ability);
+        )+}
+    };
 }
 
 permissions! {
-    /// `generate:text`
-    GenerateText => |c| c.require(Ability::GenerateText);
-    /// `generate:image`
-    GenerateImage => |c| c.require(Ability::GenerateImage);
-    /// `generate:video`
-    GenerateVideo => |c| c.require(Ability::GenerateVideo);
-    /// `generate:audio`
-    GenerateAudio => |c| c.require(Ability::GenerateAudio);
-    /// `read:history`
-    ReadHistory => |c| c.require(Ability::ReadHistory);
-    /// `read:credits`
-    ReadCredits => |c| c.require(Ability::ReadCredits);
-    /// A session, or a key with `*`
-    Manage => |c| c.require(Ability::All);
-    AnyToken => Caller::require_active;
-    SessionOnly => Caller::require_session;
+    GenerateText: GenerateText;
+    GenerateImage: GenerateImage;
+    GenerateVideo: GenerateVideo;
+    GenerateAudio: GenerateAudio;
+    ReadHistory: ReadHistory;
+    ReadCredits: ReadCredits;
+    Manage: All;
+}
+
+permissions! {
+    AnyToken: "any" => Caller::require_active;
+    /// The ability of the generation's type, which is looked at when it is known.
+    OfTheType: "of the type" => Caller::require_active;
+    SessionOnly: "session" => Caller::require_session;
 }
 
 /// A caller who is known, within the rate limit, and permitted: 401, 429, 403, in this order.
@@ -105,61 +115,46 @@ pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, TokenRefusal> {
     }
 }
 
-/// The query of a route, read field by field.
-#[derive(Debug, Clone, Default)]
-pub struct Query {
+/// The query of a route.
+#[derive(Debug)]
+pub struct Query<T> {
     members: Map<String, Value>,
-    repeated: Vec<String>,
+    /// What is wrong with it before any parameter is looked at.
+    errors: Vec<FieldError>,
+    parameters: PhantomData<T>,
 }
 
-impl Query {
+impl<T: Input> Query<T> {
     fn of(parts: &Parts) -> Self {
-        let mut query = Self::default();
+        let (mut members, mut errors) = (Map::new(), Vec::new());
         let text = parts.uri.query().unwrap_or_default();
         for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
             let value = Value::String(value.into_owned());
-            if query.members.insert(name.to_string(), value).is_some() {
-                query.repeated.push(name.into_owned());
+            if members.insert(name.to_string(), value).is_some() && errors.len() < MAX_ERRORS {
+                let message = "is given more than once";
+                errors.push(FieldError::new(name, FieldCode::InvalidFormat, message));
             }
         }
-        query
+        let members = Value::Object(members);
+        errors.extend(nul_errors(&members));
+        Self {
+            members: match members {
+                Value::Object(members) => members,
+                _ => Map::new(),
+            },
+            errors,
+            parameters: PhantomData,
+        }
     }
 
     /// Reads the parameters; every failing one is reported.
-    pub fn read<T>(&self, read: impl FnOnce(&Fields<'_>) -> T) -> Result<T, ApiError> {
-        let (value, errors) = self.check(read);
-        if errors.is_empty() {
-            Ok(value)
-        } else {
-            Err(ApiError::invalid(errors))
-        }
-    }
-
-    /// What is wrong where no parameter is taken.
-    fn errors(&self) -> Vec<FieldError> {
-        self.check(|_| ()).1
-    }
-
-    fn check<T>(&self, read: impl FnOnce(&Fields<'_>) -> T) -> (T, Vec<FieldError>) {
-        let errors = Errors::default();
-        let fields = Fields::query(&self.members, &errors);
-        for name in &self.repeated {
-            errors.add(name, FieldCode::InvalidFormat, "is given more than once");
-        }
-        for path in json::nul_paths(&Value::Object(self.members.clone())) {
-            errors.add(path, FieldCode::InvalidFormat, "must not contain U+0000");
-        }
-        let value = read(&fields);
-        fields.finish();
-        (value, errors.take())
-    }
-
-    pub fn none(&self) -> Result<(), ApiError> {
-        self.read(|_| ())
+    pub fn read(self) -> Result<T, ApiError> {
+        let (value, errors) = read_query(&self.members);
+        sound(value, [self.errors, errors].concat())
     }
 }
 
-impl FromRequestParts<ApiState> for Query {
+impl<T: Input + Send> FromRequestParts<ApiState> for Query<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &ApiState) -> Result<Self, ApiError> {
@@ -175,35 +170,53 @@ impl FromRequestParts<ApiState> for NoQuery {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &ApiState) -> Result<Self, ApiError> {
-        Query::of(parts).none().map(|()| Self)
+        Query::<()>::of(parts).read().map(|()| Self)
+    }
+}
+
+fn nul_errors(value: &Value) -> impl Iterator<Item = FieldError> {
+    let error = |path| FieldError::new(path, FieldCode::InvalidFormat, "must not contain U+0000");
+    json::nul_paths(value).into_iter().map(error)
+}
+
+/// The value, if nothing is wrong with it.
+fn sound<T>(value: Option<T>, mut errors: Vec<FieldError>) -> Result<T, ApiError> {
+    match value {
+        Some(value) if errors.is_empty() => Ok(value),
+        _ => {
+            errors.truncate(MAX_ERRORS);
+            Err(ApiError::invalid(errors))
+        }
     }
 }
 
 /// A JSON body: an object without duplicates, in time and within the size limit.
 #[derive(Debug)]
-pub struct JsonBody {
+pub struct JsonBody<T> {
     members: Map<String, Value>,
     /// What is wrong with it, or with the query, before any field is looked at.
     errors: Vec<FieldError>,
+    body: PhantomData<T>,
 }
 
-impl JsonBody {
-    /// Reads the members. What `read` refuses and what was wrong before are one answer.
-    pub fn read<T>(
-        &self,
-        read: impl FnOnce(&Map<String, Value>) -> Result<T, ServiceError>,
-    ) -> Result<T, ApiError> {
-        let mut errors = self.errors.clone();
-        match read(&self.members) {
-            Ok(value) if errors.is_empty() => Ok(value),
-            Ok(_) => Err(ApiError::invalid(errors)),
-            Err(ServiceError::Invalid(more)) => {
-                let known: Vec<String> = errors.iter().map(|e| e.param.clone()).collect();
-                errors.extend(more.into_iter().filter(|e| !known.contains(&e.param)));
-                Err(ApiError::invalid(errors))
-            }
-            Err(error) => Err(error.into()),
+impl<T: Described> JsonBody<T> {
+    /// Reads the fields; every failing one is reported.
+    pub fn read(self) -> Result<T, ApiError> {
+        self.read_or(|_| Vec::new())
+    }
+
+    /// As [`Self::read`]. Where something failed, the answer also names what `violations` finds
+    /// in the rest.
+    pub fn read_or(self, violations: impl FnOnce(&T) -> Vec<FieldError>) -> Result<T, ApiError> {
+        let (value, errors) = T::parse(&self.members);
+        let failed = !self.errors.is_empty() || !errors.is_empty();
+        let more = value.as_ref().filter(|_| failed).map(violations);
+        let mut all = self.errors;
+        for errors in [errors, more.unwrap_or_default()] {
+            let known: Vec<String> = all.iter().map(|e| e.param.clone()).collect();
+            all.extend(errors.into_iter().filter(|e| !known.contains(&e.param)));
         }
+        sound(value, all)
     }
 
     /// The members as they are.
@@ -212,7 +225,7 @@ impl JsonBody {
     }
 }
 
-impl FromRequest<ApiState> for JsonBody {
+impl<T> FromRequest<ApiState> for JsonBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiError> {
@@ -220,14 +233,19 @@ impl FromRequest<ApiState> for JsonBody {
         check_media_type(&parts.headers)?;
         let bytes = read_body(&parts, body, state).await?;
         let value = parse(&bytes)?;
-        let nul = |path| FieldError::new(path, FieldCode::InvalidFormat, "must not contain U+0000");
-        let mut errors: Vec<FieldError> = json::nul_paths(&value).into_iter().map(nul).collect();
+        let mut errors: Vec<FieldError> = nul_errors(&value).collect();
         // No route takes both a body and a query; a parameter there is a mistake.
-        errors.extend(Query::of(&parts).errors());
+        let query = Query::<()>::of(&parts);
+        errors.extend(query.errors);
+        errors.extend(read_query::<()>(&query.members).1);
         let Value::Object(members) = value else {
             return Err(ApiError::malformed_json("the body must be a JSON object"));
         };
-        Ok(Self { members, errors })
+        Ok(Self {
+            members,
+            errors,
+            body: PhantomData,
+        })
     }
 }
 
@@ -248,12 +266,8 @@ impl FromRequest<ApiState> for NoBody {
         let Value::Object(members) = parse(&bytes)? else {
             return Err(ApiError::malformed_json("the body must be a JSON object"));
         };
-        let errors = Errors::default();
-        Fields::new(&members, &errors).finish();
-        match errors.take() {
-            none if none.is_empty() => Ok(Self),
-            errors => Err(ApiError::invalid(errors)),
-        }
+        let (nothing, errors) = read_fields::<()>(&members);
+        sound(nothing.map(|()| Self), errors)
     }
 }
 

@@ -15,16 +15,12 @@ use super::{
     extract::{Authorized, GenerateAudio, GenerateImage, GenerateText, GenerateVideo, JsonBody},
     prefer::Prefer,
     record::GenerationRecord,
-    schema::{
-        ImageGenerationRequest, SpeechGenerationRequest, TextGenerationRequest,
-        VideoGenerationRequest,
-    },
     stream::{self, StreamEvent},
 };
 use crate::{
     domain::{
         generation::{Generation, Status},
-        request::GenerationRequest,
+        request::{GenerationRequest, ImageRequest, SpeechRequest, TextRequest, VideoRequest},
     },
     providers::DeltaSink,
     service::{
@@ -47,7 +43,7 @@ pub const POLL_SECONDS: u64 = 5;
 /// Holds the ceiling of the cost, generates, charges the real token count and releases the
 /// rest. A failure costs nothing.
 #[utoipa::path(
-    post, path = TEXT, tag = "generate", request_body = TextGenerationRequest,
+    post, path = TEXT, tag = "generate",
     params(
         ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible ASCII characters. The same key with the same request returns the generation first made, for 24 hours."),
         ("Prefer" = Option<String>, Header, description = "`respond-async`: answer 202 at once, to be polled."),
@@ -59,18 +55,21 @@ pub const POLL_SECONDS: u64 = 5;
         (status = 202, description = "The generation, processing: with `Prefer: respond-async`, or of a replay that a stop of the server keeps from waiting", body = GenerationRecord,
             headers(("Location" = String, description = "Where to poll"), ("Retry-After" = u64, description = "Seconds"))),
     ),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("generate:text")))
 )]
 pub async fn text(
     State(state): State<ApiState>,
     auth: Authorized<GenerateText>,
     headers: HeaderMap,
     permit: RequestPermit,
-    body: JsonBody,
+    body: JsonBody<TextRequest>,
 ) -> Result<Response, ApiError> {
     let caller = auth.caller;
     let keyed = idempotency_key(&headers, TEXT, body.members())?;
-    let request = body.read(|members| state.service.read_text(&caller, members))?;
+    let request = body.read_or(|request| {
+        state
+            .service
+            .violations(&caller, &GenerationRequest::Text(request.clone()))
+    })?;
     let (sink, deltas) = if request.stream {
         let (sink, deltas) = DeltaSink::channel();
         (Some(sink), Some(deltas))
@@ -103,7 +102,7 @@ pub async fn text(
 ///
 /// Holds the price, generates, stores the images and charges for those that came. A failure costs nothing.
 #[utoipa::path(
-    post, path = IMAGE, tag = "generate", request_body = ImageGenerationRequest,
+    post, path = IMAGE, tag = "generate",
     params(
         ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible ASCII characters. The same key with the same request returns the generation first made, for 24 hours."),
         ("Prefer" = Option<String>, Header, description = "`respond-async`: answer 202 at once, to be polled."),
@@ -114,18 +113,21 @@ pub async fn text(
         (status = 202, description = "The generation, processing: with `Prefer: respond-async`, or of a replay that a stop of the server keeps from waiting", body = GenerationRecord,
             headers(("Location" = String, description = "Where to poll"), ("Retry-After" = u64, description = "Seconds"))),
     ),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("generate:image")))
 )]
 pub async fn image(
     State(state): State<ApiState>,
     auth: Authorized<GenerateImage>,
     headers: HeaderMap,
     permit: RequestPermit,
-    body: JsonBody,
+    body: JsonBody<ImageRequest>,
 ) -> Result<Response, ApiError> {
     let caller = auth.caller;
     let keyed = idempotency_key(&headers, IMAGE, body.members())?;
-    let request = body.read(|members| state.service.read_image(&caller, members))?;
+    let request = body.read_or(|request| {
+        state
+            .service
+            .violations(&caller, &GenerationRequest::Image(request.clone()))
+    })?;
     let begun = state
         .service
         .generate(
@@ -142,7 +144,7 @@ pub async fn image(
 ///
 /// Holds the price and answers at once; poll until it is completed or failed. A failure costs nothing.
 #[utoipa::path(
-    post, path = VIDEO, tag = "generate", request_body = VideoGenerationRequest,
+    post, path = VIDEO, tag = "generate",
     params(
         ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible ASCII characters. The same key with the same request returns the generation first made, for 24 hours."),
         ("Prefer" = Option<String>, Header, description = "`wait=N`, 1 to 60 seconds: answer when it is finished, at latest then."),
@@ -153,18 +155,21 @@ pub async fn image(
         (status = 202, description = "The generation, processing", body = GenerationRecord,
             headers(("Location" = String, description = "Where to poll"), ("Retry-After" = u64, description = "Seconds"))),
     ),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("generate:video")))
 )]
 pub async fn video(
     State(state): State<ApiState>,
     auth: Authorized<GenerateVideo>,
     headers: HeaderMap,
     permit: RequestPermit,
-    body: JsonBody,
+    body: JsonBody<VideoRequest>,
 ) -> Result<Response, ApiError> {
     let caller = auth.caller;
     let keyed = idempotency_key(&headers, VIDEO, body.members())?;
-    let request = body.read(|members| state.service.read_video(&caller, members))?;
+    let request = body.read_or(|request| {
+        state
+            .service
+            .violations(&caller, &GenerationRequest::Video(request.clone()))
+    })?;
     let begun = state
         .service
         .generate(
@@ -181,7 +186,7 @@ pub async fn video(
 ///
 /// Holds the price and answers at once; poll until it is completed or failed. A failure costs nothing.
 #[utoipa::path(
-    post, path = AUDIO, tag = "generate", request_body = SpeechGenerationRequest,
+    post, path = AUDIO, tag = "generate",
     params(
         ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible ASCII characters. The same key with the same request returns the generation first made, for 24 hours."),
         ("Prefer" = Option<String>, Header, description = "`wait=N`, 1 to 60 seconds: answer when it is finished, at latest then."),
@@ -192,18 +197,21 @@ pub async fn video(
         (status = 202, description = "The generation, processing", body = GenerationRecord,
             headers(("Location" = String, description = "Where to poll"), ("Retry-After" = u64, description = "Seconds"))),
     ),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("generate:audio")))
 )]
 pub async fn audio(
     State(state): State<ApiState>,
     auth: Authorized<GenerateAudio>,
     headers: HeaderMap,
     permit: RequestPermit,
-    body: JsonBody,
+    body: JsonBody<SpeechRequest>,
 ) -> Result<Response, ApiError> {
     let caller = auth.caller;
     let keyed = idempotency_key(&headers, AUDIO, body.members())?;
-    let request = body.read(|members| state.service.read_speech(&caller, members))?;
+    let request = body.read_or(|request| {
+        state
+            .service
+            .violations(&caller, &GenerationRequest::Audio(request.clone()))
+    })?;
     let begun = state
         .service
         .generate(

@@ -11,21 +11,41 @@ use super::{
     ApiState,
     admission::RequestPermit,
     error::ApiError,
-    extract::{AnyToken, Authorized, NoBody, NoQuery, PathId, Query, ReadHistory},
+    extract::{Authorized, NoBody, NoQuery, OfTheType, PathId, Query, ReadHistory},
     generate::POLL_SECONDS,
     prefer::Prefer,
     record::{self, GenerationRecord, GenerationSummary, PageBody},
 };
 use crate::{
     domain::{
-        generation::{Modality, Status},
         ids::GenerationId,
         page::PageRequest,
-        validate::{FieldCode, Fields},
+        validate::{Fields, Input, query_timestamp, text, words},
     },
-    service::keys::time,
     store::history::HistoryFilter,
 };
+
+/// Which generations are listed.
+pub struct HistoryQuery {
+    filter: HistoryFilter,
+    page: PageRequest,
+}
+
+impl Input for HistoryQuery {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        let time = |name, about| fields.optional(name, about, query_timestamp());
+        let filter = HistoryFilter {
+            modality: fields.optional("type", "Modality", words()),
+            status: fields.optional("status", "Where they stand", words()),
+            provider: fields.optional("provider", "Provider name", text(usize::MAX)),
+            model: fields.optional("model", "Model id", text(usize::MAX)),
+            created_after: time("created_after", "RFC 3339, inclusive"),
+            created_before: time("created_before", "RFC 3339, exclusive"),
+        };
+        let page = PageRequest::read(fields, b'g');
+        Some(Self { filter, page })
+    }
+}
 
 /// Look up a generation
 ///
@@ -37,7 +57,6 @@ use crate::{
         ("Prefer" = Option<String>, Header, description = "`wait=N`, 1 to 60 seconds"),
     ),
     responses((status = 200, description = "The generation; `Retry-After` while it is unfinished", body = GenerationRecord)),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("read:history")))
 )]
 pub async fn lookup(
     State(state): State<ApiState>,
@@ -70,36 +89,15 @@ pub async fn lookup(
 /// Newest first; stable while new ones arrive.
 #[utoipa::path(
     get, path = "/v1/generate/history", tag = "generations",
-    params(
-        ("type" = Option<Modality>, Query, description = "Modality"),
-        ("status" = Option<Status>, Query, description = "Where they stand"),
-        ("provider" = Option<String>, Query, description = "Provider name"),
-        ("model" = Option<String>, Query, description = "Model id"),
-        ("created_after" = Option<DateTime<Utc>>, Query, description = "RFC 3339, inclusive"),
-        ("created_before" = Option<DateTime<Utc>>, Query, description = "RFC 3339, exclusive"),
-        ("per_page" = Option<u32>, Query, minimum = 1, maximum = 100, description = "Default 20"),
-        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
-    ),
     responses((status = 200, description = "A page of generations", body = PageBody<GenerationSummary>)),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("read:history")))
 )]
 pub async fn history(
     State(state): State<ApiState>,
     auth: Authorized<ReadHistory>,
-    query: Query,
+    query: Query<HistoryQuery>,
     uri: Uri,
 ) -> Result<Response, ApiError> {
-    let (filter, page) = query.read(|fields| {
-        let filter = HistoryFilter {
-            modality: one_of(fields, "type", Modality::ALL, Modality::parse),
-            status: one_of(fields, "status", Status::ALL, Status::parse),
-            provider: fields.string("provider").map(str::to_owned),
-            model: fields.string("model").map(str::to_owned),
-            created_after: time(fields, "created_after"),
-            created_before: time(fields, "created_before"),
-        };
-        (filter, PageRequest::read(fields, b'g'))
-    })?;
+    let HistoryQuery { filter, page } = query.read()?;
     let found = state.service.history(&auth.caller, &filter, &page).await?;
     Ok(record::page(found, &uri, |g| {
         GenerationSummary::of(&g, state.links())
@@ -116,11 +114,10 @@ pub async fn history(
     post, path = "/v1/generate/{uuid}/cancel", tag = "generations",
     params(("uuid" = String, Path, description = "The generation's uuid")),
     responses((status = 200, description = "The cancelled generation", body = GenerationRecord)),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("of the type")))
 )]
 pub async fn cancel(
     State(state): State<ApiState>,
-    auth: Authorized<AnyToken>,
+    auth: Authorized<OfTheType>,
     PathId(id): PathId<GenerationId>,
     _query: NoQuery,
     _body: NoBody,
@@ -137,31 +134,13 @@ pub async fn cancel(
     delete, path = "/v1/generate/{uuid}", tag = "generations",
     params(("uuid" = String, Path, description = "The generation's uuid")),
     responses((status = 204, description = "Deleted")),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("of the type")))
 )]
 pub async fn delete(
     State(state): State<ApiState>,
-    auth: Authorized<AnyToken>,
+    auth: Authorized<OfTheType>,
     PathId(id): PathId<GenerationId>,
     _query: NoQuery,
 ) -> Result<StatusCode, ApiError> {
     state.service.delete(&auth.caller, id).await?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// Reads a parameter that is one of a list of names.
-pub fn one_of<T: Copy + std::fmt::Display>(
-    fields: &Fields<'_>,
-    name: &'static str,
-    all: &[T],
-    parse: impl Fn(&str) -> Option<T>,
-) -> Option<T> {
-    let text = fields.string(name)?;
-    let value = parse(text);
-    if value.is_none() {
-        let names: Vec<String> = all.iter().map(ToString::to_string).collect();
-        let message = format!("must be one of {}", names.join(", "));
-        fields.error(name, FieldCode::NotAllowed, message);
-    }
-    value
 }

@@ -9,11 +9,15 @@ use axum::{
 };
 use chrono::TimeDelta;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use serde_json::Value;
 use url::Url;
 
 use super::{ApiState, error::ApiError, extract::Query};
 use crate::{
-    domain::clock::SharedClock,
+    domain::{
+        clock::SharedClock,
+        validate::{Fields, Input},
+    },
     media::{MediaFile, MediaHead, MediaKey, MediaSigner, MediaStoreError},
 };
 
@@ -50,6 +54,23 @@ impl MediaLinks {
     }
 }
 
+pub struct Signature {
+    expires: i64,
+    signature: String,
+}
+
+/// What is missing or malformed makes it a bad one.
+impl Input for Signature {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        let text = |name| fields.value(name).and_then(Value::as_str);
+        let expires = text("expires").and_then(|text| text.parse().ok());
+        Some(Self {
+            expires: expires.unwrap_or_default(),
+            signature: text("signature").unwrap_or_default().to_owned(),
+        })
+    }
+}
+
 /// Fetch a stored file
 ///
 /// By the link of a record; no token. Ranges and entity tags are heeded.
@@ -72,19 +93,14 @@ impl MediaLinks {
 pub async fn file(
     State(state): State<ApiState>,
     path: Result<Path<(String, String)>, PathRejection>,
-    query: Query,
+    query: Query<Signature>,
     method: Method,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let missing = || ApiError::not_found("there is no such file");
     let Path((uuid, file)) = path.map_err(|_| missing())?;
     let key: MediaKey = format!("{uuid}/{file}").parse().map_err(|_| missing())?;
-    // What is missing or malformed in a signature makes it a bad one.
-    let (expires, signature) = query.read(|fields| {
-        let expires = fields.string("expires").and_then(|text| text.parse().ok());
-        let signature = fields.string("signature").unwrap_or_default();
-        (expires.unwrap_or_default(), signature.to_owned())
-    })?;
+    let Signature { expires, signature } = query.read()?;
     let links = &state.settings.links;
     links
         .signer

@@ -151,7 +151,6 @@ impl FromRequestParts<ApiState> for Scraper {
 /// request was not forwarded.
 #[utoipa::path(
     get, path = "/metrics", tag = "operations",
-    security((), ("metrics_token" = [])),
     responses(
         (status = 200, description = "All numbers of this server",
             content((String = "text/plain"), (String = "application/openmetrics-text"))),

@@ -15,33 +15,26 @@ use utoipa::{
     OpenApi,
     openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
 };
+use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     ApiState,
     error::{ApiError, ErrorType},
     extract::NoQuery,
+    route::{Facts, Route, RouteError},
 };
 use crate::domain::validate::FieldError;
 
-/// Bodies whose unknown fields are refused.
-const CLOSED: [&str; 17] = [
-    "TextGenerationRequest",
-    "TextParameters",
-    "ImageGenerationRequest",
-    "ImageParameters",
-    "VideoGenerationRequest",
-    "VideoParameters",
-    "SpeechGenerationRequest",
-    "SpeechParameters",
-    "KeyCreationRequest",
-    "LoginRequest",
-    "AccountCreationRequest",
-    "CreditMovementRequest",
-    "WebhookCreationRequest",
-    "TemplateRequest",
-    "AccountChange",
-    "DefaultsChange",
-    "DefaultChange",
+/// What every route with a token may answer, and a login.
+pub const BUSY: [RouteError; 2] = [
+    (
+        429,
+        "rate_limited, too_many_logins, too_many_jobs or credits_on_hold; with Retry-After",
+    ),
+    (
+        503,
+        "database_unavailable, storage_unavailable, overloaded, shutting_down or provider_overloaded; with Retry-After",
+    ),
 ];
 
 /// What the handlers do not declare themselves.
@@ -71,8 +64,17 @@ const CLOSED: [&str; 17] = [
 )]
 pub struct Document;
 
-/// Completes the document: the bearer schemes, and the errors that every route can answer.
-pub fn complete(document: &mut utoipa::openapi::OpenApi) -> Result<Value, serde_json::Error> {
+/// The document: what the handlers declare and their arguments tell, the bearer schemes, and the
+/// errors that every route can answer.
+pub fn document(routes: Vec<Route>) -> Result<Value, serde_json::Error> {
+    let mut router = OpenApiRouter::with_openapi(Document::openapi());
+    let mut described = Vec::new();
+    for route in routes {
+        let (path, method) = route.operation()?;
+        described.push((path, method, route.facts, route.errors));
+        router = router.routes(route.routes);
+    }
+    let mut document = router.into_openapi();
     if let Some(components) = &mut document.components {
         let bearer = HttpBuilder::new()
             .scheme(HttpAuthScheme::Bearer)
@@ -94,140 +96,58 @@ pub fn complete(document: &mut utoipa::openapi::OpenApi) -> Result<Value, serde_
         components.add_security_scheme("metrics_token", SecurityScheme::Http(metrics));
     }
     let mut document = serde_json::to_value(document)?;
-    let schemas = &mut document["components"]["schemas"];
+    let mut schemas = document["components"]["schemas"].take();
     schemas["Error"] = error_schema();
-    for closed in CLOSED {
-        schemas[closed]["additionalProperties"] = json!(false);
+    for (path, method, mut facts, errors) in described {
+        let operation = &mut document["paths"][&path][&method];
+        facts.complete(operation, &mut schemas);
+        add_errors(operation, &path, &facts, &errors);
     }
-    schemas["EstimateRequest"]["oneOf"] = estimated(schemas);
-    let Some(paths) = document["paths"].as_object_mut() else {
-        return Ok(document);
-    };
-    for (path, operations) in paths {
-        for (method, operation) in operations.as_object_mut().into_iter().flatten() {
-            add_errors(path, method, operation);
-        }
-    }
+    document["components"]["schemas"] = schemas;
     detail::add(&mut document);
     Ok(document)
 }
 
-/// The errors of one operation, from what it declares.
-fn add_errors(path: &str, method: &str, operation: &mut Value) {
-    let metrics = path == "/metrics";
-    let secured = operation.get("security").is_some() && !metrics;
-    let body = operation.get("requestBody").is_some();
-    let login = path == "/v1/auth/login";
-    let generates = method == "post" && path.starts_with("/v1/generate/") && body;
-    let mut add = |status: &str, description: &str| {
-        let responses = &mut operation["responses"];
-        if responses.get(status).is_none() {
-            responses[status] = json!({
+/// The errors of one operation: its own, and those that its facts tell.
+fn add_errors(operation: &mut Value, path: &str, facts: &Facts, errors: &[RouteError]) {
+    let mut all = errors.to_vec();
+    if facts.ability.is_some() {
+        all.extend([
+            (
+                401,
+                "missing_token, invalid_token, revoked_key or expired_key",
+            ),
+            (
+                403,
+                "missing_ability, session_required or account_suspended",
+            ),
+        ]);
+        all.extend(BUSY);
+    }
+    if facts.body.is_some() {
+        all.extend([
+            (400, "malformed_json or invalid_header"),
+            (408, "request_timeout"),
+            (413, "payload_too_large"),
+            (415, "unsupported_media_type"),
+        ]);
+    }
+    if path.contains('{') {
+        all.push((404, "not_found"));
+    }
+    all.extend([
+        (422, "validation_failed: every failing field is named"),
+        (500, "internal_error"),
+    ]);
+    for (status, description) in all {
+        let response = &mut operation["responses"][status.to_string()];
+        if response.is_null() {
+            *response = json!({
                 "description": description,
                 "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
             });
         }
-    };
-    if path.starts_with("/v1/media/") {
-        add("403", "invalid_signature or expired_signature");
-        add("416", "range_not_satisfiable");
-        add("503", "storage_unavailable; with Retry-After");
     }
-    if secured {
-        add(
-            "401",
-            "missing_token, invalid_token, revoked_key or expired_key",
-        );
-        add(
-            "403",
-            "missing_ability, session_required or account_suspended",
-        );
-    }
-    if metrics {
-        add(
-            "401",
-            "missing_token or invalid_token, where metrics.token is set",
-        );
-        add("403", "loopback_only, where it is not");
-    }
-    if login {
-        add("401", "invalid_credentials");
-    }
-    if body {
-        add("400", "malformed_json or invalid_header");
-        add("408", "request_timeout");
-        add("413", "payload_too_large");
-        add("415", "unsupported_media_type");
-    }
-    if generates {
-        add(
-            "402",
-            "insufficient_credits, max_cost_exceeded or spend_limit_exceeded",
-        );
-        add(
-            "409",
-            "idempotency_in_progress, or cancelled with the generation",
-        );
-        add(
-            "502",
-            "provider_error, provider_rejected or content_policy, with the generation",
-        );
-        add("504", "provider_timeout, with the generation");
-        add(
-            "422",
-            "validation_failed: every failing field is named; or idempotency_key_reused",
-        );
-    }
-    if path.ends_with("/credits") && body {
-        add(
-            "422",
-            "validation_failed: every failing field is named; or reference_reused",
-        );
-    }
-    if path.ends_with("/cancel") {
-        add("409", "already_finished");
-    }
-    if method == "delete" && path.starts_with("/v1/generate/") {
-        add("409", "not_finished");
-    }
-    if path.contains('{') || generates {
-        add("404", "not_found");
-    }
-    add("422", "validation_failed: every failing field is named");
-    if secured || login {
-        add(
-            "429",
-            "rate_limited, too_many_logins, too_many_jobs or credits_on_hold; with Retry-After",
-        );
-        add(
-            "503",
-            "database_unavailable, storage_unavailable, overloaded, shutting_down or provider_overloaded; with Retry-After",
-        );
-    }
-    add("500", "internal_error");
-}
-
-/// What an estimate takes: each generation's body, and its type. They are written out, because
-/// a closed body cannot be added to.
-fn estimated(schemas: &Value) -> Value {
-    let of = |(modality, body): (&str, &str)| {
-        let mut schema = schemas[body].clone();
-        schema["properties"]["type"] = json!({"type": "string", "enum": [modality]});
-        if let Some(required) = schema["required"].as_array_mut() {
-            required.push(json!("type"));
-        }
-        if let Some(members) = schema.as_object_mut() {
-            members.remove("example");
-        }
-        schema
-    };
-    let bodies = [
-        ("text", "TextGenerationRequest"),
-        ("image", "ImageGenerationRequest"),
-        ("video", "VideoGenerationRequest"),
-        ("audio", "SpeechGenerationRequest"),
-    ];
-    bodies.into_iter().map(of).collect()
 }
 
 fn error_schema() -> Value {

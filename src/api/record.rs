@@ -16,6 +16,7 @@ use crate::domain::{
     generation::{FailureCode, FinishReason, Generation, Modality, Output, Status},
     ids::{ApiKeyId, GenerationId, TemplateId},
     page::Page,
+    usage::TextUsage,
 };
 
 /// What a generation costs.
@@ -114,6 +115,30 @@ impl OutputBody {
     }
 }
 
+/// What a generation used, in the units that it is billed by.
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "the record keeps it as JSON")]
+enum Usage {
+    /// Text.
+    Text(TextUsage),
+    /// Images.
+    Image {
+        /// Stored images.
+        images: u32,
+    },
+    /// Video.
+    Video {
+        /// Seconds.
+        seconds: u32,
+    },
+    /// Speech.
+    Audio {
+        /// Characters of the text.
+        characters: u64,
+    },
+}
+
 /// A generation in the history.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct GenerationSummary {
@@ -135,7 +160,7 @@ pub struct GenerationSummary {
     #[schema(required, nullable)]
     pub result: Option<String>,
     /// What it used, in the units that it is billed by; null until completed.
-    #[schema(required, nullable, value_type = Option<super::schema::Usage>)]
+    #[schema(required, nullable, value_type = Option<Usage>)]
     pub usage: Option<Value>,
     /// What it costs.
     pub credits: RecordCredits,

@@ -11,11 +11,9 @@ use super::{
     error::ApiError,
     extract::{Authorized, JsonBody, Manage, NoQuery, PathId, Query},
     record::{self, PageBody},
-    schema::TemplateRequest,
 };
 use crate::{
-    domain::{ids::TemplateId, page::PageRequest},
-    service::templates::read_template,
+    domain::{ids::TemplateId, page::PageOf, request::TemplateText},
     store::templates::{TEMPLATES_CURSOR, TemplateRecord},
 };
 
@@ -60,16 +58,15 @@ impl From<TemplateRecord> for TemplateBody {
 
 /// Create a prompt template
 #[utoipa::path(
-    post, path = "/v1/templates", tag = "templates", request_body = TemplateRequest,
+    post, path = "/v1/templates", tag = "templates",
     responses((status = 201, description = "The template", body = TemplateBody)),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
 )]
 pub async fn create(
     State(state): State<ApiState>,
     auth: Authorized<Manage>,
-    body: JsonBody,
+    body: JsonBody<TemplateText>,
 ) -> Result<(StatusCode, Json<TemplateBody>), ApiError> {
-    let text = body.read(read_template)?;
+    let text = body.read()?;
     let made = state.service.create_template(&auth.caller, &text).await?;
     Ok((StatusCode::CREATED, Json(made.into())))
 }
@@ -77,20 +74,15 @@ pub async fn create(
 /// List prompt templates
 #[utoipa::path(
     get, path = "/v1/templates", tag = "templates",
-    params(
-        ("per_page" = Option<u32>, Query, minimum = 1, maximum = 100, description = "Default 20"),
-        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
-    ),
     responses((status = 200, description = "A page of templates, newest first", body = PageBody<TemplateBody>)),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
 )]
 pub async fn list(
     State(state): State<ApiState>,
     auth: Authorized<Manage>,
-    query: Query,
+    query: Query<PageOf<TEMPLATES_CURSOR>>,
     uri: Uri,
 ) -> Result<Response, ApiError> {
-    let page = query.read(|fields| PageRequest::read(fields, TEMPLATES_CURSOR))?;
+    let PageOf(page) = query.read()?;
     let found = state.service.templates(&auth.caller, &page).await?;
     Ok(record::page(found, &uri, TemplateBody::from))
 }
@@ -100,7 +92,6 @@ pub async fn list(
     get, path = "/v1/templates/{id}", tag = "templates",
     params(("id" = i64, Path, description = "The template's id")),
     responses((status = 200, description = "The template", body = TemplateBody)),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
 )]
 pub async fn get(
     State(state): State<ApiState>,
@@ -115,18 +106,17 @@ pub async fn get(
 ///
 /// All of it, by a new version. Generations keep the version that they were made with.
 #[utoipa::path(
-    put, path = "/v1/templates/{id}", tag = "templates", request_body = TemplateRequest,
+    put, path = "/v1/templates/{id}", tag = "templates",
     params(("id" = i64, Path, description = "The template's id")),
     responses((status = 200, description = "The new version", body = TemplateBody)),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
 )]
 pub async fn replace(
     State(state): State<ApiState>,
     auth: Authorized<Manage>,
     PathId(id): PathId<TemplateId>,
-    body: JsonBody,
+    body: JsonBody<TemplateText>,
 ) -> Result<Json<TemplateBody>, ApiError> {
-    let text = body.read(read_template)?;
+    let text = body.read()?;
     let caller = &auth.caller;
     let found = state.service.replace_template(caller, id, &text).await?;
     Ok(Json(found.into()))
@@ -139,7 +129,6 @@ pub async fn replace(
     delete, path = "/v1/templates/{id}", tag = "templates",
     params(("id" = i64, Path, description = "The template's id")),
     responses((status = 204, description = "Deleted")),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
 )]
 pub async fn delete(
     State(state): State<ApiState>,

@@ -15,8 +15,9 @@ use crate::{
         credits::Credits,
         ids::ApiKeyId,
         report::{UsageKey, UsageRow, UsageTotals},
+        request::UsageRequest,
     },
-    service::usage::{UsageReport, UsageRequest},
+    service::usage::UsageReport,
 };
 
 /// What was made and used.
@@ -119,20 +120,14 @@ impl From<UsageReport> for UsageBody {
 /// By creation time. Deleted generations count; failed ones count with nothing charged.
 #[utoipa::path(
     get, path = "/v1/credits/usage", tag = "credits",
-    params(
-        ("from" = Option<DateTime<Utc>>, Query, description = "Inclusive. Default: 30 days before `to`"),
-        ("to" = Option<DateTime<Utc>>, Query, description = "Exclusive. Default: now"),
-        ("group_by" = Option<String>, Query, example = "day,type", description = "Any of day, type, provider, model, api_key, with commas between; at most 10,000 groups"),
-    ),
     responses((status = 200, description = "The report", body = UsageBody)),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("read:credits")))
 )]
 pub async fn usage(
     State(state): State<ApiState>,
     auth: Authorized<ReadCredits>,
-    query: Query,
+    query: Query<UsageRequest>,
 ) -> Result<Json<UsageBody>, ApiError> {
-    let request = query.read(UsageRequest::read_fields)?;
+    let request = query.read()?;
     let report = state
         .service
         .usage(auth.caller.account_id, &request)

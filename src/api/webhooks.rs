@@ -14,16 +14,15 @@ use super::{
     error::ApiError,
     extract::{Authorized, JsonBody, Manage, NoBody, NoQuery, PathId, PathIds, Query},
     record::{self, GenerationRecord, PageBody},
-    schema::WebhookCreationRequest,
 };
 use crate::{
     domain::{
         ids::{GenerationId, WebhookDeliveryId, WebhookId},
-        page::PageRequest,
+        page::PageOf,
+        request::WebhookRequest,
         webhook::{DeliveryStatus, WebhookEvent},
     },
     jobs::webhooks::RenderRecord,
-    service::webhooks::WebhookRequest,
     store::{
         deliveries::{DELIVERIES_CURSOR, DeliveryRecord},
         webhooks::{WEBHOOKS_CURSOR, WebhookRecord},
@@ -138,16 +137,15 @@ pub fn renderer(links: MediaLinks) -> RenderRecord {
 /// 2xx within 15 s takes the event; otherwise it is sent again, after 10 s at first and then
 /// more and more slowly for about a day. Redirects are not followed. An account has at most 20.
 #[utoipa::path(
-    post, path = "/v1/webhooks", tag = "webhooks", request_body = WebhookCreationRequest,
+    post, path = "/v1/webhooks", tag = "webhooks",
     responses((status = 201, description = "The webhook", body = NewWebhookBody)),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
 )]
 pub async fn create(
     State(state): State<ApiState>,
     auth: Authorized<Manage>,
-    body: JsonBody,
+    body: JsonBody<WebhookRequest>,
 ) -> Result<(StatusCode, Json<NewWebhookBody>), ApiError> {
-    let request = body.read(WebhookRequest::read)?;
+    let request = body.read()?;
     let (webhook, secret) = state.service.create_webhook(&auth.caller, &request).await?;
     let body = NewWebhookBody::new(webhook, &secret);
     Ok((StatusCode::CREATED, Json(body)))
@@ -156,20 +154,15 @@ pub async fn create(
 /// List webhooks
 #[utoipa::path(
     get, path = "/v1/webhooks", tag = "webhooks",
-    params(
-        ("per_page" = Option<u32>, Query, minimum = 1, maximum = 100, description = "Default 20"),
-        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
-    ),
     responses((status = 200, description = "A page of webhooks, newest first", body = PageBody<WebhookBody>)),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
 )]
 pub async fn list(
     State(state): State<ApiState>,
     auth: Authorized<Manage>,
-    query: Query,
+    query: Query<PageOf<WEBHOOKS_CURSOR>>,
     uri: Uri,
 ) -> Result<Response, ApiError> {
-    let page = query.read(|fields| PageRequest::read(fields, WEBHOOKS_CURSOR))?;
+    let PageOf(page) = query.read()?;
     let found = state.service.webhooks(&auth.caller, &page).await?;
     Ok(record::page(found, &uri, WebhookBody::from))
 }
@@ -179,7 +172,6 @@ pub async fn list(
     get, path = "/v1/webhooks/{id}", tag = "webhooks",
     params(("id" = i64, Path, description = "The webhook's id")),
     responses((status = 200, description = "The webhook", body = WebhookBody)),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
 )]
 pub async fn get(
     State(state): State<ApiState>,
@@ -197,7 +189,6 @@ pub async fn get(
     delete, path = "/v1/webhooks/{id}", tag = "webhooks",
     params(("id" = i64, Path, description = "The webhook's id")),
     responses((status = 204, description = "Deleted")),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
 )]
 pub async fn delete(
     State(state): State<ApiState>,
@@ -216,20 +207,17 @@ pub async fn delete(
     get, path = "/v1/webhooks/{id}/deliveries", tag = "webhooks",
     params(
         ("id" = i64, Path, description = "The webhook's id"),
-        ("per_page" = Option<u32>, Query, minimum = 1, maximum = 100, description = "Default 20"),
-        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
     ),
     responses((status = 200, description = "A page of deliveries, newest first", body = PageBody<DeliveryBody>)),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
 )]
 pub async fn deliveries(
     State(state): State<ApiState>,
     auth: Authorized<Manage>,
     PathId(id): PathId<WebhookId>,
-    query: Query,
+    query: Query<PageOf<DELIVERIES_CURSOR>>,
     uri: Uri,
 ) -> Result<Response, ApiError> {
-    let page = query.read(|fields| PageRequest::read(fields, DELIVERIES_CURSOR))?;
+    let PageOf(page) = query.read()?;
     let found = state.service.deliveries(&auth.caller, id, &page).await?;
     Ok(record::page(found, &uri, DeliveryBody::from))
 }
@@ -245,7 +233,6 @@ pub async fn deliveries(
         ("delivery" = i64, Path, description = "The delivery's id"),
     ),
     responses((status = 202, description = "The delivery, pending", body = DeliveryBody)),
-    security(("bearer" = [])), extensions(("x-required-ability" = json!("*")))
 )]
 pub async fn redeliver(
     State(state): State<ApiState>,

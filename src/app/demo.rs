@@ -6,8 +6,14 @@ use secrecy::ExposeSecret as _;
 
 use super::{App, AppError};
 use crate::{
-    domain::{ability::Abilities, credits::Credits, rate::DEFAULT_PER_MINUTE, token},
-    service::{ServiceError, admin_accounts::AccountRequest, keys::KeyRequest},
+    domain::{
+        ability::Abilities,
+        credits::Credits,
+        rate::DEFAULT_PER_MINUTE,
+        request::{AccountRequest, KeyRequest},
+        token,
+    },
+    service::ServiceError,
 };
 
 const EMAIL: &str = "demo@example.com";

@@ -2,10 +2,20 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use chrono::{DateTime, Utc};
+use clap::{Args, Parser, Subcommand, value_parser};
 use secrecy::SecretString;
 
-use crate::domain::{credits::Credits, ids::GenerationId};
+use crate::domain::{
+    ability::{Abilities, AbilitiesError},
+    credits::Credits,
+    ids::GenerationId,
+    rate::MAX_PER_MINUTE,
+    report::UsageGroup,
+    request::{GROUPS, LABEL},
+    spend::SpendPeriod,
+    validate::timestamp,
+};
 
 /// One HTTP API for text, image, video and speech generation, paid from prepaid credits.
 #[derive(Debug, Parser)]
@@ -218,23 +228,60 @@ pub(super) struct NewKey {
     #[arg(long)]
     pub(super) email: String,
     /// Its label.
-    #[arg(long)]
+    #[arg(long, value_parser = label)]
     pub(super) name: String,
     /// What it may call, with commas between; everything by default.
-    #[arg(long, value_delimiter = ',')]
-    pub(super) abilities: Option<Vec<String>>,
+    #[arg(long, value_parser = abilities)]
+    pub(super) abilities: Option<Abilities>,
     /// Requests per minute; 600 by default.
-    #[arg(long)]
-    pub(super) rate_limit: Option<i64>,
+    #[arg(long, value_parser = value_parser!(u32).range(1..=i64::from(MAX_PER_MINUTE)))]
+    pub(super) rate_limit: Option<u32>,
     /// When it ends, such as 2030-01-31T12:00:00Z; never by default.
-    #[arg(long)]
-    pub(super) expires_at: Option<String>,
+    #[arg(long, value_parser = time)]
+    pub(super) expires_at: Option<DateTime<Utc>>,
     /// Credits that it may spend; the whole balance by default.
-    #[arg(long)]
-    pub(super) spend_limit: Option<String>,
+    #[arg(long, value_parser = spend_limit)]
+    pub(super) spend_limit: Option<Credits>,
     /// How often the limit begins anew, in UTC: day or month; never by default.
-    #[arg(long)]
-    pub(super) spend_period: Option<String>,
+    #[arg(long, value_parser = spend_period, requires = "spend_limit")]
+    pub(super) spend_period: Option<SpendPeriod>,
+}
+
+fn label(text: &str) -> Result<String, String> {
+    let refusal = LABEL.check(text).err();
+    refusal.map_or(
+        Ok(text.to_owned()),
+        |(_, message)| Err(message.into_owned()),
+    )
+}
+
+fn abilities(text: &str) -> Result<Abilities, String> {
+    let names: Vec<&str> = text.split(',').collect();
+    let sentence = |error: AbilitiesError| match error {
+        AbilitiesError::Unknown(at) | AbilitiesError::Duplicate(at) => {
+            format!("{} {error}", names[at])
+        }
+        error => error.to_string(),
+    };
+    Abilities::parse(&names).map_err(|errors| {
+        let sentences: Vec<String> = errors.into_iter().map(sentence).collect();
+        sentences.join("; ")
+    })
+}
+
+fn time(text: &str) -> Result<DateTime<Utc>, String> {
+    timestamp().parse(text)
+}
+
+fn spend_limit(text: &str) -> Result<Credits, String> {
+    match text.parse::<Credits>() {
+        Ok(credits) if credits < Credits::ZERO => Err("must not be negative".to_owned()),
+        credits => credits.map_err(|error| error.to_string()),
+    }
+}
+
+fn spend_period(text: &str) -> Result<SpendPeriod, &'static str> {
+    SpendPeriod::parse(text).ok_or("must be day or month")
 }
 
 #[derive(Debug, Args)]
@@ -243,14 +290,21 @@ pub(super) struct Usage {
     #[arg(long)]
     pub(super) email: Option<String>,
     /// From when on, such as 2030-01-31T12:00:00Z; 30 days before the end by default.
-    #[arg(long)]
-    pub(super) from: Option<String>,
+    #[arg(long, value_parser = time)]
+    pub(super) from: Option<DateTime<Utc>>,
     /// Until when, exclusive; now by default.
-    #[arg(long)]
-    pub(super) to: Option<String>,
+    #[arg(long, value_parser = time)]
+    pub(super) to: Option<DateTime<Utc>>,
     /// Any of `day`, `type`, `provider`, `model`, `api_key`, with commas between.
-    #[arg(long)]
-    pub(super) group_by: Option<String>,
+    #[arg(long, value_parser = groups)]
+    pub(super) group_by: Option<Groups>,
+}
+
+/// One argument, of which clap must not make several.
+type Groups = Vec<UsageGroup>;
+
+fn groups(text: &str) -> Result<Groups, String> {
+    GROUPS.parse(text)
 }
 
 #[derive(Debug, Clone, Copy, Subcommand)]

@@ -1,5 +1,17 @@
 //! Enums with one name per variant, the same in API, code, database and docs.
 
+/// An enum with a name for each variant.
+pub trait Named: Copy + 'static {
+    /// The enum's own name, in the document.
+    const NAME: &'static str;
+    /// All of them, in order.
+    const ALL: &'static [Self];
+
+    fn as_str(self) -> &'static str;
+
+    fn parse(name: &str) -> Option<Self>;
+}
+
 /// Defines an enum with a name per variant, used by serde, the OpenAPI schema, `as_str` and
 /// `parse`.
 macro_rules! named_enum {
@@ -24,6 +36,19 @@ macro_rules! named_enum {
 
             pub fn parse(name: &str) -> Option<Self> {
                 match name { $($text => Some(Self::$variant),)+ _ => None }
+            }
+        }
+
+        impl crate::domain::named::Named for $name {
+            const NAME: &'static str = stringify!($name);
+            const ALL: &'static [Self] = Self::ALL;
+
+            fn as_str(self) -> &'static str {
+                self.as_str()
+            }
+
+            fn parse(name: &str) -> Option<Self> {
+                Self::parse(name)
             }
         }
 

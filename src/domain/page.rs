@@ -4,9 +4,10 @@
 //! rows shift nothing.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde_json::json;
 use uuid::Uuid;
 
-use super::validate::{FieldCode, Fields};
+use super::validate::{FieldCode, Fields, Input, Parsed, integer, parsed};
 
 /// Page size when the caller names none.
 pub const DEFAULT_PER_PAGE: i64 = 20;
@@ -49,6 +50,22 @@ impl Cursor {
     }
 }
 
+const NO_CURSOR: &str = "must be the next_cursor of an earlier page of this list";
+const CURSOR: Parsed<Cursor> = parsed(
+    || json!({"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}),
+    |text| Cursor::decode(text).ok_or((FieldCode::InvalidFormat, NO_CURSOR.into())),
+);
+
+/// A page asked for, of the list of a letter.
+#[derive(Debug, Clone, Copy)]
+pub struct PageOf<const LIST: u8>(pub PageRequest);
+
+impl<const LIST: u8> Input for PageOf<LIST> {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        Some(Self(PageRequest::read(fields, LIST)))
+    }
+}
+
 /// A requested page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageRequest {
@@ -59,38 +76,22 @@ pub struct PageRequest {
 }
 
 impl PageRequest {
-    /// Reads `per_page` and `cursor` from a query; `kind` is the list's letter, so that a cursor of
-    /// another list is refused.
-    pub fn read(fields: &Fields<'_>, kind: u8) -> Self {
-        let per_page = fields
-            .string("per_page")
-            .and_then(|text| {
-                let number = text.parse::<i64>();
-                if number.is_err() {
-                    fields.error("per_page", FieldCode::InvalidType, "must be an integer");
-                }
-                number.ok()
-            })
-            .unwrap_or(DEFAULT_PER_PAGE);
-        if !(1..=MAX_PER_PAGE).contains(&per_page) {
-            fields.error(
-                "per_page",
-                FieldCode::OutOfRange,
-                "must be between 1 and 100",
-            );
+    /// Reads a page of the list of that letter; a cursor of another list is refused.
+    pub fn read(fields: &Fields<'_>, list: u8) -> Self {
+        let per_page = integer::<u32>(1..=MAX_PER_PAGE);
+        let per_page = fields.optional("per_page", "Default 20", per_page);
+        let after = fields.optional("cursor", "`next_cursor` of the page before", CURSOR);
+        let of_list = |cursor: &Cursor| match *cursor {
+            Cursor::Generation(_) => list == b'g',
+            Cursor::Number(of, _) => list == of,
+        };
+        if after.as_ref().is_some_and(|cursor| !of_list(cursor)) {
+            fields.error("cursor", FieldCode::InvalidFormat, NO_CURSOR);
         }
-        let after = fields.string("cursor").and_then(|text| {
-            let cursor = Cursor::decode(text).filter(|cursor| match cursor {
-                Cursor::Generation(_) => kind == b'g',
-                Cursor::Number(of, _) => kind == *of,
-            });
-            if cursor.is_none() {
-                let message = "must be the next_cursor of an earlier page of this list";
-                fields.error("cursor", FieldCode::InvalidFormat, message);
-            }
-            cursor
-        });
-        Self { per_page, after }
+        Self {
+            per_page: per_page.map_or(DEFAULT_PER_PAGE, i64::from),
+            after,
+        }
     }
 
     pub fn after_number(&self) -> Option<i64> {

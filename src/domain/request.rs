@@ -1,19 +1,26 @@
-//! Generation requests after static validation: the interface's own limits, before any
-//! template, model or account is looked at.
+//! What callers ask for, statically valid: the interface's own limits, before any template, model
+//! or account is looked at. Each request is read and described by one function.
 
+mod account;
 mod media;
+mod operator;
 mod text;
+mod usage;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
+pub use account::{AccountChange, KeyRequest, Login, TemplateText, WebhookRequest};
 pub use media::{
     ImageRequest, Quality, Ratio, SIZES, SpeechFormat, SpeechRequest, Style, VideoRequest,
 };
+pub use operator::{AccountRequest, EMAIL_CHARS, Move, MoveRequest, PASSWORD_CHARS};
 pub use text::TextRequest;
+pub use usage::{GROUPS, UsageRequest};
 
 use super::{
+    credits::Credits,
     generation::Modality,
-    validate::{Errors, FieldCode, FieldError, Fields},
+    validate::{Body, FieldCode, FieldError, Fields, Schemas, Text, credits, text as string},
 };
 
 /// Characters in a text prompt.
@@ -96,39 +103,83 @@ impl GenerationRequest {
     }
 }
 
-/// A body with failing fields.
-#[derive(Debug)]
-pub struct Unreadable<T> {
-    pub errors: Vec<FieldError>,
-    /// What could be read; failing fields are absent or empty.
-    pub read: Box<T>,
+/// The name of a provider or of a model.
+const NAME: Text = string(NAME_CHARS).min(1);
+/// The label of a key, a token or a template.
+pub const LABEL: Text = string(100).not_blank();
+
+impl Target {
+    fn read(fields: &Fields<'_>) -> Self {
+        let provider =
+            "A provider of GET /v1/providers. Default: the account's, then the server's.";
+        let model = "A model of the provider. Default: the provider's.";
+        Self {
+            provider: fields.optional("provider", provider, NAME),
+            model: fields.optional("model", model, NAME),
+        }
+    }
 }
 
-impl<T> Unreadable<T> {
-    /// What was read, if nothing failed.
-    fn into_result(errors: &Errors, read: T) -> Result<T, Self> {
-        let errors = errors.take();
-        if errors.is_empty() {
-            return Ok(read);
+fn max_cost(fields: &Fields<'_>) -> Option<Credits> {
+    let about = "Credits: the request is refused when the hold would be above them.";
+    fields.optional("max_cost", about, credits())
+}
+
+/// A request of any modality, which `type` names beside the fields of that modality.
+impl Body for GenerationRequest {
+    const NAME: &'static str = "EstimateRequest";
+
+    fn parse(members: &Map<String, Value>) -> (Option<Self>, Vec<FieldError>) {
+        let refuse = |code, message: &str| (None, vec![FieldError::new("type", code, message)]);
+        let modality = match members.get("type") {
+            None | Some(Value::Null) => return refuse(FieldCode::Required, "is required"),
+            Some(Value::String(name)) => Modality::parse(name),
+            Some(_) => return refuse(FieldCode::InvalidType, "must be a string"),
+        };
+        let mut members = members.clone();
+        members.remove("type");
+        match modality {
+            Some(Modality::Text) => parse(&members, Self::Text),
+            Some(Modality::Image) => parse(&members, Self::Image),
+            Some(Modality::Video) => parse(&members, Self::Video),
+            Some(Modality::Audio) => parse(&members, Self::Audio),
+            None => refuse(
+                FieldCode::NotAllowed,
+                "must be one of text, image, video, audio",
+            ),
         }
-        Err(Self {
-            errors,
-            read: Box::new(read),
+    }
+
+    /// They are written out, because a closed object cannot be added to.
+    fn schema(schemas: &mut Schemas) -> Value {
+        let bodies = [
+            (Modality::Text, TextRequest::schema(schemas)),
+            (Modality::Image, ImageRequest::schema(schemas)),
+            (Modality::Video, VideoRequest::schema(schemas)),
+            (Modality::Audio, SpeechRequest::schema(schemas)),
+        ];
+        let bodies = bodies.into_iter().map(|(modality, mut schema)| {
+            schema["properties"]["type"] = json!({"type": "string", "enum": [modality]});
+            if let Some(required) = schema["required"].as_array_mut() {
+                required.push(json!("type"));
+            }
+            if let Some(members) = schema.as_object_mut() {
+                members.remove("example");
+            }
+            schema
+        });
+        json!({
+            "description": "A generation request of any type, to be estimated.",
+            "example": {"type": "text", "prompt": "A haiku about exactness"},
+            "oneOf": bodies.collect::<Vec<_>>(),
         })
     }
 }
 
-fn read_target(fields: &Fields<'_>) -> Target {
-    let name = |field| {
-        let name = fields.text(field, NAME_CHARS)?;
-        if name.is_empty() {
-            fields.error(field, FieldCode::InvalidFormat, "must not be empty");
-            return None;
-        }
-        Some(name.to_owned())
-    };
-    Target {
-        provider: name("provider"),
-        model: name("model"),
-    }
+fn parse<T: Body, U>(
+    members: &Map<String, Value>,
+    of: impl FnOnce(T) -> U,
+) -> (Option<U>, Vec<FieldError>) {
+    let (request, errors) = T::parse(members);
+    (request.map(of), errors)
 }

@@ -1,12 +1,21 @@
 //! Reading an untrusted object field by field: every failing field is reported, not the first.
+//! The same calls describe the object, for the API's document.
 
-use std::{cell::RefCell, fmt::Display, ops::RangeInclusive};
+mod describe;
+mod kinds;
+
+use std::{borrow::Cow, cell::RefCell};
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::credits::Credits;
+use describe::{Description, Property};
+pub use describe::{Schemas, component};
+pub use kinds::{
+    Abilities, Kind, Parsed, Text, any_object, boolean, credits, generation_id, integer, number,
+    parsed, query_timestamp, set, signed_credits, text, timestamp, words,
+};
 
 /// Failing fields that one answer names at most.
 pub const MAX_ERRORS: usize = 100;
@@ -87,193 +96,286 @@ impl Errors {
     }
 }
 
-/// A reader over one object. Every name that is asked for is known; [`Fields::finish`] reports
-/// the others.
+/// Why a value is refused: the code, and the sentence that reads on after the path.
+pub type Refusal = (FieldCode, Cow<'static, str>);
+
+/// What a request brings, read field by field.
+pub trait Input: Sized {
+    /// Reads the fields in the order in which their errors are reported. `None` where something
+    /// failed without which there is no value.
+    fn read(fields: &Fields<'_>) -> Option<Self>;
+}
+
+/// A JSON body, which describes itself.
+pub trait Body: Sized {
+    /// The schema's name.
+    const NAME: &'static str;
+
+    /// Beside what failed: what could be read, with failing fields absent or empty.
+    fn parse(members: &Map<String, Value>) -> (Option<Self>, Vec<FieldError>);
+
+    /// The schema, without what it refers to in `schemas`.
+    fn schema(schemas: &mut Schemas) -> Value;
+}
+
+/// A JSON body that is one list of fields.
+pub trait Object: Input {
+    /// The schema's name and description.
+    const SCHEMA: (&'static str, &'static str);
+
+    fn example() -> Value;
+}
+
+impl<T: Object> Body for T {
+    const NAME: &'static str = T::SCHEMA.0;
+
+    fn parse(members: &Map<String, Value>) -> (Option<Self>, Vec<FieldError>) {
+        read_fields(members)
+    }
+
+    fn schema(schemas: &mut Schemas) -> Value {
+        let mut schema = description::<Self>(schemas).object(Self::SCHEMA.1);
+        schema["example"] = Self::example();
+        schema
+    }
+}
+
+fn description<T: Input>(schemas: &mut Schemas) -> Description {
+    let (errors, members) = (Errors::default(), Map::new());
+    let fields = Fields {
+        description: Some(RefCell::default()),
+        ..Fields::new(&members, &errors)
+    };
+    T::read(&fields);
+    let mut description = fields.description.unwrap_or_default().into_inner();
+    schemas.append(&mut description.schemas);
+    description
+}
+
+/// A query's parameters, as the document has them.
+pub fn query_parameters<T: Input>(schemas: &mut Schemas) -> Vec<Value> {
+    description::<T>(schemas).parameters()
+}
+
+pub fn read_fields<T: Input>(members: &Map<String, Value>) -> (Option<T>, Vec<FieldError>) {
+    let errors = Errors::default();
+    read(Fields::new(members, &errors))
+}
+
+/// Reads the parameters of a query, whose values are all strings.
+pub fn read_query<T: Input>(members: &Map<String, Value>) -> (Option<T>, Vec<FieldError>) {
+    let errors = Errors::default();
+    read(Fields {
+        is_query: true,
+        ..Fields::new(members, &errors)
+    })
+}
+
+fn read<T: Input>(fields: Fields<'_>) -> (Option<T>, Vec<FieldError>) {
+    let value = T::read(&fields);
+    fields.finish();
+    (value, fields.errors.take())
+}
+
+/// Nothing is taken.
+impl Input for () {
+    fn read(_: &Fields<'_>) -> Option<Self> {
+        Some(())
+    }
+}
+
+/// A reader over one object. Every name that is asked for is known; the others are reported at
+/// the end.
 #[derive(Debug)]
 pub struct Fields<'a> {
+    /// `None` where the object is not there.
     members: Option<&'a Map<String, Value>>,
     prefix: String,
     known: RefCell<Vec<&'static str>>,
     errors: &'a Errors,
-    noun: &'static str,
+    is_query: bool,
+    /// Where the fields are described instead of read.
+    description: Option<RefCell<Description>>,
+}
+
+/// A value's place, for its errors.
+#[derive(Debug, Clone, Copy)]
+pub struct Field<'a> {
+    fields: &'a Fields<'a>,
+    name: &'static str,
+}
+
+impl Field<'_> {
+    pub fn error(&self, code: FieldCode, message: impl Into<String>) {
+        self.fields.error(self.name, code, message);
+    }
+
+    /// What is wrong with an item of an array.
+    pub fn item_error(&self, at: usize, code: FieldCode, message: impl Into<String>) {
+        let name = format!("{}[{at}]", self.name);
+        self.fields.error(&name, code, message);
+    }
 }
 
 impl<'a> Fields<'a> {
-    /// A reader over the request's top-level object.
-    pub fn new(members: &'a Map<String, Value>, errors: &'a Errors) -> Self {
+    fn new(members: &'a Map<String, Value>, errors: &'a Errors) -> Self {
         Self {
             members: Some(members),
             prefix: String::new(),
             known: RefCell::default(),
             errors,
-            noun: "a field of this request",
+            is_query: false,
+            description: None,
         }
     }
 
-    /// A reader over the parameters of a query.
-    pub fn query(members: &'a Map<String, Value>, errors: &'a Errors) -> Self {
-        Self {
-            noun: "a query parameter of this route",
-            ..Self::new(members, errors)
-        }
+    /// A field that may be left out; null counts as absent.
+    pub fn optional<K: Kind>(
+        &self,
+        name: &'static str,
+        about: &'static str,
+        kind: K,
+    ) -> Option<K::Value> {
+        self.describe(name, about, false, |schemas| kind.schema(schemas));
+        let value = self.value(name)?;
+        kind.read(value, Field { fields: self, name })
     }
 
-    /// The full path of a field.
-    pub fn path(&self, name: &str) -> String {
-        format!("{}{name}", self.prefix)
+    /// A field that must be there, if the object is.
+    pub fn required<K: Kind>(
+        &self,
+        name: &'static str,
+        about: &'static str,
+        kind: K,
+    ) -> Option<K::Value> {
+        self.required_or(name, about, kind, "is required")
+    }
+
+    /// As [`Self::required`], with what to say where it is missing.
+    pub fn required_or<K: Kind>(
+        &self,
+        name: &'static str,
+        about: &'static str,
+        kind: K,
+        missing: &str,
+    ) -> Option<K::Value> {
+        self.describe(name, about, true, |schemas| kind.schema(schemas));
+        let Some(value) = self.value(name) else {
+            if self.members.is_some() {
+                self.error(name, FieldCode::Required, missing);
+            }
+            return None;
+        };
+        kind.read(value, Field { fields: self, name })
+    }
+
+    /// An optional object, with the name and the description of its schema. An absent one reads
+    /// as empty.
+    pub fn object<T>(
+        &self,
+        name: &'static str,
+        about: &'static str,
+        schema: (&'static str, &'static str),
+        read: impl FnOnce(&Fields<'_>) -> T,
+    ) -> T {
+        let value = self.value(name);
+        let members = value.and_then(Value::as_object);
+        if value.is_some() && members.is_none() {
+            self.error(name, FieldCode::InvalidType, "must be an object");
+        }
+        let fields = Fields {
+            members,
+            prefix: format!("{}{name}.", self.prefix),
+            known: RefCell::default(),
+            description: self.description.is_some().then(RefCell::default),
+            ..*self
+        };
+        let read = read(&fields);
+        fields.finish();
+        if let Some(inner) = fields.description {
+            self.describe(name, about, false, |schemas| {
+                let mut inner = inner.into_inner();
+                schemas.append(&mut inner.schemas);
+                component(schemas, schema.0, |_| inner.object(schema.1))
+            });
+        }
+        read
+    }
+
+    /// `field` is taken only together with `other`, both asked for before.
+    pub fn needs(&self, field: &'static str, other: &'static str, message: &str) {
+        if let Some(description) = &self.description {
+            description.borrow_mut().needs.push((field, other));
+        }
+        if self.has(field) && !self.failed(field) && !self.has(other) {
+            self.error(field, FieldCode::NotAllowed, message);
+        }
     }
 
     pub fn error(&self, name: &str, code: FieldCode, message: impl Into<String>) {
-        self.errors.add(self.path(name), code, message);
+        let path = format!("{}{name}", self.prefix);
+        self.errors.add(path, code, message);
     }
 
-    /// The raw member; null counts as absent.
+    /// Whether a field has failed already.
+    pub fn failed(&self, name: &str) -> bool {
+        self.errors.has(&format!("{}{name}", self.prefix))
+    }
+
+    /// Whether a field is there and not null.
+    pub fn has(&self, name: &str) -> bool {
+        self.members
+            .and_then(|m| m.get(name))
+            .is_some_and(|v| !v.is_null())
+    }
+
+    /// Whether a field is there and null.
+    pub fn is_null(&self, name: &str) -> bool {
+        self.members
+            .and_then(|m| m.get(name))
+            .is_some_and(Value::is_null)
+    }
+
+    /// A member as it is, which the description does not name; null counts as absent.
     pub fn value(&self, name: &'static str) -> Option<&'a Value> {
         self.known.borrow_mut().push(name);
         self.members?.get(name).filter(|v| !v.is_null())
     }
 
-    fn typed<T>(
+    fn describe(
         &self,
         name: &'static str,
-        expected: &str,
-        read: impl FnOnce(&'a Value) -> Option<T>,
-    ) -> Option<T> {
-        let value = self.value(name)?;
-        let read = read(value);
-        if read.is_none() {
-            self.error(name, FieldCode::InvalidType, format!("must be {expected}"));
-        }
-        read
-    }
-
-    pub fn string(&self, name: &'static str) -> Option<&'a str> {
-        self.typed(name, "a string", Value::as_str)
-    }
-
-    /// A string of at most `max` Unicode scalar values.
-    pub fn text(&self, name: &'static str, max: usize) -> Option<&'a str> {
-        let text = self.string(name)?;
-        if text.chars().count() > max {
-            self.error(name, FieldCode::TooLong, too_long(max));
-            return None;
-        }
-        Some(text)
-    }
-
-    /// A string that must be there, not blank, of at most `max` Unicode scalar values.
-    pub fn required_text(&self, name: &'static str, max: usize) -> Option<&'a str> {
-        let absent = self
-            .members
-            .is_none_or(|m| m.get(name).is_none_or(Value::is_null));
-        if absent {
-            self.value(name);
-            self.error(name, FieldCode::Required, "is required");
-            return None;
-        }
-        let text = self.text(name, max)?;
-        if text.trim().is_empty() {
-            self.error(name, FieldCode::Required, "must not be blank");
-            return None;
-        }
-        Some(text)
-    }
-
-    /// A JSON integer (`1.0` and `1e2` are none) within bounds.
-    pub fn integer(&self, name: &'static str, range: RangeInclusive<i64>) -> Option<i64> {
-        let number = self.typed(name, "an integer", |v| {
-            // Beyond 64 bits the parser keeps a float; it is far out of range however it was
-            // written.
-            let huge = |v: &Value| {
-                v.as_f64()
-                    .filter(|f| f.abs() >= 9_223_372_036_854_775_808.0)
-            };
-            let far = |f: f64| if f < 0.0 { i64::MIN } else { i64::MAX };
-            v.as_i64().or_else(|| huge(v).map(far))
-        })?;
-        self.within(name, number, &range)
-    }
-
-    /// A JSON number within bounds.
-    pub fn number(&self, name: &'static str, range: RangeInclusive<f64>) -> Option<f64> {
-        let number = self.typed(name, "a number", Value::as_f64)?;
-        self.within(name, number, &range)
-    }
-
-    fn within<T: PartialOrd + Display>(
-        &self,
-        name: &str,
-        number: T,
-        range: &RangeInclusive<T>,
-    ) -> Option<T> {
-        if range.contains(&number) {
-            return Some(number);
-        }
-        let message = format!("must be between {} and {}", range.start(), range.end());
-        self.error(name, FieldCode::OutOfRange, message);
-        None
-    }
-
-    pub fn boolean(&self, name: &'static str) -> Option<bool> {
-        self.typed(name, "true or false", Value::as_bool)
-    }
-
-    /// Credits, as a string or a JSON number; not negative.
-    pub fn credits(&self, name: &'static str) -> Option<Credits> {
-        let credits = self.signed_credits(name)?;
-        if credits < Credits::ZERO {
-            self.error(name, FieldCode::OutOfRange, "must not be negative");
-            return None;
-        }
-        Some(credits)
-    }
-
-    /// Credits, as a string or a JSON number; may be negative.
-    pub fn signed_credits(&self, name: &'static str) -> Option<Credits> {
-        let text = self.typed(name, "credits, as a string or a number", |v| match v {
-            Value::String(text) => Some(text.clone()),
-            // Rust prints a float in full, without an exponent.
-            Value::Number(number) if number.is_f64() => number.as_f64().map(|f| f.to_string()),
-            Value::Number(number) => Some(number.to_string()),
-            _ => None,
-        })?;
-        match text.parse::<Credits>() {
-            Ok(credits) => Some(credits),
-            Err(error) => {
-                self.error(name, FieldCode::InvalidFormat, error.to_string());
-                None
-            }
-        }
-    }
-
-    /// An array of strings.
-    pub fn strings(&self, name: &'static str) -> Option<Vec<&'a str>> {
-        self.typed(name, "an array of strings", |v| {
-            v.as_array()?.iter().map(Value::as_str).collect()
-        })
-    }
-
-    /// A nested object; an absent one reads as empty.
-    #[must_use]
-    pub fn object(&self, name: &'static str) -> Self {
-        Self {
-            members: self.typed(name, "an object", Value::as_object),
-            prefix: format!("{}.", self.path(name)),
-            known: RefCell::default(),
-            errors: self.errors,
-            noun: self.noun,
-        }
+        about: &'static str,
+        required: bool,
+        schema: impl FnOnce(&mut Schemas) -> Value,
+    ) {
+        let Some(description) = &self.description else {
+            return;
+        };
+        let mut description = description.borrow_mut();
+        let schema = schema(&mut description.schemas);
+        description.properties.push(Property {
+            name,
+            about,
+            required,
+            schema,
+        });
     }
 
     /// Reports every member that was never asked for, with the names that exist.
-    pub fn finish(self) {
+    fn finish(&self) {
         let known = self.known.borrow();
+        let noun = if self.is_query {
+            "a query parameter of this route"
+        } else {
+            "a field of this request"
+        };
         for name in self.members.into_iter().flat_map(Map::keys) {
             if !known.contains(&name.as_str()) {
                 let message = if known.is_empty() {
-                    format!("is not {}, which takes none", self.noun)
+                    format!("is not {noun}, which takes none")
                 } else {
-                    format!("is not {}; it takes {}", self.noun, known.join(", "))
+                    format!("is not {noun}; it takes {}", known.join(", "))
                 };
                 if self.errors.0.borrow().len() >= MAX_ERRORS {
                     break;
@@ -308,85 +410,4 @@ fn group(number: usize) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn codes(body: &Value, read: impl FnOnce(&Fields<'_>)) -> Vec<(String, FieldCode)> {
-        let errors = Errors::default();
-        let fields = Fields::new(body.as_object().unwrap(), &errors);
-        read(&fields);
-        fields.finish();
-        errors
-            .take()
-            .into_iter()
-            .map(|e| (e.param, e.code))
-            .collect()
-    }
-
-    #[test]
-    fn all_failing_fields_are_reported() {
-        let body = json!({"prompt": " ", "parameters": {"n": 1.0, "t": 3, "x": 1}, "extra": 0});
-        let found = codes(&body, |f| {
-            f.required_text("prompt", 10);
-            let p = f.object("parameters");
-            p.integer("n", 1..=4);
-            p.number("t", 0.0..=2.0);
-            p.finish();
-        });
-        assert_eq!(
-            found,
-            [
-                ("prompt".to_owned(), FieldCode::Required),
-                ("parameters.n".to_owned(), FieldCode::InvalidType),
-                ("parameters.t".to_owned(), FieldCode::OutOfRange),
-                ("parameters.x".to_owned(), FieldCode::UnknownField),
-                ("extra".to_owned(), FieldCode::UnknownField),
-            ]
-        );
-    }
-
-    #[test]
-    fn null_is_absent_and_lengths_are_scalar_values() {
-        let body =
-            json!({"a": null, "b": "ééééé", "c": "éééééé", "d": 18_446_744_073_709_551_615_u64});
-        let found = codes(&body, |f| {
-            assert_eq!(f.string("a"), None);
-            assert_eq!(f.text("b", 5), Some("ééééé"));
-            f.text("c", 5);
-            f.integer("d", 1..=4);
-        });
-        assert_eq!(
-            found,
-            [
-                ("c".to_owned(), FieldCode::TooLong),
-                ("d".to_owned(), FieldCode::OutOfRange)
-            ]
-        );
-        assert_eq!(too_long(10_000), "must be at most 10,000 characters");
-    }
-
-    #[test]
-    fn credits_come_as_string_or_number() {
-        let body = json!({"a": "12.5", "b": 0.1, "c": -1, "d": "1e3", "e": true, "f": 0.000_000_1, "g": 0.000_009});
-        let found = codes(&body, |f| {
-            assert_eq!(f.credits("a"), Some(Credits::from_micros(12_500_000)));
-            assert_eq!(f.credits("b"), Some(Credits::from_micros(100_000)));
-            assert_eq!(f.credits("g"), Some(Credits::from_micros(9)));
-            for name in ["c", "d", "e", "f"] {
-                f.credits(name);
-            }
-        });
-        let found: Vec<_> = found.into_iter().map(|(_, c)| c).collect();
-        assert_eq!(
-            found,
-            [
-                FieldCode::OutOfRange,
-                FieldCode::InvalidFormat,
-                FieldCode::InvalidType,
-                FieldCode::InvalidFormat
-            ]
-        );
-    }
-}
+mod tests;

@@ -7,14 +7,12 @@ use crate::{
     domain::{
         ids::AdminTokenId,
         rate::RateState,
+        request::LABEL,
         token::{self, BearerToken},
-        validate::{FieldCode, FieldError, too_long},
+        validate::FieldError,
     },
     store::admin::AdminTokenRecord,
 };
-
-/// Characters of a token's name.
-const NAME_CHARS: usize = 100;
 
 /// Whose token came to a route of the operator. The request is counted either way.
 #[derive(Debug)]
@@ -47,17 +45,9 @@ impl Service {
         &self,
         name: &str,
     ) -> Result<(AdminTokenRecord, SecretString), ServiceError> {
-        let invalid = |code, message: &str| {
-            Err(ServiceError::invalid(FieldError::new(
-                "name", code, message,
-            )))
-        };
-        if name.trim().is_empty() {
-            return invalid(FieldCode::Required, "must not be blank");
-        }
-        if name.chars().count() > NAME_CHARS {
-            return invalid(FieldCode::TooLong, &too_long(NAME_CHARS));
-        }
+        LABEL.check(name).map_err(|(code, message)| {
+            ServiceError::invalid(FieldError::new("name", code, message))
+        })?;
         let token = token::new_admin_token().map_err(|e| ServiceError::Internal(e.to_string()))?;
         let now = self.0.clock.now();
         let record = self

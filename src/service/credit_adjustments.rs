@@ -1,31 +1,18 @@
 //! What the operator does with credits: grants, adjustments, refunds.
 
-use serde_json::{Map, Value};
-
 use super::{Service, ServiceError};
 use crate::{
     domain::{
-        credits::Credits,
         ids::{AccountId, GenerationId},
-        validate::{Errors, FieldCode, FieldError, Fields, too_long},
+        request::Move,
+        validate::{FieldCode, FieldError},
     },
     store::{
         StoreError,
         credits::LedgerEntry,
-        movements::{Move, Moved, NewMove},
+        movements::{Moved, NewMove},
     },
 };
-
-/// Characters of a reference.
-const REFERENCE_CHARS: usize = 255;
-
-/// A movement that is asked for, with the reference that makes it happen once.
-#[derive(Debug, Clone)]
-pub struct MoveRequest {
-    pub what: Move,
-    /// 1 to 255 characters.
-    pub reference: String,
-}
 
 /// A movement, made now or before.
 #[derive(Debug)]
@@ -34,97 +21,6 @@ pub struct Movement {
     pub entry: LedgerEntry,
     /// Whether it was made now.
     pub moved: bool,
-}
-
-impl MoveRequest {
-    /// Reads and checks a body.
-    pub fn read(body: &Map<String, Value>) -> Result<Self, ServiceError> {
-        let errors = Errors::default();
-        let fields = Fields::new(body, &errors);
-        let amount = fields.signed_credits("amount");
-        let kind = fields.required_text("kind", REFERENCE_CHARS);
-        let generation = fields.string("generation");
-        let what = kind.and_then(|kind| read_move(kind, amount, generation, &fields, &errors));
-        let reference = fields.required_text("reference", REFERENCE_CHARS);
-        fields.finish();
-        check(what, reference, &errors);
-        match (what, reference, errors.take()) {
-            (Some(what), Some(reference), errors) if errors.is_empty() => Ok(Self {
-                what,
-                reference: reference.to_owned(),
-            }),
-            (.., errors) => Err(ServiceError::Invalid(errors)),
-        }
-    }
-}
-
-/// The movement of a kind, where all that it needs is there.
-fn read_move(
-    kind: &str,
-    amount: Option<Credits>,
-    generation: Option<&str>,
-    fields: &Fields<'_>,
-    errors: &Errors,
-) -> Option<Move> {
-    if !["grant", "adjustment", "refund"].contains(&kind) {
-        let message = "must be grant, adjustment or refund";
-        fields.error("kind", FieldCode::NotAllowed, message);
-        return None;
-    }
-    let required = |name| {
-        if !errors.has(name) {
-            fields.error(name, FieldCode::Required, "is required");
-        }
-    };
-    if kind == "refund" {
-        let Some(generation) = generation else {
-            required("generation");
-            return None;
-        };
-        let Some(generation) = GenerationId::parse(generation) else {
-            fields.error("generation", FieldCode::InvalidFormat, "must be a uuid");
-            return None;
-        };
-        return Some(Move::Refund { generation, amount });
-    }
-    if generation.is_some() {
-        fields.error("generation", FieldCode::NotAllowed, "is for refunds only");
-    }
-    let Some(amount) = amount else {
-        required("amount");
-        return None;
-    };
-    Some(if kind == "grant" {
-        Move::Grant(amount)
-    } else {
-        Move::Adjustment(amount)
-    })
-}
-
-/// What is wrong with the fields that are there.
-fn check(what: Option<Move>, reference: Option<&str>, errors: &Errors) {
-    let wrong = match what {
-        Some(Move::Grant(amount) | Move::Adjustment(amount)) if amount == Credits::ZERO => {
-            Some("must not be 0")
-        }
-        Some(Move::Grant(amount)) if amount < Credits::ZERO => {
-            Some("must be positive; use an adjustment to take credits back")
-        }
-        Some(Move::Refund {
-            amount: Some(amount),
-            ..
-        }) if amount <= Credits::ZERO => Some("must be positive"),
-        _ => None,
-    };
-    if let Some(message) = wrong {
-        errors.add("amount", FieldCode::OutOfRange, message);
-    }
-    let Some(reference) = reference else { return };
-    if reference.trim().is_empty() {
-        errors.add("reference", FieldCode::Required, "must not be blank");
-    } else if reference.chars().count() > REFERENCE_CHARS {
-        errors.add("reference", FieldCode::TooLong, too_long(REFERENCE_CHARS));
-    }
 }
 
 fn invalid(param: &str, code: FieldCode, message: impl Into<String>) -> ServiceError {
@@ -140,9 +36,7 @@ impl Service {
         what: Move,
         reference: Option<&str>,
     ) -> Result<Movement, ServiceError> {
-        let errors = Errors::default();
-        check(Some(what), reference, &errors);
-        ServiceError::any(&errors)?;
+        ServiceError::any(what.violations(reference))?;
         let new = NewMove {
             account,
             what,

@@ -2,7 +2,6 @@
 
 mod estimate;
 mod plan;
-mod read;
 mod refusal;
 mod template;
 

@@ -2,45 +2,18 @@
 
 use chrono::{DateTime, Utc};
 use secrecy::SecretString;
-use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
-use super::{Service, ServiceError, auth::Caller, password::PASSWORD_CHARS};
+use super::{Service, ServiceError, auth::Caller};
 use crate::{
     domain::{
         ids::{AccountId, UserId},
         limiter::Permit,
+        request::Login,
         token,
-        validate::{Errors, Fields},
     },
     store::{accounts::Identity, generations::Credential},
 };
-
-/// What a login asks with.
-#[derive(Debug)]
-pub struct Login {
-    email: String,
-    password: SecretString,
-}
-
-impl Login {
-    /// Reads and checks a body. A password that could not be set is simply wrong, so that the
-    /// answer tells nothing.
-    pub fn read(body: &Map<String, Value>) -> Result<Self, ServiceError> {
-        let errors = Errors::default();
-        let fields = Fields::new(body, &errors);
-        let email = fields.required_text("email", 254);
-        let password = fields.required_text("password", *PASSWORD_CHARS.end());
-        fields.finish();
-        match (email, password, errors.take()) {
-            (Some(email), Some(password), errors) if errors.is_empty() => Ok(Self {
-                email: email.to_owned(),
-                password: SecretString::from(password),
-            }),
-            (_, _, errors) => Err(ServiceError::Invalid(errors)),
-        }
-    }
-}
 
 /// A session just made.
 #[derive(Debug)]

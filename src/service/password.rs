@@ -12,9 +12,6 @@ use tokio::sync::Semaphore;
 use super::ServiceError;
 use crate::domain::limiter::{Limiter, Permit};
 
-/// Characters of a password.
-pub(super) const PASSWORD_CHARS: std::ops::RangeInclusive<usize> = 8..=1024;
-
 /// What an unknown email's password is compared with, so that it takes the same time.
 static NOBODY: LazyLock<Option<String>> = LazyLock::new(|| hash("nobody has this password").ok());
 

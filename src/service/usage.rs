@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, TimeDelta, Utc};
-use serde_json::{Map, Value};
+use chrono::TimeDelta;
 
-use super::{Service, ServiceError, keys::time};
+use super::{Service, ServiceError};
 use crate::domain::{
     ids::AccountId,
-    report::{Span, UsageGroup, UsageRow, UsageTotals},
-    validate::{Errors, FieldCode, FieldError, Fields},
+    report::{Span, UsageRow, UsageTotals},
+    request::UsageRequest,
+    validate::{FieldCode, FieldError},
 };
 
 /// How far a report reaches back unless told.
@@ -19,69 +19,11 @@ const REPORT_WAIT: Duration = Duration::from_secs(5);
 /// Groups that one report may have.
 const MAX_GROUPS: usize = 10_000;
 
-/// What a report is asked for.
-#[derive(Debug, Clone, Default)]
-pub struct UsageRequest {
-    /// Inclusive; 30 days before the end by default.
-    pub from: Option<DateTime<Utc>>,
-    /// Exclusive; up to now by default.
-    pub to: Option<DateTime<Utc>>,
-    pub group_by: Vec<UsageGroup>,
-}
-
 #[derive(Debug, Clone)]
 pub struct UsageReport {
     /// The groups, in ascending order.
     pub rows: Vec<UsageRow>,
     pub total: UsageTotals,
-}
-
-impl UsageRequest {
-    /// Reads and checks the parameters of a query.
-    pub fn read(query: &Map<String, Value>) -> Result<Self, ServiceError> {
-        let errors = Errors::default();
-        let fields = Fields::query(query, &errors);
-        let request = Self::read_fields(&fields);
-        fields.finish();
-        match errors.take() {
-            errors if errors.is_empty() => Ok(request),
-            errors => Err(ServiceError::Invalid(errors)),
-        }
-    }
-
-    /// Reads the parameters of a query that may have others.
-    pub fn read_fields(fields: &Fields<'_>) -> Self {
-        Self {
-            from: time(fields, "from"),
-            to: time(fields, "to"),
-            group_by: groups(fields),
-        }
-    }
-}
-
-fn groups(fields: &Fields<'_>) -> Vec<UsageGroup> {
-    let mut groups = Vec::new();
-    for name in fields
-        .string("group_by")
-        .iter()
-        .flat_map(|text| text.split(','))
-    {
-        match UsageGroup::parse(name) {
-            Some(group) if !groups.contains(&group) => groups.push(group),
-            Some(group) => {
-                let message = format!("names {group} twice");
-                fields.error("group_by", FieldCode::NotAllowed, message);
-                break;
-            }
-            None => {
-                let names: Vec<_> = UsageGroup::ALL.iter().map(|g| g.as_str()).collect();
-                let message = format!("must be any of {}, with commas between", names.join(", "));
-                fields.error("group_by", FieldCode::NotAllowed, message);
-                break;
-            }
-        }
-    }
-    groups
 }
 
 impl Service {

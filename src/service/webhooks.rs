@@ -2,17 +2,16 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use secrecy::SecretString;
-use serde_json::{Map, Value};
-use url::Url;
 
 use super::{Service, ServiceError, TokenRefusal, auth::Caller};
 use crate::{
     domain::{
         ids::{WebhookDeliveryId, WebhookId},
         page::{Page, PageRequest},
+        request::WebhookRequest,
         token,
-        validate::{Errors, FieldCode, FieldError, Fields},
-        webhook::{MAX_PER_ACCOUNT, WebhookEvent},
+        validate::{FieldCode, FieldError},
+        webhook::MAX_PER_ACCOUNT,
     },
     jobs::webhooks::AddressRefusal,
     store::{
@@ -22,93 +21,10 @@ use crate::{
     },
 };
 
-/// Characters of a webhook's URL.
-const URL_CHARS: usize = 2_048;
 /// Random bytes of a secret.
 const SECRET_BYTES: usize = 32;
 /// What a secret begins with, as Standard Webhooks has it.
 const SECRET_PREFIX: &str = "whsec_";
-
-/// A webhook that is asked for.
-#[derive(Debug, Clone)]
-pub struct WebhookRequest {
-    /// As it was given.
-    url: String,
-    parsed: Url,
-    events: Vec<WebhookEvent>,
-}
-
-impl WebhookRequest {
-    /// Reads and checks a body. Where the URL leads is not looked at yet.
-    pub fn read(body: &Map<String, Value>) -> Result<Self, ServiceError> {
-        let errors = Errors::default();
-        let fields = Fields::new(body, &errors);
-        let url = fields.required_text("url", URL_CHARS);
-        let parsed = url.and_then(|text| match parse_url(text) {
-            Ok(parsed) => Some(parsed),
-            Err((code, message)) => {
-                fields.error("url", code, message);
-                None
-            }
-        });
-        let events = fields.strings("events");
-        let events = events.map_or_else(
-            || WebhookEvent::ALL.to_vec(),
-            |names| read_events(&fields, &names),
-        );
-        fields.finish();
-        match (url.zip(parsed), errors.take()) {
-            (Some((url, parsed)), errors) if errors.is_empty() => Ok(Self {
-                url: url.to_owned(),
-                parsed,
-                events,
-            }),
-            (_, errors) => Err(ServiceError::Invalid(errors)),
-        }
-    }
-}
-
-fn parse_url(text: &str) -> Result<Url, (FieldCode, &'static str)> {
-    let format = "must be a URL, such as https://example.com/hooks";
-    // The parser would take these out silently.
-    if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
-        return Err((FieldCode::InvalidFormat, format));
-    }
-    let url = Url::parse(text).map_err(|_| (FieldCode::InvalidFormat, format))?;
-    if !["http", "https"].contains(&url.scheme()) {
-        return Err((FieldCode::NotAllowed, "must begin with https:// or http://"));
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err((FieldCode::NotAllowed, "must not contain credentials"));
-    }
-    if url.fragment().is_some() {
-        return Err((FieldCode::NotAllowed, "must not have a fragment (#)"));
-    }
-    Ok(url)
-}
-
-fn read_events(fields: &Fields<'_>, names: &[&str]) -> Vec<WebhookEvent> {
-    let mut events = Vec::new();
-    if names.is_empty() {
-        let message = "must name at least one event";
-        fields.error("events", FieldCode::NotAllowed, message);
-    }
-    for (at, name) in names.iter().enumerate() {
-        let message = match WebhookEvent::parse(name) {
-            None => {
-                let known: Vec<_> = WebhookEvent::ALL.iter().map(|e| e.as_str()).collect();
-                format!("must be one of {}", known.join(", "))
-            }
-            Some(event) if events.contains(&event) => "is named more than once".to_owned(),
-            Some(event) => {
-                events.push(event);
-                continue;
-            }
-        };
-        fields.error(&format!("events[{at}]"), FieldCode::NotAllowed, message);
-    }
-    events
-}
 
 fn refused(message: impl Into<String>) -> ServiceError {
     ServiceError::invalid(FieldError::new("url", FieldCode::NotAllowed, message))
@@ -121,7 +37,8 @@ impl Service {
         caller: &Caller,
         request: &WebhookRequest,
     ) -> Result<(WebhookRecord, SecretString), ServiceError> {
-        let checked = self.0.sender.check(&request.parsed).await;
+        let (url, parsed) = &request.url;
+        let checked = self.0.sender.check(parsed).await;
         checked.map_err(|refusal| match refusal {
             AddressRefusal::Private => refused("must lead to a public address"),
             AddressRefusal::Busy => ServiceError::Overloaded,
@@ -132,7 +49,7 @@ impl Service {
         let new = NewWebhook {
             account_id: caller.account_id,
             by: caller.credential,
-            url: &request.url,
+            url,
             events: &request.events,
             now: self.0.clock.now(),
         };

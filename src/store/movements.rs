@@ -8,23 +8,9 @@ use super::{
 use crate::domain::{
     credits::Credits,
     ids::{AccountId, GenerationId},
+    request::Move,
 };
 use chrono::{DateTime, Utc};
-
-/// What an operator moves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Move {
-    /// Bought or given credits; positive.
-    Grant(Credits),
-    /// A correction; a negative one takes credits back, down to what is held.
-    Adjustment(Credits),
-    /// What one completed generation was charged, or a part of it, once.
-    Refund {
-        generation: GenerationId,
-        /// How much; all of the charge when absent. Positive.
-        amount: Option<Credits>,
-    },
-}
 
 /// A movement to be made.
 #[derive(Debug, Clone, Copy)]

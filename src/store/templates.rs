@@ -6,22 +6,11 @@ use super::{Store, StoreError, exactly_one};
 use crate::domain::{
     ids::{AccountId, TemplateId},
     page::{Cursor, Page, PageRequest},
+    request::TemplateText,
 };
 
 /// The letter of the template list's cursors.
 pub const TEMPLATES_CURSOR: u8 = b't';
-
-/// What a template says.
-#[derive(Debug, Clone)]
-pub struct TemplateText {
-    pub name: String,
-    /// The template of the prompt.
-    pub prompt: String,
-    /// The template of the system prompt.
-    pub system_prompt: Option<String>,
-    /// The names that the two read.
-    pub variables: Vec<String>,
-}
 
 /// A stored template, at its newest version.
 #[derive(Debug, Clone)]

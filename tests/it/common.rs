@@ -19,10 +19,11 @@ use gensvc::{
         clock::{Clock as _, ManualClock},
         credits::Credits,
         ids::AccountId,
+        request::{AccountRequest, KeyRequest},
+        validate::Body as _,
     },
     media::MediaStore,
     providers::Registry,
-    service::{admin_accounts::AccountRequest, keys::KeyRequest},
     store::Store,
 };
 use http::{HeaderMap, Method, Request, StatusCode};
@@ -217,7 +218,8 @@ impl TestApp {
     /// A key of an account, as POST /v1/api-keys would make it.
     pub async fn key(&self, account: AccountId, body: Value) -> String {
         let body: Map<String, Value> = body.as_object().unwrap().clone();
-        let request = KeyRequest::read(&body, self.now()).unwrap();
+        let (request, errors) = KeyRequest::parse(&body);
+        let request = request.filter(|_| errors.is_empty()).unwrap();
         let (_, secret) = self
             .app
             .service

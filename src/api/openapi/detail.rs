@@ -1,12 +1,10 @@
 //! What the document says beyond the handlers' declarations about every route alike: the shape
-//! of shared parameters, rules that join two fields, headers of answers, and where an answer
-//! leads on.
+//! of headers and paths, headers of answers, and where an answer leads on.
 
 use serde_json::{Map, Value, json};
 
 /// Adds all of it.
 pub(super) fn add(document: &mut Value) {
-    add_rules(&mut document["components"]["schemas"]);
     document["components"]["headers"] = headers();
     let Some(paths) = document["paths"].as_object_mut() else {
         return;
@@ -39,13 +37,9 @@ fn name(operation: &mut Value) {
 
 /// The shape of a parameter, by its name.
 fn parameter(name: &str) -> Option<Value> {
-    let group = "(day|type|provider|model|api_key)";
     Some(match name {
-        "cursor" => json!({"pattern": "^[A-Za-z0-9_-]{1,64}$"}),
         "Idempotency-Key" => json!({"pattern": "^[!-~]{1,255}$"}),
-        "uuid" | "generation" => json!({"format": "uuid"}),
-        "kind" => json!({"enum": ["grant", "hold", "charge", "release", "adjustment", "refund"]}),
-        "group_by" => json!({"pattern": format!("^{group}(,{group}){{0,4}}$")}),
+        "uuid" => json!({"format": "uuid"}),
         _ => return None,
     })
 }
@@ -71,64 +65,14 @@ fn shape_parameters(operation: &mut Value) {
         {
             schema[name] = value.clone();
         }
-        refuse_nul(schema);
-    }
-}
-
-/// No string of a request may contain U+0000, and what must not be blank has more than white
-/// space.
-fn refuse_nul(schema: &mut Value) {
-    match schema {
-        Value::Array(parts) => parts.iter_mut().for_each(refuse_nul),
-        Value::Object(members) => {
-            let types = members.get("type").cloned().unwrap_or_default();
-            let text = types == "string" || types == json!(["string", "null"]);
-            let shaped = ["enum", "format"]
-                .iter()
-                .any(|name| members.contains_key(*name));
-            match members.get("pattern").and_then(Value::as_str) {
-                None if text && !shaped => {
-                    members.insert("pattern".to_owned(), json!(r"^[^\x00]*$"));
-                }
-                Some(r"\S") => {
-                    members.insert("pattern".to_owned(), json!(r"^\s*[^\s\x00][^\x00]*$"));
-                }
-                _ => {}
-            }
-            members.values_mut().for_each(refuse_nul);
-        }
-        _ => {}
-    }
-}
-
-/// Rules that no field has alone.
-fn add_rules(schemas: &mut Value) {
-    for name in super::CLOSED.iter().chain(["EstimateRequest"].iter()) {
-        refuse_nul(&mut schemas[name]);
-    }
-    schemas["Abilities"]["minItems"] = json!(1);
-    schemas["Abilities"]["uniqueItems"] = json!(true);
-    schemas["WebhookCreationRequest"]["properties"]["events"]["uniqueItems"] = json!(true);
-    // "*" stands alone.
-    schemas["Abilities"]["anyOf"] = json!([{"maxItems": 1}, {"items": {"not": {"const": "*"}}}]);
-    schemas["KeyCreationRequest"]["dependentSchemas"] =
-        needs("spend_period", "spend_limit", &json!(["string", "number"]));
-    let template = needs("template_variables", "template_id", &json!("integer"));
-    let estimated = schemas["EstimateRequest"]["oneOf"].as_array_mut();
-    for body in estimated.into_iter().flatten() {
-        if body["properties"].get("template_id").is_some() {
-            body["dependentSchemas"] = template.clone();
+        // No string of a request may contain U+0000.
+        let is_shaped = ["pattern", "format"]
+            .iter()
+            .any(|name| schema.get(name).is_some());
+        if schema["type"] == "string" && !is_shaped {
+            schema["pattern"] = json!(r"^[^\x00]*$");
         }
     }
-    schemas["TextGenerationRequest"]["dependentSchemas"] = template;
-}
-
-/// `field` is given only together with `other`; null counts as absent.
-fn needs(field: &str, other: &str, types: &Value) -> Value {
-    json!({field: {"anyOf": [
-        {"properties": {field: {"type": "null"}}},
-        {"properties": {other: {"type": types}}, "required": [other]},
-    ]}})
 }
 
 fn headers() -> Value {

@@ -15,8 +15,8 @@ use crate::{
         output::{Output, maybe_time, table, time},
     },
     config::Config,
-    domain::ids::AccountId,
-    service::{ServiceError, admin_accounts::AccountRequest},
+    domain::{ids::AccountId, request::AccountRequest},
+    service::ServiceError,
 };
 
 pub(in crate::cli) async fn run(

@@ -14,9 +14,8 @@ use crate::{
         output::Output,
     },
     config::Config,
-    domain::ids::AccountId,
+    domain::{ids::AccountId, request::Move},
     service::{ServiceError, credit_adjustments::Movement},
-    store::movements::Move,
 };
 
 pub(in crate::cli) async fn run(

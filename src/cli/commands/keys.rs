@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use serde_json::{Map, json};
+use serde_json::json;
 
 use super::{all, explained, user, with_app};
 use crate::{
@@ -14,8 +14,8 @@ use crate::{
         output::{Output, maybe_time, table},
     },
     config::Config,
-    domain::ids::ApiKeyId,
-    service::{ServiceError, keys::KeyRequest},
+    domain::{ability::Abilities, ids::ApiKeyId, rate::DEFAULT_PER_MINUTE, request::KeyRequest},
+    service::ServiceError,
 };
 
 pub(in crate::cli) async fn run(
@@ -25,7 +25,7 @@ pub(in crate::cli) async fn run(
 ) -> Result<ExitCode, Failure> {
     with_app(config, async |app| {
         match command {
-            KeyCommand::Create(new) => create(&app, &new, output).await?,
+            KeyCommand::Create(new) => create(&app, new, output).await?,
             KeyCommand::List(who) => list(&app, &who.email, output).await?,
             KeyCommand::Revoke(key) => revoke(&app, &key, output).await?,
         }
@@ -34,19 +34,18 @@ pub(in crate::cli) async fn run(
     .await
 }
 
-async fn create(app: &App, new: &NewKey, output: Output) -> Result<(), Failure> {
-    // The same fields as POST /v1/api-keys, so that the same rules read them.
-    let mut body = Map::new();
-    body.insert("name".to_owned(), json!(new.name));
-    body.insert("abilities".to_owned(), json!(new.abilities));
-    body.insert("rate_limit_per_minute".to_owned(), json!(new.rate_limit));
-    body.insert("expires_at".to_owned(), json!(new.expires_at));
-    body.insert("spend_limit".to_owned(), json!(new.spend_limit));
-    body.insert("spend_period".to_owned(), json!(new.spend_period));
-    let request = KeyRequest::read(&body, app.service.now()).map_err(explained)?;
+async fn create(app: &App, new: NewKey, output: Output) -> Result<(), Failure> {
+    let request = KeyRequest {
+        name: new.name,
+        abilities: new.abilities.unwrap_or_else(Abilities::all),
+        rate_limit_per_minute: new.rate_limit.unwrap_or(DEFAULT_PER_MINUTE),
+        expires_at: new.expires_at,
+        spend_limit: new.spend_limit,
+        spend_period: new.spend_period,
+    };
     let user = user(app, &new.email).await?;
     let made = app.service.create_key(user.account_id, &request, None);
-    let (key, secret) = made.await?;
+    let (key, secret) = made.await.map_err(explained)?;
     let body = NewKeyBody::new(key, &secret);
     let people = format!(
         "{}\n\nThis is the only time that the key is shown.",

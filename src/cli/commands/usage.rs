@@ -2,8 +2,6 @@
 
 use std::process::ExitCode;
 
-use serde_json::{Map, json};
-
 use super::{all, explained, user, with_app};
 use crate::{
     api::UsageBody,
@@ -17,8 +15,9 @@ use crate::{
     domain::{
         ids::AccountId,
         report::{UsageRow, UsageTotals},
+        request::UsageRequest,
     },
-    service::usage::{UsageReport, UsageRequest},
+    service::usage::UsageReport,
 };
 
 pub(in crate::cli) async fn run(
@@ -26,12 +25,11 @@ pub(in crate::cli) async fn run(
     asked: Usage,
     output: Output,
 ) -> Result<ExitCode, Failure> {
-    // The same parameters as GET /v1/credits/usage, so that the same rules read them.
-    let mut query = Map::new();
-    query.insert("from".to_owned(), json!(asked.from));
-    query.insert("to".to_owned(), json!(asked.to));
-    query.insert("group_by".to_owned(), json!(asked.group_by));
-    let request = UsageRequest::read(&query).map_err(explained)?;
+    let request = UsageRequest {
+        from: asked.from,
+        to: asked.to,
+        group_by: asked.group_by.unwrap_or_default(),
+    };
     with_app(config, async |app| {
         let mut report = UsageReport {
             rows: Vec::new(),

@@ -1,15 +1,17 @@
 //! POST /v1/generate/image, /video and /audio
 
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
 use super::{
     IMAGE_PROMPT_CHARS, MAX_DURATION, NEGATIVE_PROMPT_CHARS, SPEECH_PROMPT_CHARS, SPEED, Target,
-    Unreadable, VIDEO_PROMPT_CHARS, VOICE_CHARS, read_target,
+    VIDEO_PROMPT_CHARS, VOICE_CHARS, max_cost,
 };
 use crate::domain::{
     credits::Credits,
     named::named_enum,
-    validate::{Errors, FieldCode, Fields},
+    validate::{
+        FieldCode, Fields, Input, Object, Parsed, integer, number, parsed, text, too_long, words,
+    },
 };
 
 /// The sizes of the interface, in pixels.
@@ -92,183 +94,215 @@ impl std::fmt::Display for Ratio {
     }
 }
 
-/// An image generation, statically valid.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImageRequest {
-    /// The prompt, not blank, at most 5,000 characters.
     pub prompt: String,
-    /// What to avoid, at most 2,000 characters.
     pub negative_prompt: Option<String>,
-    /// Provider and model asked for.
     pub target: Target,
     /// One of [`SIZES`].
     pub size: Option<(u32, u32)>,
     pub quality: Option<Quality>,
     pub style: Option<Style>,
-    /// How many, 1 to 4.
+    /// How many.
     pub n: Option<u32>,
     /// The hold must not be above it.
     pub max_cost: Option<Credits>,
 }
 
-/// A video generation, statically valid.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VideoRequest {
-    /// The prompt, not blank, at most 5,000 characters.
     pub prompt: String,
-    /// Provider and model asked for.
     pub target: Target,
-    /// Seconds, 1 to 60.
+    /// Seconds.
     pub duration: Option<u32>,
     pub ratio: Option<Ratio>,
     /// The hold must not be above it.
     pub max_cost: Option<Credits>,
 }
 
-/// A speech generation, statically valid.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpeechRequest {
-    /// The text to speak, not blank, at most 10,000 characters.
+    /// The text to speak.
     pub prompt: String,
-    /// Provider and model asked for.
     pub target: Target,
     pub voice: Option<String>,
-    /// Playback rate, 0.25 to 4.0.
+    /// Playback rate.
     pub speed: Option<f64>,
     pub format: Option<SpeechFormat>,
     /// The hold must not be above it.
     pub max_cost: Option<Credits>,
 }
 
-impl ImageRequest {
-    /// Reads and checks a body.
-    pub fn read(body: &Map<String, Value>) -> Result<Self, Unreadable<Self>> {
-        let errors = Errors::default();
-        let fields = Fields::new(body, &errors);
-        let prompt = fields.required_text("prompt", IMAGE_PROMPT_CHARS);
-        let negative_prompt = fields.text("negative_prompt", NEGATIVE_PROMPT_CHARS);
-        let target = read_target(&fields);
-        let parameters = fields.object("parameters");
-        let size = word(
-            &parameters,
-            "size",
-            "256x256, 512x512, 1024x1024, 1024x1792, 1792x1024",
-            |w| SIZES.into_iter().find(|(x, y)| w == format!("{x}x{y}")),
+/// Those of [`SIZES`], between `separator`s.
+fn sizes(separator: &str) -> String {
+    SIZES
+        .map(|(width, height)| format!("{width}x{height}"))
+        .join(separator)
+}
+
+const SIZE: Parsed<(u32, u32)> = parsed(
+    || json!({"type": "string", "pattern": format!("^({})$", sizes("|"))}),
+    |text| {
+        let size = SIZES.into_iter().find(|(x, y)| text == format!("{x}x{y}"));
+        size.ok_or_else(|| {
+            let message = format!("must be one of {}", sizes(", "));
+            (FieldCode::NotAllowed, message.into())
+        })
+    },
+);
+
+const RATIO: Parsed<Ratio> = parsed(
+    || {
+        let number = "([1-9][0-9]{0,3}|0[1-9][0-9]{0,2}|00[1-9][0-9]?|000[1-9])";
+        json!({"type": "string", "pattern": format!("^{number}:{number}$")})
+    },
+    |text| {
+        let message = "must be width:height, two numbers from 1 to 9999, such as 16:9";
+        Ratio::parse(text).ok_or((FieldCode::InvalidFormat, message.into()))
+    },
+);
+
+/// It may become a segment of a path upstream.
+const VOICE: Parsed<String> = parsed(
+    || json!({"type": "string", "pattern": format!("^[A-Za-z0-9_-]{{1,{VOICE_CHARS}}}$")}),
+    |text| {
+        if text.chars().count() > VOICE_CHARS {
+            return Err((FieldCode::TooLong, too_long(VOICE_CHARS).into()));
+        }
+        let sound = |b: u8| b.is_ascii_alphanumeric() || b"_-".contains(&b);
+        if text.is_empty() || !text.bytes().all(sound) {
+            let message = "must be a voice id of letters, digits, - and _";
+            return Err((FieldCode::InvalidFormat, message.into()));
+        }
+        Ok(text.to_owned())
+    },
+);
+
+const IMAGE_PARAMETERS: (&str, &str) = ("ImageParameters", "Parameters of an image generation.");
+const VIDEO_PARAMETERS: (&str, &str) = ("VideoParameters", "Parameters of a video generation.");
+const SPEECH_PARAMETERS: (&str, &str) = ("SpeechParameters", "Parameters of a speech generation.");
+
+impl Input for ImageRequest {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        let prompt = fields.required("prompt", "Not blank.", text(IMAGE_PROMPT_CHARS).not_blank());
+        let negative_prompt = fields.optional(
+            "negative_prompt",
+            "What to avoid.",
+            text(NEGATIVE_PROMPT_CHARS),
         );
-        let quality = word(&parameters, "quality", "standard, hd", Quality::parse);
-        let style = word(&parameters, "style", "vivid, natural", Style::parse);
-        let n = parameters
-            .integer("n", 1..=4)
-            .and_then(|n| u32::try_from(n).ok());
-        parameters.finish();
-        let max_cost = fields.credits("max_cost");
-        fields.finish();
-        let read = Self {
-            prompt: prompt.unwrap_or_default().to_owned(),
-            negative_prompt: negative_prompt.map(str::to_owned),
+        let target = Target::read(fields);
+        let read = |p: &Fields<'_>| {
+            (
+                p.optional("size", "Pixels. Default 1024x1024.", SIZE),
+                p.optional(
+                    "quality",
+                    "Quality tier; hd costs more. Default standard.",
+                    words(),
+                ),
+                p.optional("style", "Style. Default none.", words()),
+                p.optional("n", "How many; billed each. Default 1.", integer(1..=4)),
+            )
+        };
+        let (size, quality, style, n) =
+            fields.object("parameters", "Parameters.", IMAGE_PARAMETERS, read);
+        Some(Self {
+            prompt: prompt.unwrap_or_default(),
+            negative_prompt,
             target,
             size,
             quality,
             style,
             n,
-            max_cost,
-        };
-        Unreadable::into_result(&errors, read)
+            max_cost: max_cost(fields),
+        })
     }
 }
 
-impl VideoRequest {
-    /// Reads and checks a body.
-    pub fn read(body: &Map<String, Value>) -> Result<Self, Unreadable<Self>> {
-        let errors = Errors::default();
-        let fields = Fields::new(body, &errors);
-        let prompt = fields.required_text("prompt", VIDEO_PROMPT_CHARS);
-        let target = read_target(&fields);
-        let parameters = fields.object("parameters");
-        let duration = parameters
-            .integer("duration", 1..=i64::from(MAX_DURATION))
-            .and_then(|n| u32::try_from(n).ok());
-        let ratio = parameters.string("ratio").and_then(|text| {
-            let ratio = Ratio::parse(text);
-            if ratio.is_none() {
-                let message = "must be width:height, two numbers from 1 to 9999, such as 16:9";
-                parameters.error("ratio", FieldCode::InvalidFormat, message);
-            }
-            ratio
-        });
-        parameters.finish();
-        let max_cost = fields.credits("max_cost");
-        fields.finish();
-        let read = Self {
-            prompt: prompt.unwrap_or_default().to_owned(),
+impl Object for ImageRequest {
+    const SCHEMA: (&'static str, &'static str) = ("ImageGenerationRequest", "An image generation.");
+
+    fn example() -> Value {
+        json!({"prompt": "A lighthouse at dusk", "parameters": {"size": "512x512"}})
+    }
+}
+
+impl Input for VideoRequest {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        let prompt = fields.required("prompt", "Not blank.", text(VIDEO_PROMPT_CHARS).not_blank());
+        let target = Target::read(fields);
+        let read = |p: &Fields<'_>| {
+            (
+                p.optional(
+                    "duration",
+                    "Seconds; billed each. Default: the model's.",
+                    integer(1..=i64::from(MAX_DURATION)),
+                ),
+                p.optional("ratio", "Aspect ratio, width:height. Default 16:9.", RATIO),
+            )
+        };
+        let (duration, ratio) = fields.object("parameters", "Parameters.", VIDEO_PARAMETERS, read);
+        Some(Self {
+            prompt: prompt.unwrap_or_default(),
             target,
             duration,
             ratio,
-            max_cost,
-        };
-        Unreadable::into_result(&errors, read)
+            max_cost: max_cost(fields),
+        })
     }
 }
 
-impl SpeechRequest {
-    /// Reads and checks a body.
-    pub fn read(body: &Map<String, Value>) -> Result<Self, Unreadable<Self>> {
-        let errors = Errors::default();
-        let fields = Fields::new(body, &errors);
-        let prompt = fields.required_text("prompt", SPEECH_PROMPT_CHARS);
-        let target = read_target(&fields);
-        let parameters = fields.object("parameters");
-        let voice = parameters.text("voice", VOICE_CHARS);
-        // It may become a segment of a path upstream.
-        let sound = |b: u8| b.is_ascii_alphanumeric() || b"_-".contains(&b);
-        if voice.is_some_and(|v| v.is_empty() || !v.bytes().all(sound)) {
-            let message = "must be a voice id of letters, digits, - and _";
-            parameters.error("voice", FieldCode::InvalidFormat, message);
-        }
-        let speed = parameters.number("speed", SPEED[0]..=SPEED[1]);
-        let format = word(&parameters, "format", "mp3, wav", SpeechFormat::parse);
-        parameters.finish();
-        let max_cost = fields.credits("max_cost");
-        fields.finish();
-        let read = Self {
-            prompt: prompt.unwrap_or_default().to_owned(),
+impl Object for VideoRequest {
+    const SCHEMA: (&'static str, &'static str) = ("VideoGenerationRequest", "A video generation.");
+
+    fn example() -> Value {
+        json!({"prompt": "Waves on a pebble beach", "parameters": {"duration": 4, "ratio": "16:9"}})
+    }
+}
+
+impl Input for SpeechRequest {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        let prompt = fields.required(
+            "prompt",
+            "The text to speak; not blank.",
+            text(SPEECH_PROMPT_CHARS).not_blank(),
+        );
+        let target = Target::read(fields);
+        let read = |p: &Fields<'_>| {
+            let rate = "Playback rate. Default 1.0. Not every model takes one.";
+            (
+                p.optional("voice", "Voice id. Default: the model's.", VOICE),
+                p.optional("speed", rate, number(SPEED[0]..=SPEED[1])),
+                p.optional("format", "File format. Default mp3.", words()),
+            )
+        };
+        let (voice, speed, format) =
+            fields.object("parameters", "Parameters.", SPEECH_PARAMETERS, read);
+        Some(Self {
+            prompt: prompt.unwrap_or_default(),
             target,
-            voice: voice.map(str::to_owned),
+            voice,
             speed,
             format,
-            max_cost,
-        };
-        Unreadable::into_result(&errors, read)
+            max_cost: max_cost(fields),
+        })
     }
 }
 
-/// A string that is one of a few words.
-fn word<T>(
-    fields: &Fields<'_>,
-    name: &'static str,
-    words: &str,
-    parse: impl Fn(&str) -> Option<T>,
-) -> Option<T> {
-    let text = fields.string(name)?;
-    let value = parse(text);
-    if value.is_none() {
-        fields.error(
-            name,
-            FieldCode::NotAllowed,
-            format!("must be one of {words}"),
-        );
+impl Object for SpeechRequest {
+    const SCHEMA: (&'static str, &'static str) =
+        ("SpeechGenerationRequest", "A speech generation.");
+
+    fn example() -> Value {
+        json!({"prompt": "Good morning.", "parameters": {"format": "mp3"}})
     }
-    value
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+    use crate::domain::validate::{Body, FieldError};
 
-    fn codes<T: std::fmt::Debug>(result: Result<T, Unreadable<T>>) -> Vec<(String, FieldCode)> {
-        let errors = result.unwrap_err().errors;
+    fn codes<T>((_, errors): (T, Vec<FieldError>)) -> Vec<(String, FieldCode)> {
         errors.into_iter().map(|e| (e.param, e.code)).collect()
     }
 
@@ -288,7 +322,7 @@ mod tests {
         let body = json!({"prompt": "x", "negative_prompt": "n".repeat(2_001),
             "parameters": {"size": "1x1", "quality": "best", "style": 1, "n": 5}});
         assert_eq!(
-            codes(ImageRequest::read(body.as_object().unwrap())),
+            codes(ImageRequest::parse(body.as_object().unwrap())),
             [
                 ("negative_prompt".to_owned(), FieldCode::TooLong),
                 ("parameters.size".to_owned(), FieldCode::NotAllowed),
@@ -300,7 +334,7 @@ mod tests {
         let body =
             json!({"prompt": "v".repeat(5_001), "parameters": {"duration": 61, "ratio": "wide"}});
         assert_eq!(
-            codes(VideoRequest::read(body.as_object().unwrap())),
+            codes(VideoRequest::parse(body.as_object().unwrap())),
             [
                 ("prompt".to_owned(), FieldCode::TooLong),
                 ("parameters.duration".to_owned(), FieldCode::OutOfRange),
@@ -310,7 +344,7 @@ mod tests {
         let body =
             json!({"prompt": "x", "parameters": {"voice": "../x", "speed": 0.1, "format": "ogg"}});
         assert_eq!(
-            codes(SpeechRequest::read(body.as_object().unwrap())),
+            codes(SpeechRequest::parse(body.as_object().unwrap())),
             [
                 ("parameters.voice".to_owned(), FieldCode::InvalidFormat),
                 ("parameters.speed".to_owned(), FieldCode::OutOfRange),

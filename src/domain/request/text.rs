@@ -1,103 +1,116 @@
 //! POST /v1/generate/text
 
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
-use super::{
-    MAX_TOKENS, SYSTEM_PROMPT_CHARS, TEXT_PROMPT_CHARS, Target, TemplateUse, Unreadable,
-    read_target,
-};
+use super::{MAX_TOKENS, SYSTEM_PROMPT_CHARS, TEXT_PROMPT_CHARS, Target, TemplateUse, max_cost};
 use crate::domain::{
     credits::Credits,
-    validate::{Errors, FieldCode, Fields},
+    validate::{Fields, Input, Object, any_object, boolean, integer, number, text},
 };
 
-/// A text generation, statically valid.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TextRequest {
-    /// The prompt, not blank, 1 to 10,000 characters.
     pub prompt: String,
-    /// Instructions above the prompt, at most 5,000 characters.
     pub system_prompt: Option<String>,
-    /// Provider and model asked for.
     pub target: Target,
     pub template: Option<TemplateUse>,
-    /// 1 to 4096; [`DEFAULT_MAX_TOKENS`] when absent.
     pub max_tokens: Option<u32>,
-    /// 0.0 to 2.0; the provider's own default when absent.
     pub temperature: Option<f64>,
-    /// Whether the answer is an event stream.
     pub stream: bool,
     /// The hold must not be above it.
     pub max_cost: Option<Credits>,
 }
 
-impl TextRequest {
-    /// Reads and checks a body. On failure: every failing field, and what could be read, so
-    /// that what the model refuses can be named in the same answer.
-    pub fn read(body: &Map<String, Value>) -> Result<Self, Unreadable<Self>> {
-        let errors = Errors::default();
-        let fields = Fields::new(body, &errors);
-        let prompt = fields.required_text("prompt", TEXT_PROMPT_CHARS);
-        let system_prompt = fields.text("system_prompt", SYSTEM_PROMPT_CHARS);
-        let target = read_target(&fields);
-        let template = read_template(&fields);
-        let max_cost = fields.credits("max_cost");
-        let stream = fields.boolean("stream");
-        let parameters = fields.object("parameters");
-        let max_tokens = parameters.integer("max_tokens", 1..=i64::from(MAX_TOKENS));
-        let temperature = parameters.number("temperature", 0.0..=2.0);
-        parameters.finish();
-        fields.finish();
+const PARAMETERS: (&str, &str) = ("TextParameters", "Parameters of a text generation.");
 
-        let read = Self {
-            prompt: prompt.unwrap_or_default().to_owned(),
-            system_prompt: system_prompt.map(str::to_owned),
+impl Input for TextRequest {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        let prompt = fields.required("prompt", "Not blank.", text(TEXT_PROMPT_CHARS).not_blank());
+        let system_prompt = fields.optional(
+            "system_prompt",
+            "Instructions above the prompt.",
+            text(SYSTEM_PROMPT_CHARS),
+        );
+        let target = Target::read(fields);
+        let template = TemplateUse::read(fields);
+        let max_cost = max_cost(fields);
+        let stream = fields.optional(
+            "stream",
+            "Whether the answer is an event stream.",
+            boolean(),
+        );
+        let (max_tokens, temperature) =
+            fields.object("parameters", "Parameters.", PARAMETERS, |parameters| {
+                (
+                    parameters.optional(
+                        "max_tokens",
+                        "Upper bound of output tokens. Default 1024.",
+                        integer(1..=i64::from(MAX_TOKENS)),
+                    ),
+                    parameters.optional(
+                        "temperature",
+                        "Sampling temperature. Default: the provider's. Not every model takes one.",
+                        number(0.0..=2.0),
+                    ),
+                )
+            });
+        Some(Self {
+            prompt: prompt.unwrap_or_default(),
+            system_prompt,
             target,
             template,
-            max_tokens: max_tokens.and_then(|n| u32::try_from(n).ok()),
+            max_tokens,
             temperature,
             stream: stream.unwrap_or(false),
             max_cost,
-        };
-        Unreadable::into_result(&errors, read)
+        })
     }
 }
 
-fn read_template(fields: &Fields<'_>) -> Option<TemplateUse> {
-    let id = fields.integer("template_id", 1..=i64::MAX);
-    let variables = fields.value("template_variables").and_then(|value| {
-        let object = value.as_object();
-        if object.is_none() {
-            fields.error(
-                "template_variables",
-                FieldCode::InvalidType,
-                "must be an object",
-            );
-        }
-        object.cloned()
-    });
-    if variables.is_some() && fields.value("template_id").is_none() {
-        fields.error(
-            "template_variables",
-            FieldCode::NotAllowed,
-            "needs a template_id",
-        );
+impl Object for TextRequest {
+    const SCHEMA: (&'static str, &'static str) = ("TextGenerationRequest", "A text generation.");
+
+    fn example() -> Value {
+        json!({"prompt": "A haiku about exactness", "parameters": {"max_tokens": 64}})
     }
-    id.map(|id| TemplateUse {
-        id,
-        variables: variables.unwrap_or_default(),
-    })
+}
+
+impl TemplateUse {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        let id = fields.optional(
+            "template_id",
+            "A saved prompt template. It is rendered before anything is held: what it renders is \
+             what is sent, held for, billed and kept as the record's `prompt`. `{{ prompt }}` in \
+             it is the request's prompt; where a template does not use it, the prompt is appended \
+             after a blank line. The rendered prompt keeps the limit of `prompt`, and so does the \
+             system prompt. A `system_prompt` in the request wins over the template's.",
+            integer(1..=i64::MAX),
+        );
+        let variables = fields.optional(
+            "template_variables",
+            "Values for the template's placeholders, by name; null counts as absent. Needs \
+             `template_id`. A name that the template does not have is refused.",
+            any_object(),
+        );
+        fields.needs("template_variables", "template_id", "needs a template_id");
+        Some(Self {
+            id: id?,
+            variables: variables.unwrap_or_default(),
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+    use crate::domain::validate::{Body, FieldCode};
 
     fn read(body: &Value) -> Result<TextRequest, Vec<(String, FieldCode)>> {
-        TextRequest::read(body.as_object().unwrap())
-            .map_err(|e| e.errors.into_iter().map(|e| (e.param, e.code)).collect())
+        let (request, errors) = TextRequest::parse(body.as_object().unwrap());
+        if errors.is_empty() {
+            return Ok(request.unwrap());
+        }
+        Err(errors.into_iter().map(|e| (e.param, e.code)).collect())
     }
 
     #[test]

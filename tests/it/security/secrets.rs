@@ -1,6 +1,6 @@
 //! Secrets at rest, and secrets in what is printed.
 
-use gensvc::{domain::token, service::login::Login};
+use gensvc::domain::{request::Login, token, validate::Body as _};
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -85,7 +85,8 @@ async fn an_answer_with_a_secret_is_kept_nowhere(_: PgPoolOptions, options: PgCo
 #[test]
 fn what_is_printed_for_a_developer_holds_no_secret() {
     let body = json!({"email": "a@b", "password": "hunter2-hunter2"});
-    let login = Login::read(body.as_object().unwrap()).unwrap();
+    let (login, _) = Login::parse(body.as_object().unwrap());
+    let login = login.unwrap();
     let made = [
         token::new_api_key(),
         token::new_admin_token(),

@@ -1,0 +1,206 @@
+//! What a route is: a handler, its document, and what holds for it. What the handler's arguments
+//! say, such as its permission and its body, is taken from their types.
+
+use axum::{
+    extract::{Path, State, rejection::PathRejection},
+    http::{HeaderMap, Method, Uri},
+};
+use serde_json::{Value, json};
+use utoipa_axum::router::UtoipaMethodRouter;
+
+use super::{
+    ApiState,
+    admin::Operator,
+    admission::RequestPermit,
+    client_address::ClientAddress,
+    extract::{Authorized, JsonBody, NoBody, NoQuery, PathId, PathIds, Permission, Query},
+    metrics::Scraper,
+};
+use crate::domain::validate::{Body, Input, Schemas, component, query_parameters};
+
+/// An error of one route: its status, and the codes with what there is to say of them.
+pub type RouteError = (u16, &'static str);
+
+/// One operation of the API.
+pub struct Route {
+    pub routes: UtoipaMethodRouter<ApiState>,
+    pub facts: Facts,
+    /// Whether it must end within the time limit of requests.
+    pub bounded: bool,
+    /// Those that its facts do not tell.
+    pub errors: Vec<RouteError>,
+}
+
+impl Route {
+    pub fn new<A>(routes: UtoipaMethodRouter<ApiState>, handler: &impl Handler<A>) -> Self {
+        Self {
+            routes,
+            facts: handler.facts(),
+            bounded: true,
+            errors: Vec::new(),
+        }
+    }
+
+    /// It has time limits of its own, or streams.
+    pub fn unbounded(self) -> Self {
+        Self {
+            bounded: false,
+            ..self
+        }
+    }
+
+    pub fn error(self, status: u16, codes: &'static str) -> Self {
+        self.errors(&[(status, codes)])
+    }
+
+    pub fn errors(mut self, errors: &[RouteError]) -> Self {
+        self.errors.extend(errors);
+        self
+    }
+
+    pub fn paths(&self) -> impl Iterator<Item = &String> {
+        self.routes.1.paths.keys()
+    }
+
+    /// Its path and its method.
+    pub fn operation(&self) -> Result<(String, String), serde_json::Error> {
+        let paths = serde_json::to_value(&self.routes.1)?;
+        let operation = paths.as_object().into_iter().flatten().next();
+        let method = |item: &Value| item.as_object()?.keys().next().cloned();
+        Ok(operation
+            .and_then(|(path, item)| Some((path.clone(), method(item)?)))
+            .unwrap_or_default())
+    }
+}
+
+/// What a handler's arguments say of its route.
+#[derive(Default)]
+pub struct Facts {
+    security: Option<Value>,
+    /// The ability that the caller must have.
+    pub ability: Option<&'static str>,
+    /// The schema of the body.
+    pub body: Option<Value>,
+    query: Vec<Value>,
+    /// The schemas that all of it refers to.
+    schemas: Schemas,
+}
+
+impl Facts {
+    /// Writes them into the document of the route's operation.
+    pub fn complete(&mut self, operation: &mut Value, schemas: &mut Value) {
+        if let Some(security) = &self.security {
+            operation["security"] = security.clone();
+        }
+        if let Some(ability) = self.ability {
+            operation["x-required-ability"] = json!(ability);
+        }
+        if let Some(body) = &self.body {
+            operation["requestBody"] =
+                json!({"required": true, "content": {"application/json": {"schema": body}}});
+        }
+        if !self.query.is_empty() {
+            let mut parameters = operation["parameters"].as_array().cloned();
+            parameters.get_or_insert_default().append(&mut self.query);
+            operation["parameters"] = json!(parameters);
+        }
+        if let Some(schemas) = schemas.as_object_mut() {
+            schemas.append(&mut self.schemas);
+        }
+    }
+}
+
+/// An argument of a handler.
+pub trait Argument {
+    fn describe(_: &mut Facts) {}
+}
+
+impl<P: Permission> Argument for Authorized<P> {
+    fn describe(facts: &mut Facts) {
+        facts.security = Some(json!([{"bearer": []}]));
+        facts.ability = Some(P::NAME);
+    }
+}
+
+impl Argument for Operator {
+    fn describe(facts: &mut Facts) {
+        facts.security = Some(json!([{"admin": []}]));
+        facts.ability = Some("admin");
+    }
+}
+
+impl Argument for Scraper {
+    fn describe(facts: &mut Facts) {
+        facts.security = Some(json!([{}, {"metrics_token": []}]));
+    }
+}
+
+impl<T: Body> Argument for JsonBody<T> {
+    fn describe(facts: &mut Facts) {
+        facts.body = Some(component(&mut facts.schemas, T::NAME, T::schema));
+    }
+}
+
+impl<T: Input> Argument for Query<T> {
+    fn describe(facts: &mut Facts) {
+        facts.query = query_parameters::<T>(&mut facts.schemas);
+    }
+}
+
+/// Those that say nothing, or nothing that the document has from them.
+macro_rules! silent {
+    ($($argument:ty),+ $(,)?) => {$(
+        impl Argument for $argument {}
+    )+};
+}
+
+silent!(
+    State<ApiState>,
+    HeaderMap,
+    Method,
+    Uri,
+    ClientAddress,
+    RequestPermit,
+    NoBody,
+    NoQuery,
+    Result<Path<(String, String)>, PathRejection>,
+);
+
+impl<T> Argument for PathId<T> {}
+impl<T, U> Argument for PathIds<T, U> {}
+
+/// A handler, by the types of its arguments.
+pub trait Handler<A> {
+    fn facts(&self) -> Facts;
+}
+
+macro_rules! handlers {
+    ($($argument:ident)*) => {
+        impl<F, R, $($argument: Argument),*> Handler<($($argument,)*)> for F
+        where
+            F: Fn($($argument),*) -> R,
+        {
+            fn facts(&self) -> Facts {
+                let mut facts = Facts::default();
+                $($argument::describe(&mut facts);)*
+                facts
+            }
+        }
+    };
+}
+
+handlers!(A);
+handlers!(A B);
+handlers!(A B C);
+handlers!(A B C D);
+handlers!(A B C D E);
+handlers!(A B C D E G);
+
+/// A route of a handler: its method and its path are the handler's own.
+macro_rules! route {
+    ($($handler:tt)+) => {
+        $crate::api::route::Route::new(utoipa_axum::routes!($($handler)+), &$($handler)+)
+    };
+}
+
+pub(super) use route;

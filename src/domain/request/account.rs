@@ -1,0 +1,323 @@
+//! What an account's own people and systems ask for, beside generations: to log in, API keys,
+//! webhooks, templates, settings.
+
+use std::collections::BTreeSet;
+
+use chrono::{DateTime, Utc};
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use url::Url;
+
+use super::{EMAIL_CHARS, LABEL, NAME, PASSWORD_CHARS, Target};
+use crate::domain::{
+    ability::Abilities,
+    credits::Credits,
+    generation::Modality,
+    rate::{DEFAULT_PER_MINUTE, MAX_PER_MINUTE},
+    spend::SpendPeriod,
+    template::{PROMPT_SOURCE_CHARS, SYSTEM_PROMPT_SOURCE_CHARS, Template},
+    validate::{
+        self, FieldCode, Fields, Input, Object, Parsed, Refusal, Text, credits, integer, parsed,
+        set, text, timestamp, words,
+    },
+    webhook::WebhookEvent,
+};
+
+#[derive(Debug)]
+pub struct Login {
+    pub email: String,
+    pub password: SecretString,
+}
+
+impl Input for Login {
+    /// A password that could not be set is simply wrong, so that the answer tells nothing.
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        let email = text(EMAIL_CHARS).not_blank();
+        let email = fields.required("email", "Compared without case.", email);
+        let password = text(PASSWORD_CHARS).not_blank();
+        let password = fields.required("password", "The password.", password);
+        Some(Self {
+            email: email?,
+            password: password?.into(),
+        })
+    }
+}
+
+impl Object for Login {
+    const SCHEMA: (&'static str, &'static str) = ("LoginRequest", "Credentials.");
+
+    fn example() -> Value {
+        json!({"email": "ada@example.com", "password": "correct horse"})
+    }
+}
+
+/// An API key to be made.
+#[derive(Debug, Clone)]
+pub struct KeyRequest {
+    pub name: String,
+    pub abilities: Abilities,
+    pub rate_limit_per_minute: u32,
+    /// In the future, which is not looked at here.
+    pub expires_at: Option<DateTime<Utc>>,
+    pub spend_limit: Option<Credits>,
+    /// The period of the limit; `None`: for ever.
+    pub spend_period: Option<SpendPeriod>,
+}
+
+impl Input for KeyRequest {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        let name = fields.required("name", "Its label.", LABEL);
+        let abilities = fields.optional(
+            "abilities",
+            "What it may call. Default: everything.",
+            validate::Abilities,
+        );
+        let rate = fields.optional(
+            "rate_limit_per_minute",
+            "Requests per minute. Default 600.",
+            integer(1..=i64::from(MAX_PER_MINUTE)),
+        );
+        let expires_at =
+            fields.optional("expires_at", "In the future. Default: never.", timestamp());
+        let spend_limit = fields.optional(
+            "spend_limit",
+            "What it may spend in each period, charged and on hold together. Default: no limit \
+             but the balance.",
+            credits(),
+        );
+        let spend_period = fields.optional(
+            "spend_period",
+            "When the sum begins anew, in UTC; only with a `spend_limit`. Default: never.",
+            words().or_say("must be day, month or null"),
+        );
+        let message = "is the period of a spend_limit, which is missing";
+        fields.needs("spend_period", "spend_limit", message);
+        Some(Self {
+            name: name.unwrap_or_default(),
+            abilities: abilities.unwrap_or_else(Abilities::all),
+            rate_limit_per_minute: rate.unwrap_or(DEFAULT_PER_MINUTE),
+            expires_at,
+            spend_limit,
+            spend_period,
+        })
+    }
+}
+
+impl Object for KeyRequest {
+    const SCHEMA: (&'static str, &'static str) = ("KeyCreationRequest", "An API key to be made.");
+
+    fn example() -> Value {
+        json!({"name": "backend", "abilities": ["generate:text", "read:history"]})
+    }
+}
+
+/// A webhook to be made. Where its URL leads is not looked at here.
+#[derive(Debug, Clone)]
+pub struct WebhookRequest {
+    /// As it was given, and as it was read.
+    pub url: (String, Url),
+    pub events: Vec<WebhookEvent>,
+}
+
+const URL: Text = text(2_048).not_blank();
+const WEBHOOK_URL: Parsed<(String, Url)> = parsed(
+    || URL.with_pattern(r"^[Hh][Tt][Tt][Pp][Ss]?:[^\s#]+$"),
+    |text| {
+        URL.check(text)?;
+        Ok((text.to_owned(), parse_url(text)?))
+    },
+);
+
+fn parse_url(text: &str) -> Result<Url, Refusal> {
+    let format = || {
+        let message = "must be a URL, such as https://example.com/hooks";
+        (FieldCode::InvalidFormat, message.into())
+    };
+    // The parser would take these out silently.
+    if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return Err(format());
+    }
+    let url = Url::parse(text).map_err(|_| format())?;
+    let refuse = |message: &'static str| Err((FieldCode::NotAllowed, message.into()));
+    if !["http", "https"].contains(&url.scheme()) {
+        return refuse("must begin with https:// or http://");
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return refuse("must not contain credentials");
+    }
+    if url.fragment().is_some() {
+        return refuse("must not have a fragment (#)");
+    }
+    Ok(url)
+}
+
+impl Input for WebhookRequest {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        let url = fields.required(
+            "url",
+            "Where events are posted to: http or https, without credentials and fragment, at a \
+             public address.",
+            WEBHOOK_URL,
+        );
+        let events = fields.optional(
+            "events",
+            "Which events. Default: all.",
+            set("must name at least one event"),
+        );
+        Some(Self {
+            url: url?,
+            events: events.unwrap_or_else(|| WebhookEvent::ALL.to_vec()),
+        })
+    }
+}
+
+impl Object for WebhookRequest {
+    const SCHEMA: (&'static str, &'static str) =
+        ("WebhookCreationRequest", "A webhook to be made.");
+
+    fn example() -> Value {
+        json!({"url": "https://example.com/hooks/gensvc", "events": ["generation.completed"]})
+    }
+}
+
+/// What a prompt template says.
+#[derive(Debug, Clone)]
+pub struct TemplateText {
+    pub name: String,
+    /// The template of the prompt.
+    pub prompt: String,
+    /// The template of the system prompt.
+    pub system_prompt: Option<String>,
+    /// The names that the two read, sorted.
+    pub variables: Vec<String>,
+}
+
+/// A template's source, with the names that it reads.
+type Source = (String, Vec<String>);
+
+const PROMPT: Text = text(PROMPT_SOURCE_CHARS).not_blank();
+const SYSTEM_PROMPT: Text = text(SYSTEM_PROMPT_SOURCE_CHARS);
+
+fn source(source: &str) -> Result<Source, Refusal> {
+    let template = Template::parse(source).map_err(|error| {
+        let message = format!("is not a valid template: {error}");
+        (FieldCode::InvalidFormat, message.into())
+    })?;
+    let variables = template.variables().map(str::to_owned).collect();
+    Ok((source.to_owned(), variables))
+}
+
+impl Input for TemplateText {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        let name = fields.required("name", "Its label; not blank.", LABEL);
+        let prompt = fields.required(
+            "prompt",
+            "The template of the prompt; not blank.",
+            parsed(
+                || PROMPT.json_schema(),
+                |text| PROMPT.check(text).and_then(|()| source(text)),
+            ),
+        );
+        let system_prompt = fields.optional(
+            "system_prompt",
+            "The template of the system prompt. Default none.",
+            parsed(
+                || SYSTEM_PROMPT.json_schema(),
+                |text| SYSTEM_PROMPT.check(text).and_then(|()| source(text)),
+            ),
+        );
+        let sources = [prompt.as_ref(), system_prompt.as_ref()];
+        let names = sources.into_iter().flatten().flat_map(|(_, names)| names);
+        let variables: BTreeSet<_> = names.cloned().collect();
+        Some(Self {
+            name: name?,
+            prompt: prompt?.0,
+            system_prompt: system_prompt.map(|(source, _)| source),
+            variables: variables.into_iter().collect(),
+        })
+    }
+}
+
+impl Object for TemplateText {
+    const SCHEMA: (&'static str, &'static str) = (
+        "TemplateRequest",
+        "A prompt template to be kept, in a part of [Jinja](https://docs.rs/minijinja/latest/minijinja/syntax/index.html):\n\
+         variables with their members and items, `if`/`elif`/`else`, `for` over given values (with\n\
+         `loop`), comparisons, `and`, `or`, `not`, `in`, `is`, `a if b else c`, strings, numbers,\n\
+         comments, `raw` and the filters and tests below. Anything else, such as `set`, `macro`,\n\
+         `include`, arithmetic, `~`, `range()` or lists in `[]`, is a syntax error that names it. An\n\
+         undefined value is an error.\n\n\
+         Filters: capitalize, default, first, float, int, join, last, length, lower, replace,\n\
+         reverse, round, sort, title, tojson, trim, unique, upper.\n\n\
+         Tests: boolean, defined, endingwith, even, false, float, integer, iterable, mapping, none,\n\
+         number, odd, sequence, startingwith, string, true, undefined.\n\n\
+         Limits of a rendering: 50,000 steps (fewer with strings over 4,000 bytes), 1 MiB of output,\n\
+         and a bound on the work of filters and comparisons with large values.",
+    );
+
+    fn example() -> Value {
+        json!({"name": "translate", "prompt": "Translate into {{ language }}: {{ prompt }}",
+            "system_prompt": "You are a {{ tone|default('careful') }} translator."})
+    }
+}
+
+/// What is to be changed of an account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountChange {
+    /// Default providers and models; `None` where one is to be cleared.
+    pub defaults: Vec<(Modality, Option<Target>)>,
+}
+
+impl Input for AccountChange {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        let schema = (
+            "DefaultsChange",
+            "Defaults to be changed; null clears one, and one that is left out stays.",
+        );
+        let defaults = fields.object("defaults", "Defaults by modality.", schema, |defaults| {
+            let of = |(modality, about)| read_default(defaults, modality, about);
+            let abouts = ["Of text.", "Of images.", "Of video.", "Of speech."];
+            let all = Modality::ALL.iter().copied().zip(abouts);
+            all.filter_map(of).collect()
+        });
+        Some(Self { defaults })
+    }
+}
+
+fn read_default(
+    defaults: &Fields<'_>,
+    modality: Modality,
+    about: &'static str,
+) -> Option<(Modality, Option<Target>)> {
+    let schema = ("DefaultChange", "The default of a modality.");
+    let name = modality.as_str();
+    let target = defaults.object(name, about, schema, |default| {
+        let missing = if default.has("model") {
+            "is required: a model is named only together with its provider"
+        } else {
+            "is required; null in place of the object clears the default"
+        };
+        let provider = "A provider of this server that makes the modality.";
+        let model = "One of its models. Default: the provider's own default.";
+        let provider = default.required_or("provider", provider, NAME, missing);
+        let model = default.optional("model", model, NAME);
+        let target = Target {
+            provider: Some(provider?),
+            model,
+        };
+        (!default.failed("model")).then_some(target)
+    });
+    if defaults.is_null(name) {
+        return Some((modality, None));
+    }
+    Some((modality, Some(target?)))
+}
+
+impl Object for AccountChange {
+    const SCHEMA: (&'static str, &'static str) =
+        ("AccountChange", "What is to be changed of an account.");
+
+    fn example() -> Value {
+        json!({"defaults": {"text": {"provider": "sandbox"}, "video": null}})
+    }
+}

@@ -1,0 +1,248 @@
+//! What the operator asks for.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use crate::domain::{
+    credits::Credits,
+    ids::GenerationId,
+    named::named_enum,
+    validate::{
+        FieldCode, FieldError, Fields, Input, Object, Parsed, Refusal, Text, credits,
+        generation_id, parsed, signed_credits, text, words,
+    },
+};
+
+pub const EMAIL_CHARS: usize = 254;
+pub const PASSWORD_CHARS: usize = 1_024;
+
+/// An account to be made, with its first user.
+#[derive(Clone)]
+pub struct AccountRequest {
+    pub email: String,
+    pub password: String,
+    /// The account's name; the email's first part when absent.
+    pub name: Option<String>,
+    /// Credits granted at once.
+    pub credits: Credits,
+}
+
+impl fmt::Debug for AccountRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("AccountRequest");
+        out.field("email", &self.email)
+            .field("credits", &self.credits);
+        out.finish_non_exhaustive()
+    }
+}
+
+const EMAIL: Parsed<String> = parsed(
+    || text(EMAIL_CHARS).min(3).with_pattern(r"^[^\s@]+@[^\s@]+$"),
+    |email| {
+        text(EMAIL_CHARS).not_blank().check(email)?;
+        let halves = email.split_once('@');
+        let sound = |part: &str| {
+            !part.is_empty()
+                && !part.contains(|c: char| c.is_whitespace() || c.is_control() || c == '@')
+        };
+        if halves.is_some_and(|(name, host)| sound(name) && sound(host)) {
+            return Ok(email.to_owned());
+        }
+        let message = "must be an address with one @";
+        Err((FieldCode::InvalidFormat, message.into()))
+    },
+);
+/// A login takes no blank one.
+const PASSWORD: Text = text(PASSWORD_CHARS)
+    .min(8)
+    .not_blank_by(FieldCode::NotAllowed);
+const NAME: Text = text(100).not_blank_by(FieldCode::OutOfRange);
+/// What makes a movement happen once.
+const REFERENCE: Text = text(255).not_blank();
+
+impl AccountRequest {
+    /// What is wrong with one that was not read from a body.
+    pub fn violations(&self) -> Vec<FieldError> {
+        let negative = self.credits < Credits::ZERO;
+        let refused = [
+            ("email", EMAIL.check(&self.email)),
+            ("password", PASSWORD.check(&self.password)),
+            (
+                "name",
+                self.name.as_deref().map_or(Ok(()), |name| NAME.check(name)),
+            ),
+            (
+                "credits",
+                if negative {
+                    Err((FieldCode::OutOfRange, "must not be negative".into()))
+                } else {
+                    Ok(())
+                },
+            ),
+        ];
+        violations(refused)
+    }
+}
+
+fn violations<const N: usize>(fields: [(&str, Result<(), Refusal>); N]) -> Vec<FieldError> {
+    let refused = fields
+        .into_iter()
+        .filter_map(|(param, result)| Some((param, result.err()?)));
+    refused
+        .map(|(param, (code, message))| FieldError::new(param, code, message))
+        .collect()
+}
+
+impl Input for AccountRequest {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        let email = "The first user's: one `@`; unique without case.";
+        let email = fields.required("email", email, EMAIL);
+        let password = fields.required("password", "The first user's.", PASSWORD);
+        let name = "The account's. Default: the email's first part.";
+        let name = fields.optional("name", name, NAME);
+        let granted = "Credits granted at once. Default 0.";
+        let granted = fields.optional("credits", granted, credits());
+        Some(Self {
+            email: email?,
+            password: password?,
+            name,
+            credits: granted.unwrap_or(Credits::ZERO),
+        })
+    }
+}
+
+impl Object for AccountRequest {
+    const SCHEMA: (&'static str, &'static str) = (
+        "AccountCreationRequest",
+        "An account to be made, with its first user.",
+    );
+
+    fn example() -> Value {
+        json!({"email": "ann@example.com", "password": "correct horse", "name": "Ann's shop",
+            "credits": "500"})
+    }
+}
+
+named_enum!(
+    /// How the operator moves credits.
+    CreditMovementKind {
+        Grant = "grant",
+        Adjustment = "adjustment",
+        Refund = "refund",
+    }
+);
+
+/// What an operator moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Move {
+    /// Bought or given credits; positive.
+    Grant(Credits),
+    /// A correction; a negative one takes credits back, down to what is held.
+    Adjustment(Credits),
+    /// What one completed generation was charged, or a part of it, once.
+    Refund {
+        generation: GenerationId,
+        /// How much; all of the charge when absent. Positive.
+        amount: Option<Credits>,
+    },
+}
+
+/// A movement that is asked for, with the reference that makes it happen once.
+#[derive(Debug, Clone)]
+pub struct MoveRequest {
+    pub what: Move,
+    pub reference: String,
+}
+
+impl Move {
+    /// The movement of a kind, where all that it needs is there.
+    fn new(
+        fields: &Fields<'_>,
+        kind: CreditMovementKind,
+        amount: Option<Credits>,
+        generation: Option<GenerationId>,
+    ) -> Option<Self> {
+        let required = |name| {
+            if !fields.failed(name) {
+                fields.error(name, FieldCode::Required, "is required");
+            }
+        };
+        if kind == CreditMovementKind::Refund {
+            if generation.is_none() {
+                required("generation");
+            }
+            return generation.map(|generation| Self::Refund { generation, amount });
+        }
+        if generation.is_some() {
+            fields.error("generation", FieldCode::NotAllowed, "is for refunds only");
+        }
+        if amount.is_none() {
+            required("amount");
+        }
+        amount.map(match kind {
+            CreditMovementKind::Grant => Self::Grant,
+            _ => Self::Adjustment,
+        })
+    }
+
+    fn check(self) -> Result<(), Refusal> {
+        let refuse = |message: &'static str| Err((FieldCode::OutOfRange, message.into()));
+        match self {
+            Self::Grant(Credits::ZERO) | Self::Adjustment(Credits::ZERO) => refuse("must not be 0"),
+            Self::Grant(amount) if amount < Credits::ZERO => {
+                refuse("must be positive; use an adjustment to take credits back")
+            }
+            Self::Refund {
+                amount: Some(amount),
+                ..
+            } if amount <= Credits::ZERO => refuse("must be positive"),
+            _ => Ok(()),
+        }
+    }
+
+    /// What is wrong with one that was not read from a body.
+    pub fn violations(self, reference: Option<&str>) -> Vec<FieldError> {
+        let reference = reference.map_or(Ok(()), |reference| REFERENCE.check(reference));
+        violations([("amount", self.check()), ("reference", reference)])
+    }
+}
+
+impl Input for MoveRequest {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        let amount = fields.optional(
+            "amount",
+            "Credits, not 0; negative only in an adjustment. Required but in a refund, which \
+             gives all of the charge back by default.",
+            signed_credits(),
+        );
+        let kinds = words().or_say("must be grant, adjustment or refund");
+        let kind = fields.required("kind", "What the movement is.", kinds);
+        let generation = fields.optional(
+            "generation",
+            "Of which generation a refund is. Required in a refund, and only allowed there.",
+            generation_id(),
+        );
+        let what = kind.and_then(|kind| Move::new(fields, kind, amount, generation));
+        if let Some(Err((code, message))) = what.map(Move::check) {
+            fields.error("amount", code, message);
+        }
+        let reference = fields.required(
+            "reference",
+            "What makes the movement happen once; the customer sees it in the ledger.",
+            REFERENCE,
+        );
+        Some(Self {
+            what: what?,
+            reference: reference?,
+        })
+    }
+}
+
+impl Object for MoveRequest {
+    const SCHEMA: (&'static str, &'static str) = ("CreditMovementRequest", "Credits to be moved.");
+
+    fn example() -> Value {
+        json!({"amount": "250", "kind": "grant", "reference": "invoice-17"})
+    }
+}
