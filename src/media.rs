@@ -19,6 +19,7 @@ mod audio;
 mod bad;
 mod download;
 mod fit;
+mod info;
 mod key;
 mod probe;
 mod s3;
@@ -33,8 +34,9 @@ pub use download::{
     AddressPolicy, BoxError, DownloadError, DownloadSettings, Downloader, NoPublicAddress, Resolver,
 };
 pub use fit::fit_png;
+pub use info::MediaInfo;
 pub use key::{InvalidKey, MediaKey, MediaKind};
-pub use probe::{MediaInfo, inspect};
+pub use probe::inspect;
 pub use s3::S3Settings;
 pub use sign::{LinkError, MediaSigner, WeakSecret};
 pub use spool::{Spool, Spooled};

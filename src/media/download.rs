@@ -17,8 +17,8 @@ use super::{MediaStoreError, Spool, Spooled};
 mod error;
 mod gate;
 
-pub use error::DownloadError;
-pub use gate::{AddressPolicy, BoxError, NoPublicAddress, Resolver};
+pub use error::{DownloadError, NoPublicAddress};
+pub use gate::{AddressPolicy, BoxError, Resolver};
 
 /// How many redirects are followed.
 const MOST_REDIRECTS: usize = 3;

@@ -10,10 +10,7 @@ use base64::{
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::{
-    DeltaSink, ProviderError,
-    http::{classify::clean_id, failed},
-};
+use super::{DeltaSink, ProviderError, http::classify::clean_id};
 use crate::domain::usage::TokenCounts;
 
 /// Longest text, in bytes. 4096 tokens cannot fill it; what does is not an answer.
@@ -49,7 +46,7 @@ impl<'a> TextBuffer<'a> {
             return Ok(());
         }
         if self.text.len() + piece.len() > TEXT_CAP {
-            return Err(failed("text over the cap"));
+            return Err(ProviderError::failed("text over the cap"));
         }
         self.text.push_str(piece);
         if let Some(sink) = self.sink {
@@ -117,14 +114,14 @@ pub fn note_model(provider: &str, asked: &str, answered: Option<&Value>) {
 pub fn file(base64: &str, cap: usize) -> Result<Bytes, ProviderError> {
     // Four characters are three bytes; the padding is forgiven.
     if base64.len() / 4 > cap / 3 + 1 {
-        return Err(failed("file over the cap"));
+        return Err(ProviderError::failed("file over the cap"));
     }
     let bytes = BASE64
         .decode(base64)
-        .map_err(|_| failed("file is not base64"))?;
+        .map_err(|_| ProviderError::failed("file is not base64"))?;
     match bytes.len() {
-        0 => Err(failed("empty file")),
-        n if n > cap => Err(failed("file over the cap")),
+        0 => Err(ProviderError::failed("empty file")),
+        n if n > cap => Err(ProviderError::failed("file over the cap")),
         _ => Ok(bytes.into()),
     }
 }

@@ -1,12 +1,12 @@
 //! Anthropic Messages.
 //!
 //! Here: the request, its settings, and the call. In the files below: how an answer or a
-//! stream is read ([`reading`]) and what the error types mean ([`errors`]). Not here: which
+//! stream is read ([`response`]) and what the error types mean ([`errors`]). Not here: which
 //! model takes a temperature; the catalogue knows. Source: anthropic 2.10.0 (`PyPI`)
 //! `anthropic/types/*.py`; checked against requests that the package really sends.
 
 pub mod errors;
-pub mod reading;
+pub mod response;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -33,7 +33,7 @@ use crate::domain::{
     settings::{ConfigError, word},
     vendor::{ModelSettings, Vendor, read_settings},
 };
-use reading::ResponseParser;
+use response::ResponseParser;
 
 pub const ADAPTERS: Adapters = Adapters {
     vendor: Vendor::new("anthropic", &[Modality::Text], |_, wire| {
@@ -239,10 +239,9 @@ impl Anthropic {
     async fn plain(&self, call: &TextCall, answer: Answer) -> Result<TextAnswer, ProviderError> {
         let head = answer.head().clone();
         let root = answer.json(TEXT_BODY_CAP).await?;
-        let mut reading =
-            ResponseParser::new(&self.name, &call.model, &head, TextBuffer::new(None));
-        reading.whole(&root)?;
-        reading.end()
+        let mut parser = ResponseParser::new(&self.name, &call.model, &head, TextBuffer::new(None));
+        parser.whole(&root)?;
+        parser.end()
     }
 
     async fn streamed(
@@ -253,7 +252,7 @@ impl Anthropic {
     ) -> Result<TextAnswer, ProviderError> {
         let head = answer.head().clone();
         let mut events = answer.events();
-        let mut reading = ResponseParser::new(
+        let mut parser = ResponseParser::new(
             &self.name,
             &call.model,
             &head,
@@ -266,8 +265,8 @@ impl Anthropic {
         {
             let root =
                 serde_json::from_str(&event.data).map_err(|_| head.failed("event is not JSON"))?;
-            if reading.event(&root)? {
-                return reading.end();
+            if parser.event(&root)? {
+                return parser.end();
             }
         }
         Err(head.failed("stream was cut"))

@@ -19,7 +19,7 @@ use super::{
     http::{
         HttpClient, JsonPost, SPEECH_CAP, SetupError,
         base_url::{BaseUrlError, VersionPath, endpoint},
-        classify, rejected, secret_header,
+        classify, secret_header,
     },
     setup::{Adapters, Setup},
 };
@@ -178,7 +178,7 @@ fn is_voice(voice: &str) -> bool {
 impl SpeechProvider for ElevenLabs {
     async fn generate(&self, call: &SpeechCall) -> Result<SpeechAnswer, ProviderError> {
         if !is_voice(&call.voice) {
-            return Err(rejected("no id of a voice"));
+            return Err(ProviderError::rejected("no id of a voice"));
         }
         let settings = self.models.get(&call.model).cloned().unwrap_or_default();
         let format = match call.format {

@@ -77,6 +77,16 @@ impl ProviderError {
         }
     }
 
+    /// A failed call, or an answer that cannot be used.
+    pub fn failed(detail: &str) -> Self {
+        Self::new(ProviderErrorKind::Failed, detail)
+    }
+
+    /// A call that is refused before it is sent, as the provider would refuse it.
+    pub fn rejected(detail: &str) -> Self {
+        Self::new(ProviderErrorKind::Rejected, detail)
+    }
+
     /// Marks work that is known not to have begun upstream.
     #[must_use]
     pub fn not_started(mut self) -> Self {

@@ -1,14 +1,14 @@
 //! Google Gemini `generateContent` and `streamGenerateContent`.
 //!
 //! Here: the text request, its settings, and the call. In the files below: how an answer or
-//! a stream is read ([`reading`]) and what the errors mean ([`errors`]); and the other
+//! a stream is read ([`response`]) and what the errors mean ([`errors`]); and the other
 //! modalities, [`speech`] and video ([`omni`]). Source: google-genai
 //! 3.3.0 (`PyPI`) `google/genai/models.py`, `types.py`; checked against requests that the
 //! package really sends.
 
 pub mod errors;
 pub mod omni;
-pub mod reading;
+pub mod response;
 pub mod speech;
 pub mod vendor;
 
@@ -35,7 +35,7 @@ use crate::domain::{
     settings::{range::bounded, word},
     vendor::ModelSettings,
 };
-use reading::ResponseParser;
+use response::ResponseParser;
 
 /// How to ask one model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -189,10 +189,9 @@ impl Gemini {
     async fn plain(&self, call: &TextCall, answer: Answer) -> Result<TextAnswer, ProviderError> {
         let head = answer.head().clone();
         let root = answer.json(TEXT_BODY_CAP).await?;
-        let mut reading =
-            ResponseParser::new(&self.name, &call.model, &head, TextBuffer::new(None));
-        reading.feed(&root)?;
-        reading.end(false)
+        let mut parser = ResponseParser::new(&self.name, &call.model, &head, TextBuffer::new(None));
+        parser.feed(&root)?;
+        parser.end(false)
     }
 
     async fn streamed(
@@ -203,7 +202,7 @@ impl Gemini {
     ) -> Result<TextAnswer, ProviderError> {
         let head = answer.head().clone();
         let mut events = answer.events();
-        let mut reading = ResponseParser::new(
+        let mut parser = ResponseParser::new(
             &self.name,
             &call.model,
             &head,
@@ -216,9 +215,9 @@ impl Gemini {
         {
             let root =
                 serde_json::from_str(&event.data).map_err(|_| head.failed("event is not JSON"))?;
-            reading.feed(&root)?;
+            parser.feed(&root)?;
         }
-        reading.end(true)
+        parser.end(true)
     }
 }
 
@@ -231,10 +230,7 @@ impl TextProvider for Gemini {
     ) -> Result<TextAnswer, ProviderError> {
         let settings = self.models.get(&call.model).cloned().unwrap_or_default();
         let body = body(call, &settings);
-        // The constructor has tried the base URL.
-        let url = self
-            .url(&call.model, deltas.is_some())
-            .map_err(|error| super::http::failed(&error.to_string()))?;
+        let url = self.url(&call.model, deltas.is_some())?;
         let headers = self.headers.clone();
         let post = JsonPost {
             url,

@@ -23,7 +23,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 use url::Url;
 
-use super::{ProviderError, ProviderErrorKind, sse::Events};
+use super::{ProviderError, sse::Events};
 use base_url::BaseUrlError;
 use classify::Head;
 use form::Form;
@@ -242,21 +242,11 @@ pub fn secret_header(prefix: &str, key: &SecretString) -> Result<HeaderValue, Se
     Ok(value)
 }
 
-/// An answer of the right status that is not what was asked for.
-pub fn failed(detail: &str) -> ProviderError {
-    ProviderError::new(ProviderErrorKind::Failed, detail)
-}
-
 /// The constructors try the base URL, so that a call does not see this.
 impl From<BaseUrlError> for ProviderError {
     fn from(error: BaseUrlError) -> Self {
-        failed(&error.to_string())
+        Self::failed(&error.to_string())
     }
-}
-
-/// A call that is refused before it is sent, as the provider would refuse it.
-pub fn rejected(detail: &str) -> ProviderError {
-    ProviderError::new(ProviderErrorKind::Rejected, detail)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! One adapter, because the imitations differ in details that are settings per model, not
 //! in shape. Here: the call. In the files below: what is sent ([`request`]), how an answer
-//! or a stream is read ([`reading`]), and what its error codes mean ([`errors`]); and the
+//! or a stream is read ([`response`]), and what its error codes mean ([`errors`]); and the
 //! other modalities, [`images`] and [`speech`]. Not here:
 //! which model takes which parameter; the catalogue knows and refuses before a hold.
 //! Source: openai 3.51.0 (`PyPI`) `openai/types/chat/`, and recorded bodies of the
@@ -10,8 +10,8 @@
 
 pub mod errors;
 pub mod images;
-pub mod reading;
 pub mod request;
+pub mod response;
 pub mod speech;
 pub mod split;
 pub mod vendor;
@@ -32,8 +32,8 @@ use super::{
     },
     setup::Setup,
 };
-use reading::{Place, ResponseParser};
 pub use request::{OpenAiModel, SystemRole, TokenField};
+use response::{Place, ResponseParser};
 
 /// The text adapter of `OpenAI` and of compatible servers.
 #[derive(Debug)]
@@ -68,10 +68,9 @@ impl OpenAi {
     async fn plain(&self, call: &TextCall, answer: Answer) -> Result<TextAnswer, ProviderError> {
         let head = answer.head().clone();
         let root = answer.json(TEXT_BODY_CAP).await?;
-        let mut reading =
-            ResponseParser::new(&self.name, &call.model, &head, TextBuffer::new(None));
-        reading.feed(&root, Place::Message)?;
-        reading.end(false)
+        let mut parser = ResponseParser::new(&self.name, &call.model, &head, TextBuffer::new(None));
+        parser.feed(&root, Place::Message)?;
+        parser.end(false)
     }
 
     async fn streamed(
@@ -82,7 +81,7 @@ impl OpenAi {
     ) -> Result<TextAnswer, ProviderError> {
         let head = answer.head().clone();
         let mut events = answer.events();
-        let mut reading = ResponseParser::new(
+        let mut parser = ResponseParser::new(
             &self.name,
             &call.model,
             &head,
@@ -105,9 +104,9 @@ impl OpenAi {
                     &errors::error_info(Some(&root)),
                 ));
             }
-            reading.feed(&root, Place::Delta)?;
+            parser.feed(&root, Place::Delta)?;
         }
-        reading.end(true)
+        parser.end(true)
     }
 }
 

@@ -1,11 +1,11 @@
 //! Runway: video from text, as a task that is polled.
 //!
-//! Here: the calls and their settings; in [`reading`]: what a task and its failure codes
+//! Here: the calls and their settings; in [`response`]: what a task and its failure codes
 //! mean. Sources: runwayml 5.24.0 (`PyPI`) `runwayml/types/text_to_video_create_params.py`,
 //! `task_retrieve_response.py`, `resources/tasks.py`; docs.dev.runwayml.com
 //! errors/task-failures; checked against requests that the package really sends.
 
-pub mod reading;
+pub mod response;
 pub mod settings;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -25,7 +25,7 @@ use super::{
     http::{
         Answer, HttpClient, JsonPost, SetupError, TEXT_BODY_CAP,
         base_url::{BaseUrlError, VersionPath, endpoint},
-        classify, rejected, secret_header,
+        classify, secret_header,
     },
     setup::{Adapters, Setup},
 };
@@ -118,7 +118,7 @@ impl Runway {
 
     async fn refusal(&self, answer: Answer) -> ProviderError {
         let (head, body) = answer.error_json().await;
-        classify::answered(&self.name, &head, &reading::error_info(body.as_ref()))
+        classify::answered(&self.name, &head, &response::error_info(body.as_ref()))
     }
 }
 
@@ -126,7 +126,8 @@ impl Runway {
 impl VideoProvider for Runway {
     async fn submit(&self, call: &VideoCall) -> Result<String, ProviderError> {
         let settings = self.models.get(&call.model).cloned().unwrap_or_default();
-        let body = body(call, &settings).ok_or_else(|| rejected("no such aspect ratio"))?;
+        let body =
+            body(call, &settings).ok_or_else(|| ProviderError::rejected("no such aspect ratio"))?;
         let url = self.url(&["text_to_video"])?;
         let post = JsonPost {
             url,
@@ -155,7 +156,7 @@ impl VideoProvider for Runway {
         }
         let head = answer.head().clone();
         let root = answer.json(TEXT_BODY_CAP).await?;
-        reading::status(&self.name, &head, &root)
+        response::status(&self.name, &head, &root)
     }
 
     /// On a finished task this deletes its output. One that is unknown is not running: that

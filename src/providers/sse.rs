@@ -12,7 +12,7 @@ use futures_util::{Stream, StreamExt, stream};
 use sse_stream::{Error, Sse, SseByteStream};
 use tokio::time::timeout;
 
-use super::{ProviderError, ProviderErrorKind, http::failed};
+use super::{ProviderError, ProviderErrorKind};
 
 /// One event that has data.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Events {
                     if seen <= cap {
                         return Some((Ok(chunk), Some((bytes, seen))));
                     }
-                    Err(failed("stream over the cap"))
+                    Err(ProviderError::failed("stream over the cap"))
                 }
             };
             Some((item, None))
@@ -85,9 +85,9 @@ fn convert(error: Error) -> ProviderError {
     match error {
         Error::Body(source) => match source.downcast::<ProviderError>() {
             Ok(error) => *error,
-            Err(_) => failed("stream broke"),
+            Err(_) => ProviderError::failed("stream broke"),
         },
-        _ => failed("stream is not UTF-8"),
+        _ => ProviderError::failed("stream is not UTF-8"),
     }
 }
 

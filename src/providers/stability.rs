@@ -25,7 +25,7 @@ use super::{
         base_url::{BaseUrlError, VersionPath, endpoint},
         classify::{self, Head},
         form::Form,
-        rejected, secret_header,
+        secret_header,
     },
     setup::{Adapters, Setup},
 };
@@ -169,12 +169,13 @@ impl ImageProvider for Stability {
         let settings = self
             .models
             .get(&call.model)
-            .ok_or_else(|| rejected("model without settings"))?;
+            .ok_or_else(|| ProviderError::rejected("model without settings"))?;
         let target = match call.quality {
             Quality::Standard => &settings.standard,
             Quality::Hd => settings.hd.as_ref().unwrap_or(&settings.standard),
         };
-        let form = form(call, settings, target).ok_or_else(|| rejected("no such aspect ratio"))?;
+        let form = form(call, settings, target)
+            .ok_or_else(|| ProviderError::rejected("no such aspect ratio"))?;
         let url = self.url(target.endpoint)?;
         let requests = (0..call.n.clamp(1, MOST)).map(|_| self.one(url.clone(), form.clone()));
         let mut images = Vec::new();

@@ -2,7 +2,6 @@
 
 use std::{error::Error, net::IpAddr};
 
-use super::gate::NoPublicAddress;
 use crate::media::MediaStoreError;
 
 /// A failed download. Neither the address nor anything that it answered is in its text, since
@@ -40,6 +39,11 @@ pub enum DownloadError {
     #[error("the file could not be kept")]
     Store(#[from] MediaStoreError),
 }
+
+/// A host that has only addresses which are not public; one of them.
+#[derive(Debug, thiserror::Error)]
+#[error("the address {0} is not a public one")]
+pub struct NoPublicAddress(pub IpAddr);
 
 impl DownloadError {
     /// Whether the same would happen again. False for what may pass: a silent, unreachable or

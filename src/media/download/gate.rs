@@ -10,7 +10,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tokio::sync::Semaphore;
 use url::{Host, Url};
 
-use super::DownloadError;
+use super::{DownloadError, NoPublicAddress};
 use crate::media::is_public;
 
 /// What a resolver fails with.
@@ -29,11 +29,6 @@ pub struct AddressPolicy {
 
 /// Names that a gate has looked up at once, unless told.
 const LOOKUPS: usize = 32;
-
-/// A host that has only addresses which are not public; one of them.
-#[derive(Debug, thiserror::Error)]
-#[error("the address {0} is not a public one")]
-pub struct NoPublicAddress(pub IpAddr);
 
 /// The one spelling of a host.
 fn normal(host: &str) -> String {

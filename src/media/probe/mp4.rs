@@ -4,8 +4,7 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-use super::Traits;
-use crate::media::{InvalidMedia, MediaKind};
+use crate::media::{InvalidMedia, MediaKind, info::Traits};
 
 mod boxes;
 mod fragments;

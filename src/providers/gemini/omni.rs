@@ -1,12 +1,12 @@
 //! Gemini Omni: video by the Interactions API, in the background.
 //!
 //! Here: the calls and their settings. In the files below: what an interaction says
-//! ([`reading`]) and what its errors mean ([`errors`]). Sources: google-genai 3.4.0 (`PyPI`)
+//! ([`response`]) and what its errors mean ([`errors`]). Sources: google-genai 3.4.0 (`PyPI`)
 //! `google/genai/_gaos/types/interactions/`; checked against requests that the package really
 //! sends. Some rules come from live bodies that a public adapter has pinned; they are marked.
 
 pub mod errors;
-pub mod reading;
+pub mod response;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -192,10 +192,10 @@ impl VideoProvider for GeminiOmni {
         }
         let head = answer.head().clone();
         let root = answer.json(TEXT_BODY_CAP).await?;
-        match reading::state(&self.name, &head, &root)? {
-            reading::State::Running => Ok(VideoStatus::Running { progress: None }),
-            reading::State::Failed(error) => Ok(VideoStatus::Failed(error)),
-            reading::State::Done(url) => Ok(VideoStatus::Done(self.output(url)?)),
+        match response::state(&self.name, &head, &root)? {
+            response::State::Running => Ok(VideoStatus::Running { progress: None }),
+            response::State::Failed(error) => Ok(VideoStatus::Failed(error)),
+            response::State::Done(url) => Ok(VideoStatus::Done(self.output(url)?)),
         }
     }
 

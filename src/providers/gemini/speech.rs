@@ -20,11 +20,11 @@ use super::{
             HttpClient, JsonPost, SPEECH_CAP, SetupError,
             base_url::{BaseUrlError, VersionPath, endpoint},
             classify::{self, ErrorInfo, Head, clean_id},
-            failed, rejected, secret_header,
+            secret_header,
         },
         setup::Setup,
     },
-    errors, reading,
+    errors, response,
 };
 use crate::domain::{
     catalogue::ModelKind, request::SpeechFormat, settings::ConfigError, vendor::ModelSettings,
@@ -102,7 +102,7 @@ impl GeminiSpeech {
         }
         match text("/candidates/0/finishReason") {
             None | Some("STOP" | "FINISH_REASON_UNSPECIFIED") => {}
-            Some(reason) if reading::is_policy(reason) => return Err(head.refused(Some(reason))),
+            Some(reason) if response::is_policy(reason) => return Err(head.refused(Some(reason))),
             // MAX_TOKENS too: half a speech is not what was asked for.
             Some(reason) => {
                 let error_info = ErrorInfo {
@@ -155,19 +155,25 @@ fn part(data: &Value) -> Result<Bytes, ProviderError> {
     let kind = text("mimeType").unwrap_or_default().to_ascii_lowercase();
     let mut words = kind.split(';').map(str::trim);
     if !matches!(words.next(), Some("audio/l16" | "audio/pcm" | "audio/raw")) {
-        return Err(failed("audio of another type"));
+        return Err(ProviderError::failed("audio of another type"));
     }
     let (mut rate, mut channels) = (RATE, 1);
     for word in words {
         match word.split_once('=') {
-            Some(("rate", value)) => rate = value.parse().map_err(|_| failed("no sample rate"))?,
+            Some(("rate", value)) => {
+                rate = value
+                    .parse()
+                    .map_err(|_| ProviderError::failed("no sample rate"))?;
+            }
             Some(("channels", value)) => {
-                channels = value.parse().map_err(|_| failed("no channels"))?;
+                channels = value
+                    .parse()
+                    .map_err(|_| ProviderError::failed("no channels"))?;
             }
             _ => {}
         }
     }
-    wav(&bytes, rate, channels).ok_or_else(|| failed("impossible audio"))
+    wav(&bytes, rate, channels).ok_or_else(|| ProviderError::failed("impossible audio"))
 }
 
 /// 16-bit PCM with its header. L16 is big-endian by its RFC, but what Gemini sends by that
@@ -196,10 +202,10 @@ fn wav(pcm: &[u8], rate: u32, channels: u16) -> Option<Bytes> {
 impl SpeechProvider for GeminiSpeech {
     async fn generate(&self, call: &SpeechCall) -> Result<SpeechAnswer, ProviderError> {
         if call.format != SpeechFormat::Wav {
-            return Err(rejected("no such format"));
+            return Err(ProviderError::rejected("no such format"));
         }
         if call.speed.total_cmp(&1.0).is_ne() {
-            return Err(rejected("no such field as speed"));
+            return Err(ProviderError::rejected("no such field as speed"));
         }
         let body = body(call);
         let url = self.url(&call.model)?;

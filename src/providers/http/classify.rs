@@ -74,7 +74,7 @@ impl Head {
 
     /// An unusable answer under a fine status.
     pub fn failed(&self, detail: &str) -> ProviderError {
-        self.with_context(super::failed(detail))
+        self.with_context(ProviderError::failed(detail))
     }
 
     /// A refusal of content policy under a fine status.

@@ -13,7 +13,10 @@ use super::{
     classify::{ErrorInfo, answered, by_status, clean_id, from_error_in_body, machine_code},
     *,
 };
-use crate::providers::fake::{Reply, TIMEOUT, Upstream, client};
+use crate::providers::{
+    ProviderErrorKind,
+    fake::{Reply, TIMEOUT, Upstream, client},
+};
 
 async fn post(base: &str, timeout: Duration) -> Result<Answer, ProviderError> {
     let mut headers = HeaderMap::new();

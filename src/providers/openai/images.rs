@@ -22,7 +22,6 @@ use super::{
             HttpClient, IMAGE_CAP, IMAGES_BODY_CAP, JsonPost, SetupError,
             base_url::{VersionPath, endpoint},
             classify::{self, Head},
-            failed,
         },
         setup::Setup,
     },
@@ -177,7 +176,9 @@ impl OpenAiImages {
             }
         }
         if images.is_empty() {
-            return Err(head.with_context(first.unwrap_or_else(|| failed("no image"))));
+            return Err(
+                head.with_context(first.unwrap_or_else(|| ProviderError::failed("no image")))
+            );
         }
         Ok(ImageAnswer {
             images,
@@ -190,7 +191,7 @@ impl OpenAiImages {
 fn image(item: &Value) -> Result<Bytes, ProviderError> {
     match item.get("b64_json").and_then(Value::as_str) {
         Some(base64) => answer::file(base64, IMAGE_CAP),
-        None => Err(failed("item without an image")),
+        None => Err(ProviderError::failed("item without an image")),
     }
 }
 

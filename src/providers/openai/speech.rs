@@ -20,7 +20,7 @@ use super::{
         http::{
             HttpClient, JsonPost, SPEECH_CAP, SetupError,
             base_url::{VersionPath, endpoint},
-            classify, rejected,
+            classify,
         },
         setup::Setup,
     },
@@ -149,7 +149,7 @@ impl SpeechProvider for OpenAiSpeech {
             request_id = id.or(request_id);
         }
         if parts.is_empty() {
-            return Err(rejected("nothing to speak"));
+            return Err(ProviderError::rejected("nothing to speak"));
         }
         Ok(SpeechAnswer { parts, request_id })
     }
