@@ -1,18 +1,18 @@
 //! Stored files: from a provider's bytes to a link that a client can open.
 //!
-//! Here: fetching from a foreign address without being led astray ([`Downloader`]), checking
-//! that bytes are what they claim ([`inspect`]), images at exact pixels ([`fit_png`]), speech
-//! in one piece ([`mp3_from_parts`], [`wav_from_parts`]), keeping files ([`MediaStore`]) and
-//! signing links to them ([`MediaSigner`]). Not here: which provider made a file, the
-//! database, HTTP answers, or reading the time (every check of an expiry is told the time).
+//! Here: safe downloads from untrusted URLs ([`Downloader`]), validation of file contents
+//! ([`inspect`]), images at exact pixel sizes ([`fit_png`]), joining speech parts
+//! ([`mp3_from_parts`], [`wav_from_parts`]), storage ([`MediaStore`]) and signed links
+//! ([`MediaSigner`]). Not here: which provider made a file, the database, HTTP responses, or
+//! reading the clock (expiry checks take the time as an argument).
 //!
-//! The usual ways through:
+//! The usual paths:
 //! - bytes in memory: [`fit_png`] or a joiner, [`inspect`], [`MediaStore::put`];
-//! - a video at an address: [`MediaStore::spool`], [`Downloader::to_file`],
-//!   [`Spooled::inspect`], [`MediaStore::put_file`]; it never lies in memory.
+//! - a video at a URL: [`MediaStore::spool`], [`Downloader::to_file`],
+//!   [`Spooled::inspect`], [`MediaStore::put_file`]; it is never held in memory.
 //!
-//! Everything that reads foreign bytes is written for hostile ones: no panic, no loop that
-//! the input can prolong, no allocation that the input can size.
+//! Parsers assume hostile input: no panics, no unbounded loops, no allocation whose size the
+//! input chooses.
 
 mod address;
 mod audio;

@@ -25,7 +25,7 @@ const SPECIAL_V4: [(Ipv4Addr, u32); 18] = [
     (Ipv4Addr::new(224, 0, 0, 0), 3),      // multicast, reserved, broadcast
 ];
 
-/// Ranges inside `2000::/3`, outside of which no IPv6 address is public, that are special.
+/// Special-purpose ranges inside `2000::/3`; no IPv6 address outside of it is public.
 const SPECIAL_V6: [(Ipv6Addr, u32); 6] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23), // protocols; Teredo carries IPv4
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32), // documentation
@@ -35,10 +35,9 @@ const SPECIAL_V6: [(Ipv6Addr, u32); 6] = [
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20), // documentation
 ];
 
-/// Whether an address belongs to the public internet. What is not known to be public is not:
-/// of IPv6 only `2000::/3` and the two forms that stand for one IPv4 address (IPv4-mapped, and
-/// NAT64's own prefix, by which public hosts are seen in networks without IPv4), judged by
-/// that address.
+/// Whether an address belongs to the public internet. Unknown ranges do not: of IPv6 only
+/// `2000::/3`, and the two forms that embed an IPv4 address (IPv4-mapped, and the NAT64 prefix,
+/// through which IPv6-only networks reach IPv4 hosts), which are checked as that address.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),

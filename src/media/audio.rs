@@ -1,4 +1,4 @@
-//! Speech in one piece: parts of a recording joined into one valid file, and how long it plays.
+//! Joining the parts of a recording into one valid file, and its duration.
 
 mod mp3;
 mod mp3_join;

@@ -1,9 +1,9 @@
-//! Fetching a provider's output from wherever it says that it lies.
+//! Downloading a provider's output from the URL that it gave.
 //!
-//! The address is a foreign word: what may be reached is decided for every hop, by the host's
-//! name before a connection and by its resolved addresses while it is made, and the connection
-//! goes to an address that was looked at, never to a second answer of the name server. The
-//! environment's proxies are not used, since a proxy would resolve names out of our sight.
+//! The URL is untrusted: every hop is checked, by host name before connecting and by the
+//! resolved addresses while connecting. The connection goes to a checked address, never to the
+//! result of a second lookup. Proxies from the environment are not used, since a proxy would
+//! resolve names itself.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,22 +20,20 @@ mod gate;
 pub use error::{DownloadError, NoPublicAddress};
 pub use gate::{AddressPolicy, BoxError, Resolver};
 
-/// How many redirects are followed.
 const MOST_REDIRECTS: usize = 3;
 
-/// What is fetched, and how long it may take.
+/// Where files may come from, and how long a download may take.
 #[derive(Debug, Clone)]
 pub struct DownloadSettings {
-    /// Hosts (names or addresses, without scheme and port) from which http and private
-    /// addresses are taken too: those of configured base URLs.
+    /// Hosts (names or addresses, without scheme and port) for which http and private addresses
+    /// are allowed too: those of configured base URLs.
     pub allowed_hosts: Vec<String>,
-    /// Takes http and private addresses from every host: for tests.
+    /// Allows http and private addresses for every host: for tests.
     pub allow_private: bool,
-    /// The longest time for a file, from the first connection to the last byte.
+    /// From the first connection to the last byte.
     pub total_time: Duration,
-    /// The longest wait for an answer, and between two pieces of it.
+    /// The longest wait for a response, and between two chunks of it.
     pub idle_time: Duration,
-    /// The longest time for a connection.
     pub connect_time: Duration,
 }
 
@@ -52,7 +50,7 @@ impl Default for DownloadSettings {
     }
 }
 
-/// Fetches files. Holds a connection pool: make one and share it. Cheap to clone.
+/// Downloads files. Holds a connection pool: make one and share it. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Downloader {
     client: Client,
@@ -85,8 +83,8 @@ impl Downloader {
         })
     }
 
-    /// A file of at most `most` bytes, held in memory. `header` goes to `url` itself and to no
-    /// address that it redirects to.
+    /// A file of at most `most` bytes, in memory. `header` is sent to `url` only, not to targets
+    /// of redirects.
     pub async fn to_bytes(
         &self,
         url: &Url,
@@ -98,8 +96,8 @@ impl Downloader {
         Ok(bytes.into())
     }
 
-    /// A file of at most `most` bytes, written to `spool` as it comes, so that its size is not
-    /// held in memory. `header` as in [`Self::to_bytes`]. When it fails, nothing stays.
+    /// A file of at most `most` bytes, streamed to `spool`. `header` as in [`Self::to_bytes`]. On
+    /// failure the temporary file is removed.
     pub async fn to_file(
         &self,
         url: &Url,
@@ -127,7 +125,7 @@ impl Downloader {
             .map_err(|_elapsed| DownloadError::Timeout)?
     }
 
-    /// The answer that is not a redirect. The body was not read yet.
+    /// The first response that is not a redirect, its body unread.
     async fn open(
         &self,
         mut url: Url,
@@ -161,8 +159,7 @@ impl Downloader {
         Err(DownloadError::Redirect("there are too many"))
     }
 
-    /// The body, counted as it comes: what a header says about its length is only good for
-    /// giving up early.
+    /// Counts the body as it arrives; the length in the header only serves to give up early.
     async fn receive<S: Sink>(
         &self,
         mut response: Response,
@@ -195,7 +192,6 @@ impl Downloader {
     }
 }
 
-/// Where the bytes go.
 trait Sink {
     async fn write(&mut self, piece: Bytes) -> Result<(), MediaStoreError>;
 }

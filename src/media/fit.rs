@@ -1,4 +1,4 @@
-//! Images at exactly the asked pixels.
+//! Scaling images to exact pixel sizes.
 
 use std::io::Cursor;
 
@@ -20,22 +20,21 @@ const LONGEST_SIDE: u32 = 8_192;
 /// The most pixels of an image that is decoded.
 const MOST_PIXELS: u64 = 32 << 20;
 
-/// The most bytes that decoding may hold: 32 Mi pixels of 16-bit RGBA.
+/// Memory limit of decoding, in bytes: 32 Mi pixels of 16-bit RGBA.
 const MOST_MEMORY: u64 = 256 << 20;
 
-/// How far the shape may be off, in hundredths: vendors round sides to multiples of 8 or 64.
+/// Tolerance of the aspect ratio, in hundredths: vendors round sides to multiples of 8 or 64.
 const SHAPE_TOLERANCE: u64 = 2;
 
-/// A PNG of exactly `width` times `height` pixels, from a PNG, JPEG or WebP of that shape (2 %
-/// off at most). A PNG that has these pixels already is decoded once, to see that it is whole,
-/// and passed on unchanged. Anything else is scaled (Lanczos), with 8 bits a channel and its
-/// colour profile. Smaller images are scaled up.
+/// A PNG of exactly `width` by `height` pixels, from a PNG, JPEG or WebP of that aspect ratio
+/// (within 2 %). A PNG of this size is decoded once, to check it, and returned unchanged.
+/// Anything else is scaled (Lanczos) up or down, with 8 bits per channel and its color profile.
 ///
 /// Takes up to seconds and some 300 MiB for the largest image (8,192 pixels a side, 32 Mi
-/// pixels): call it on a thread for blocking work, and not for many images at once.
+/// pixels): call it on a blocking thread, and not for many images at once.
 ///
-/// Refused: other formats ([`InvalidMedia::Unknown`], [`InvalidMedia::WrongType`]), other shapes,
-/// images that are too large once decoded, cut or damaged ones.
+/// Refused: other formats ([`InvalidMedia::Unknown`], [`InvalidMedia::WrongType`]), other aspect
+/// ratios, and images that are too large once decoded, truncated or damaged.
 pub fn fit_png(bytes: &Bytes, width: u32, height: u32) -> Result<Bytes, InvalidMedia> {
     let kind = sniff(bytes)?;
     if !matches!(kind, MediaKind::Png | MediaKind::Jpeg | MediaKind::Webp) {
@@ -63,7 +62,7 @@ fn check_size((width, height): (u32, u32)) -> Result<(), InvalidMedia> {
     Ok(())
 }
 
-/// The whole image, upright, and its colour profile.
+/// The decoded image, upright, and its color profile.
 fn decode(kind: MediaKind, bytes: &[u8]) -> Result<(DynamicImage, Option<Vec<u8>>), InvalidMedia> {
     let format = match kind {
         MediaKind::Jpeg => image::ImageFormat::Jpeg,
@@ -81,7 +80,7 @@ fn decode(kind: MediaKind, bytes: &[u8]) -> Result<(DynamicImage, Option<Vec<u8>
     if decoder.total_bytes() > MOST_MEMORY {
         return Err(InvalidMedia::TooLarge);
     }
-    // Neither is worth a failure: an image without them is an image.
+    // Both are optional: an image without them is valid.
     let profile = decoder.icc_profile().ok().flatten();
     let orientation = decoder.orientation().ok();
     let mut image = DynamicImage::from_decoder(decoder).map_err(|error| refusal(&error))?;
@@ -100,7 +99,7 @@ fn refusal(error: &ImageError) -> InvalidMedia {
     }
 }
 
-/// Whether two sizes have one shape, within the tolerance, without a rounding error.
+/// Whether two sizes have the same aspect ratio within the tolerance, in exact arithmetic.
 fn same_shape(has: (u32, u32), wanted: (u32, u32)) -> bool {
     let one = u64::from(has.0) * u64::from(wanted.1);
     let other = u64::from(has.1) * u64::from(wanted.0);
@@ -108,8 +107,8 @@ fn same_shape(has: (u32, u32), wanted: (u32, u32)) -> bool {
     low > 0 && u128::from(high - low) * 100 <= u128::from(low) * u128::from(SHAPE_TOLERANCE)
 }
 
-/// Eight bits a channel, and exactly the size. Colours under transparent pixels do not bleed
-/// into their neighbours, because they are weighted by how much they are seen.
+/// Eight bits per channel, at exactly this size. Colors are weighted by alpha, so that those of
+/// transparent pixels do not bleed into their neighbors.
 fn scale(image: DynamicImage, (width, height): (u32, u32)) -> DynamicImage {
     if !image.color().has_alpha() {
         let image = DynamicImage::from(image.into_rgb8());
@@ -150,7 +149,7 @@ fn encode(image: &DynamicImage, profile: Option<Vec<u8>>) -> Result<Bytes, Inval
     let mut encoder =
         PngEncoder::new_with_quality(&mut png, CompressionType::Default, PngFilter::Adaptive);
     if let Some(profile) = profile {
-        // An encoder that takes none writes an image without it.
+        // An encoder without profile support writes the image without it.
         let _unsupported = encoder.set_icc_profile(profile);
     }
     let colour = image.color().into();

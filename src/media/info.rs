@@ -1,20 +1,18 @@
-//! What is known of a checked file.
+//! What is known about a validated file.
 
 use super::{MediaKind, sign::hex};
 
-/// A checked file, as its bytes tell.
+/// A validated file, described by its bytes alone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MediaInfo {
     pub kind: MediaKind,
-    /// Its length in bytes.
     pub bytes: u64,
-    /// The SHA-256 of its bytes.
     pub sha256: [u8; 32],
-    /// Pixels across, at least 1; of images and videos (as shown, after a rotation).
+    /// Pixels, at least 1; of images and videos (as displayed, after rotation).
     pub width: Option<u32>,
-    /// Pixels down, at least 1; of images and videos.
+    /// As `width`.
     pub height: Option<u32>,
-    /// How long it plays, above 0; of speech and videos.
+    /// Duration, above 0; of speech and videos.
     pub seconds: Option<f64>,
 }
 
@@ -30,7 +28,7 @@ impl MediaInfo {
     }
 }
 
-/// What can be read from a file besides its length and digest.
+/// What the format's structure says, besides length and digest.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Traits {
     pub kind: MediaKind,

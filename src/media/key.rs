@@ -1,4 +1,4 @@
-//! What a stored file is, and what it is called.
+//! Formats and names of stored files.
 
 use std::{fmt, str::FromStr};
 
@@ -9,7 +9,7 @@ use crate::domain::ids::GenerationId;
 /// The formats that are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MediaKind {
-    /// An image: PNG. What we serve as an image is always this.
+    /// The only image format that is served.
     Png,
     Jpeg,
     Webp,
@@ -56,8 +56,8 @@ impl MediaKind {
     }
 }
 
-/// The name of a stored file: `<generation uuid>/<index>.<ext>`. There is one spelling of
-/// each, so that a key that was parsed can be a path without a further look.
+/// The name of a stored file: `<generation uuid>/<index>.<ext>`. Only the canonical spelling
+/// parses, so that a parsed key is safe to use as a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MediaKey {
     generation: GenerationId,
@@ -75,12 +75,11 @@ impl MediaKey {
         }
     }
 
-    /// Whose file it is.
     pub const fn generation(&self) -> GenerationId {
         self.generation
     }
 
-    /// Which of the generation's files, from 0.
+    /// The number of the file within its generation, from 0.
     pub const fn index(&self) -> u16 {
         self.index
     }
@@ -116,7 +115,7 @@ impl FromStr for MediaKey {
                 .find(|kind| kind.extension() == extension)
                 .ok_or(InvalidKey)?,
         };
-        // Only the one spelling: no upper case, braces, signs or leading zeros.
+        // Only the canonical spelling: no upper case, braces, signs or leading zeros.
         if key.to_string() == text {
             Ok(key)
         } else {

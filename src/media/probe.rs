@@ -1,4 +1,4 @@
-//! What a file is, by its bytes and by nothing that came with them.
+//! Format detection and validation, by the bytes alone and not by what was claimed of them.
 
 pub(super) mod mp4;
 pub(super) mod picture;
@@ -9,12 +9,12 @@ use sha2::{Digest, Sha256};
 
 use super::{InvalidMedia, MediaInfo, MediaKind, audio, info::Traits};
 
-/// Checks that `bytes` are a whole file of one of the `expected` formats, by its structure:
-/// chunks, frames and boxes from the first to the last, not the pixels or samples in them
-/// (for pixels see [`super::fit_png`]).
+/// Checks that `bytes` are a complete file of one of the `expected` formats, by its structure:
+/// all chunks, frames or boxes, not the pixels or samples in them (for pixels see
+/// [`super::fit_png`]).
 ///
-/// Time grows with the length only (a digest, and a walk over its parts); some milliseconds a
-/// megabyte at most. Call it on a thread for blocking work when the file may be large.
+/// Linear in the length, some milliseconds per megabyte at most: call it on a blocking thread
+/// when the file may be large.
 pub fn inspect(bytes: &[u8], expected: &[MediaKind]) -> Result<MediaInfo, InvalidMedia> {
     let kind = sniff(bytes)?;
     if !expected.contains(&kind) {
@@ -45,7 +45,7 @@ pub fn inspect(bytes: &[u8], expected: &[MediaKind]) -> Result<MediaInfo, Invali
     Ok(traits.into_info(length, Sha256::digest(bytes).into()))
 }
 
-/// The format that the first bytes announce.
+/// The format by the leading bytes.
 pub(super) fn sniff(bytes: &[u8]) -> Result<MediaKind, InvalidMedia> {
     let at = |offset: usize, text: &[u8]| {
         bytes

@@ -1,4 +1,4 @@
-//! An S3-compatible store as a place for files.
+//! An S3-compatible store.
 
 use std::{fmt, path::Path, time::Duration};
 
@@ -13,44 +13,43 @@ use url::Url;
 
 use super::{MediaKey, MediaStoreError};
 
-/// The size of a part of a large upload, in bytes; S3 takes 5 MiB at least.
+/// Bytes of a part of a multipart upload; S3 requires at least 5 MiB.
 pub(super) const PART: usize = 8 << 20;
 
-/// How many parts are under way at once.
+/// Parts that are uploaded concurrently.
 const PARTS_AT_ONCE: usize = 2;
 
-/// What is read from a file at once, in bytes.
+/// Bytes that are read from a file at once.
 const PIECE: usize = 256 << 10;
 
-/// How long one request may take, with its body of at most a part.
+/// Bounds one request, including its body of at most a part.
 const REQUEST_TIME: Duration = Duration::from_mins(1);
 
-/// How long the connection may take.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 
-/// How long a failing request is repeated.
+/// How long a failing request is retried.
 const RETRY_TIME: Duration = Duration::from_secs(20);
 
-/// How often a failing request is repeated.
+/// How often a failing request is retried.
 const RETRIES: usize = 3;
 
-/// Where an S3-compatible store is, and how to get in.
+/// Address and credentials of an S3-compatible store.
 #[derive(Clone)]
 pub struct S3Settings {
-    /// The bucket, which must exist.
+    /// Must exist.
     pub bucket: String,
-    /// Its region; `us-east-1` where a compatible server has none.
+    /// `us-east-1` for a compatible server without regions.
     pub region: String,
-    /// The server, for others than AWS: `https://host:port`. It must be reachable for clients
-    /// too, who are sent there. http is taken as written.
+    /// The server, unless AWS: `https://host:port` or http. Clients are redirected there, so it
+    /// must be reachable for them too.
     pub endpoint: Option<Url>,
-    /// Whether the bucket is a part of the host name instead of the path.
+    /// Whether the bucket is part of the host name instead of the path.
     pub virtual_hosted: bool,
-    /// Key id and secret. Without them, those of the machine's role on AWS.
+    /// Key id and secret; without them, the instance's role on AWS.
     pub credentials: Option<(String, SecretString)>,
-    /// The token that belongs to temporary credentials.
+    /// For temporary credentials.
     pub session_token: Option<SecretString>,
-    /// What all keys begin with, without slashes at its ends; may be empty.
+    /// Prefix of all keys, without leading or trailing slash; may be empty.
     pub prefix: String,
 }
 
@@ -65,7 +64,7 @@ impl fmt::Debug for S3Settings {
     }
 }
 
-/// The client. Nothing is sent yet.
+/// Builds the client; sends nothing.
 pub(super) fn connect(settings: &S3Settings) -> Result<AmazonS3, object_store::Error> {
     let retry = RetryConfig {
         backoff: BackoffConfig::default(),
@@ -100,7 +99,7 @@ pub(super) fn connect(settings: &S3Settings) -> Result<AmazonS3, object_store::E
     builder.build()
 }
 
-/// What the bucket tells those who open a link to the file.
+/// The response headers of the bucket when a link is opened.
 pub(super) fn attributes(key: &MediaKey) -> Attributes {
     Attributes::from_iter([
         (Attribute::ContentType, key.kind().content_type()),
@@ -109,7 +108,7 @@ pub(super) fn attributes(key: &MediaKey) -> Attributes {
     ])
 }
 
-/// Sends a file's bytes, holding three parts in memory at most.
+/// Uploads a file, with at most three parts in memory.
 pub(super) async fn send(upload: &mut WriteMultipart, path: &Path) -> Result<(), MediaStoreError> {
     let mut file = tokio::fs::File::open(path).await?;
     loop {

@@ -1,4 +1,4 @@
-//! Links to stored files that expire and cannot be made up.
+//! Signed, expiring links to stored files.
 
 use std::fmt;
 
@@ -8,24 +8,21 @@ use url::Url;
 
 use super::MediaKey;
 
-/// What is signed begins with this, so that the secret could serve other purposes too.
+/// Domain separation, so that the secret can serve other purposes too.
 const PURPOSE: &str = "gensvc media v1";
 
-/// The least length of a secret, in bytes.
+/// Minimum length of a secret, in bytes.
 const LEAST_SECRET: usize = 32;
 
-/// A secret that is too short to sign with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a secret for signing links needs at least {LEAST_SECRET} bytes")]
 pub struct WeakSecret;
 
-/// Why a link does not open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
-    /// It was not made with our secret, or was changed since.
+    /// Signed with another secret, or tampered with.
     #[error("the signature is not ours")]
     InvalidSignature,
-    /// It is ours, and its time is over.
     #[error("the link has expired")]
     Expired,
 }
@@ -65,9 +62,8 @@ impl MediaSigner {
         format!("{base}/v1/media/{key}?expires={expires_unix}&signature={signature}")
     }
 
-    /// Whether a link opens at `now_unix`. Takes the same time whatever part of the signature
-    /// is wrong. A wrong signature is `InvalidSignature` even when the expiry is past, so that
-    /// nothing is told about links that we did not make.
+    /// Verifies a link at `now_unix`, in constant time. A wrong signature is `InvalidSignature`
+    /// even when the expiry is past.
     pub fn verify(
         &self,
         key: &MediaKey,

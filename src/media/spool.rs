@@ -1,4 +1,4 @@
-//! Files on their way in: written and digested as they come, moved to their place when whole.
+//! Incoming files: written and digested as they arrive, moved into the store when complete.
 
 use std::{
     io::{self, Read, Seek},
@@ -14,13 +14,13 @@ use super::{
     sign::hex,
 };
 
-/// Bytes that are collected before they are written.
+/// Bytes that are buffered before they are written.
 const BUFFER: usize = 256 << 10;
 
-/// The largest file, in bytes, that is read into memory to be checked. Videos are not.
+/// The largest file, in bytes, that is read into memory for validation. Videos are not.
 const LARGEST_IN_MEMORY: u64 = 128 << 20;
 
-/// A temporary file that is being written. Dropped, it is removed.
+/// A temporary file that is being written; removed when dropped.
 #[derive(Debug)]
 pub struct Spool {
     path: Temporary,
@@ -51,7 +51,7 @@ impl Spool {
         Ok(self.file.write_all(bytes).await?)
     }
 
-    /// The whole file, safe on the disk.
+    /// The complete file, synced to disk.
     pub async fn finish(mut self) -> Result<Spooled, MediaStoreError> {
         self.file.flush().await?;
         self.file.get_ref().sync_all().await?;
@@ -63,7 +63,7 @@ impl Spool {
     }
 }
 
-/// A whole temporary file. Dropped, it is removed.
+/// A complete temporary file; removed when dropped.
 #[derive(Debug)]
 pub struct Spooled {
     path: Temporary,
@@ -72,16 +72,14 @@ pub struct Spooled {
 }
 
 impl Spooled {
-    /// Its length in bytes.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Checks that it is a whole file of one of the `expected` formats, as [`super::inspect`]
-    /// does. Of an MP4 only the headers are read, so that its size does not matter; other
-    /// formats are read whole, up to 128 MiB ([`InvalidMedia::TooLarge`]).
+    /// As [`super::inspect`]. Of an MP4 only the headers are read, whatever its size; other
+    /// formats are read completely, up to 128 MiB ([`InvalidMedia::TooLarge`]).
     ///
-    /// The outer error: the file could not be read. The inner one: it is not what it should be.
+    /// The outer error: the file could not be read. The inner error: it is invalid.
     pub async fn inspect(
         &self,
         expected: &[MediaKind],
@@ -100,7 +98,7 @@ impl Spooled {
         self.path.path()
     }
 
-    /// It was moved away: there is nothing to remove.
+    /// Forgets a file that was moved away, instead of removing it.
     pub(super) fn forget(mut self) {
         self.path.0 = None;
     }
@@ -131,7 +129,7 @@ fn check(
     Ok(probe::inspect(&bytes, expected)?)
 }
 
-/// A file that is removed when this is dropped.
+/// Removes the file when dropped.
 #[derive(Debug)]
 struct Temporary(Option<PathBuf>);
 
@@ -149,7 +147,7 @@ impl Drop for Temporary {
             && let Err(error) = std::fs::remove_file(&path)
         {
             let error: &dyn std::error::Error = &error;
-            tracing::warn!(error, path = %path.display(), "a temporary file stays behind");
+            tracing::warn!(error, path = %path.display(), "a temporary file could not be removed");
         }
     }
 }

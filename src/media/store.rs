@@ -1,4 +1,4 @@
-//! Where files are kept: a local folder, or an S3-compatible store.
+//! The media store: a local folder, or an S3-compatible store.
 
 use std::{fmt, io, ops::Range, path::PathBuf, sync::Arc, time::Duration};
 
@@ -19,17 +19,17 @@ mod local;
 
 pub use error::MediaStoreError;
 
-/// The folder of files on their way in, beside those of the generations.
+/// The folder of incoming files, beside those of the generations.
 const INCOMING: &str = "incoming";
 
-/// The longest time that S3 signs a link for.
+/// The longest validity of a link that S3 signs.
 const LONGEST_LINK: Duration = Duration::from_hours(7 * 24);
 
-/// Stored files, each written once under its key, whole or not at all. Cheap to clone.
+/// Stored files, each written atomically under its key. Cheap to clone.
 #[derive(Clone)]
 pub struct MediaStore {
     place: Place,
-    /// Where [`Spool`]s are made; of a local store on the same file system as the files.
+    /// The folder of [`Spool`]s; of a local store on the same file system as the files.
     incoming: PathBuf,
 }
 
@@ -47,7 +47,7 @@ enum Place {
 
 impl fmt::Debug for MediaStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the client: it holds credentials.
+        // The client holds credentials.
         match &self.place {
             Place::Local { folder, .. } => f.debug_tuple("MediaStore").field(folder).finish(),
             Place::S3 { bucket, .. } => {
@@ -58,14 +58,12 @@ impl fmt::Debug for MediaStore {
     }
 }
 
-/// What is known of a stored file without reading it.
+/// Metadata of a stored file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MediaHead {
-    /// Its length in bytes.
     pub bytes: u64,
-    /// Changes when the file does; for the header `ETag`, with its quotes.
+    /// The `ETag`, with its quotes.
     pub e_tag: Option<String>,
-    /// When it was stored.
     pub modified: DateTime<Utc>,
 }
 
@@ -79,14 +77,14 @@ impl From<ObjectMeta> for MediaHead {
     }
 }
 
-/// A stored file, or a range of it, to be read once.
+/// A stored file, or a range of it, as a stream.
 pub struct MediaFile {
-    /// What is known of the whole file.
+    /// Of the whole file.
     pub head: MediaHead,
-    /// Which bytes `body` brings.
+    /// The bytes in `body`.
     pub range: Range<u64>,
-    /// The bytes, in pieces of at most 256 KiB of a local file. Ends with an error when not
-    /// all of them can be read.
+    /// Chunks of at most 256 KiB of a local file. Ends with an error when not all of the range
+    /// can be read.
     pub body: BoxStream<'static, Result<Bytes, MediaStoreError>>,
 }
 
@@ -100,8 +98,7 @@ impl fmt::Debug for MediaFile {
 }
 
 impl MediaStore {
-    /// A store in `folder`, which is made when it is missing. What a crash left on its way in
-    /// hours ago is removed.
+    /// A store in `folder`, which is created if missing. Stale incoming files are removed.
     pub async fn open(folder: PathBuf) -> io::Result<Self> {
         tokio::fs::create_dir_all(&folder).await?;
         let files = LocalFileSystem::new_with_prefix(&folder)
@@ -111,8 +108,7 @@ impl MediaStore {
         Self::over(Arc::new(files), folder).await
     }
 
-    /// A store in `folder`, as [`Self::open`], that is reached through `files`: a test's way to
-    /// let the disk fail.
+    /// As [`Self::open`], with access through `files`, so that a test can let the disk fail.
     pub async fn over(files: Arc<dyn ObjectStore>, folder: PathBuf) -> io::Result<Self> {
         let incoming = folder.join(INCOMING);
         tokio::fs::create_dir_all(&incoming).await?;
@@ -121,8 +117,8 @@ impl MediaStore {
         Ok(Self { place, incoming })
     }
 
-    /// A store in a bucket; `incoming` is a local folder for files on their way in, which is
-    /// made when it is missing. Nothing is sent yet: see [`Self::probe`].
+    /// A store in a bucket; `incoming` is a local folder for incoming files, which is created if
+    /// missing. Sends nothing: see [`Self::probe`].
     pub async fn open_s3(
         settings: &S3Settings,
         incoming: PathBuf,
@@ -138,8 +134,8 @@ impl MediaStore {
         Ok(Self { place, incoming })
     }
 
-    /// Removes what was left on its way in: by a crash, or by a file system that refused the
-    /// removal. What anybody may still be writing stays.
+    /// Removes stale incoming files, left by a crash or a failed removal; not those that may
+    /// still be written to.
     pub async fn sweep(&self) -> Result<(), MediaStoreError> {
         Ok(local::sweep(&self.incoming).await?)
     }
@@ -149,8 +145,8 @@ impl MediaStore {
         Ok(Spool::create(&self.incoming).await?)
     }
 
-    /// Stores a file, in place of an older one of this key. When this returns, it survives a
-    /// loss of power; until then nobody sees a part of it.
+    /// Stores a file, replacing an older one of this key: atomically, and durably once this
+    /// returns.
     pub async fn put(&self, key: &MediaKey, bytes: Bytes) -> Result<(), MediaStoreError> {
         let mut options = PutOptions::default();
         if let Place::S3 { .. } = self.place {
@@ -162,15 +158,15 @@ impl MediaStore {
         Ok(())
     }
 
-    /// As [`Self::put`], from a temporary file: a local store moves it, without a copy; S3 is
-    /// sent parts of 8 MiB, at most three of them in memory.
+    /// As [`Self::put`], from a temporary file: a local store moves it; S3 gets parts of 8 MiB, at
+    /// most three of them in memory.
     pub async fn put_file(&self, key: &MediaKey, file: Spooled) -> Result<(), MediaStoreError> {
         let to = self.path(key);
         match &self.place {
             Place::Local { files, .. } => {
                 let name = file.path()?.file_name().and_then(|name| name.to_str());
                 let from = ObjectPath::from_iter([INCOMING, name.unwrap_or_default()]);
-                // Its bytes are on the disk since `finish`; this syncs the folders.
+                // `finish` has synced its contents; this syncs the folders.
                 files.rename(&from, &to).await?;
                 file.forget();
             }
@@ -182,7 +178,7 @@ impl MediaStore {
                 let upload = bucket.put_multipart_opts(&to, options).await?;
                 let mut upload = WriteMultipart::new_with_chunk_size(upload, s3::PART);
                 if let Err(error) = s3::send(&mut upload, file.path()?).await {
-                    // Best effort: a bucket's lifecycle rule removes what is left.
+                    // Best effort: a lifecycle rule of the bucket removes the rest.
                     let _aborted = upload.abort().await;
                     return Err(error);
                 }
@@ -192,7 +188,7 @@ impl MediaStore {
         Ok(())
     }
 
-    /// What is known of a file; none when there is none.
+    /// Metadata of a file; none if it does not exist.
     pub async fn head(&self, key: &MediaKey) -> Result<Option<MediaHead>, MediaStoreError> {
         match self.objects().head(&self.path(key)).await {
             Ok(meta) => Ok(Some(meta.into())),
@@ -201,8 +197,8 @@ impl MediaStore {
         }
     }
 
-    /// A file, whole or a range of it; none when there is none. A range must lie within the
-    /// file and not be empty, otherwise [`MediaStoreError::Range`].
+    /// A file, or a range of it; none if it does not exist. The range must lie within the file
+    /// and not be empty, otherwise [`MediaStoreError::Range`].
     pub async fn get(
         &self,
         key: &MediaKey,
@@ -234,7 +230,7 @@ impl MediaStore {
         }))
     }
 
-    /// Removes a file for good; nothing happens when there is none.
+    /// Deletes a file, if it exists.
     pub async fn delete(&self, key: &MediaKey) -> Result<(), MediaStoreError> {
         match self.objects().delete(&self.path(key)).await {
             Err(object_store::Error::NotFound { .. }) => Ok(()),
@@ -242,8 +238,7 @@ impl MediaStore {
         }
     }
 
-    /// Removes all files of a generation for good, also those that nobody knows of any more;
-    /// nothing happens when there are none.
+    /// Deletes all files of a generation, including ones that no record lists.
     pub async fn delete_generation(&self, generation: GenerationId) -> Result<(), MediaStoreError> {
         match &self.place {
             Place::Local { folder, .. } => {
@@ -261,8 +256,8 @@ impl MediaStore {
         }
     }
 
-    /// Whether files can be stored: writes 4 KiB, so that a full disk shows, and removes them.
-    /// In a bucket an object named `probe` is overwritten and stays.
+    /// Checks that files can be stored: writes 4 KiB, which detects a full disk, and removes
+    /// them. In a bucket an object named `probe` is overwritten and stays.
     pub async fn probe(&self) -> Result<(), MediaStoreError> {
         match &self.place {
             Place::Local { folder, .. } => Ok(local::probe(folder).await?),
@@ -275,9 +270,9 @@ impl MediaStore {
         }
     }
 
-    /// The bucket's own link to a file, which opens for `valid_for` (at most seven days); none
-    /// for a local store, whose links [`super::MediaSigner`] makes. Does not look whether the
-    /// file exists. The store's own clock is read.
+    /// The bucket's presigned link to a file, valid for `valid_for` (at most seven days) by the
+    /// system clock; none for a local store, whose links [`super::MediaSigner`] makes. Does not
+    /// check that the file exists.
     pub async fn link(
         &self,
         key: &MediaKey,

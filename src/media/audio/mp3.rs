@@ -2,7 +2,7 @@
 
 use crate::media::InvalidMedia;
 
-/// Bit rates in kbit/s by their index: MPEG-1, and both others. 0 is "free" and not taken.
+/// Bit rates in kbit/s by index: MPEG-1, then MPEG-2 and 2.5. 0 ("free") is not supported.
 const RATES: [[u16; 15]; 2] = [
     [
         0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320,
@@ -10,20 +10,19 @@ const RATES: [[u16; 15]; 2] = [
     [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160],
 ];
 
-/// Samples a second by their index in MPEG-1; half of it in MPEG-2, a quarter in 2.5.
+/// Samples per second by index in MPEG-1; half of it in MPEG-2, a quarter in 2.5.
 const SAMPLE_RATES: [u32; 3] = [44_100, 48_000, 32_000];
 
-/// The four bytes before every frame, read.
+/// The parsed four-byte header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     pub raw: [u8; 4],
-    /// Samples a second.
+    /// Samples per second.
     pub rate: u32,
     /// Samples in the frame.
     pub samples: u32,
-    /// Bytes of the frame, these four included; at least 24.
+    /// Bytes of the frame including the header; at least 24.
     pub bytes: usize,
-    /// One channel instead of two.
     pub mono: bool,
 }
 
@@ -32,7 +31,7 @@ impl Header {
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let raw: [u8; 4] = *bytes.first_chunk()?;
         let [sync, second, third, fourth] = raw;
-        // Eleven ones, and layer 3.
+        // Eleven sync bits, and layer 3.
         if sync != 0xff || second & 0xe6 != 0xe2 {
             return None;
         }
@@ -70,7 +69,7 @@ impl Header {
         (self.rate, self.samples, self.mono) == (other.rate, other.samples, other.mono)
     }
 
-    /// Bytes between the header and the sound, without a checksum.
+    /// Length of the side information between header and audio data, without a checksum.
     pub(super) fn side_bytes(&self) -> usize {
         match (self.samples == 1_152, self.mono) {
             (true, false) => 32,
@@ -89,7 +88,7 @@ pub(super) struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// Whether this is no sound, but a table about the file.
+    /// Whether this frame is a table about the file (Xing, Info, VBRI) instead of audio.
     pub(super) fn is_table(&self) -> bool {
         let at = |offset: usize, name: &[u8]| {
             self.bytes
@@ -104,8 +103,8 @@ impl Frame<'_> {
     }
 }
 
-/// The frames of a stream, in order. What lies between them (tags, garbage) is passed over and
-/// counted; all frames go with the first one; a last frame that is cut is left out.
+/// The frames of a stream, in order. Tags and garbage between them are skipped and counted; all
+/// frames match the first one's format; a truncated last frame is left out.
 pub(super) struct Frames<'a> {
     rest: &'a [u8],
     first: Option<Header>,
@@ -128,8 +127,8 @@ impl<'a> Frames<'a> {
         self.first.is_none_or(|first| first.goes_with(header))
     }
 
-    /// Whether a frame of `header` here is one, and not four bytes that look like its start:
-    /// another one, a tag or the end must follow.
+    /// Whether this is a real frame and not four bytes that look like a header: another frame, a
+    /// tag or the end must follow.
     fn is_confirmed(&self, header: &Header) -> bool {
         if self.in_step {
             return true;
@@ -160,7 +159,7 @@ impl<'a> Iterator for Frames<'a> {
                 self.in_step = true;
                 return Some(Frame { header, bytes });
             }
-            // A frame in step that is cut: the end of the stream, or garbage with one byte.
+            // A truncated frame: the end of the stream, or one byte of garbage.
             self.in_step = false;
             let skipped = tag_length(self.rest).unwrap_or_else(|| {
                 self.stray += 1;
@@ -192,7 +191,7 @@ pub(in crate::media) fn starts_a_frame(bytes: &[u8]) -> bool {
     Header::read(bytes).is_some()
 }
 
-/// How long the frames of an MP3 play, whatever its tables say.
+/// The duration of an MP3 by its frames, whatever its tables say.
 pub(in crate::media) fn seconds(bytes: &[u8]) -> Result<f64, InvalidMedia> {
     let mut frames = Frames::new(bytes);
     let (mut count, mut length, mut first) = (0_u32, 0, None);
@@ -206,7 +205,7 @@ pub(in crate::media) fn seconds(bytes: &[u8]) -> Result<f64, InvalidMedia> {
     Ok(f64::from(count) * f64::from(first.samples) / f64::from(first.rate))
 }
 
-/// A stream with more garbage than sound is none.
+/// Refuses a stream with more garbage than audio.
 pub(super) fn check(sound: usize, stray: usize) -> Result<(), InvalidMedia> {
     if sound == 0 {
         return Err(InvalidMedia::Damaged("an MP3 without frames"));

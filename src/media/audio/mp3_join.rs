@@ -1,24 +1,22 @@
-//! MP3s joined into one.
+//! Joining MP3s.
 
 use bytes::Bytes;
 
 use super::mp3::{Frames, Header, check};
 use crate::media::InvalidMedia;
 
-/// Bytes of the table that we write: name, flags, frames, bytes, and 100 places to seek to.
+/// Bytes of the table that we write: name, flags, frames, bytes, and 100 seek points.
 const TABLE: usize = 4 + 4 + 4 + 4 + 100;
 
-/// The number of bit rates of a header, without the free one.
+/// The number of bit rates of a header, without "free".
 const BIT_RATES: u8 = 14;
 
-/// One MP3 from the parts of a recording, in order. Tags (ID3) and tables (Xing, Info, VBRI)
-/// of the parts are dropped, and one right table is written in front, so that players show the
-/// true duration and can seek, whether the bit rate is constant or not. Parts without any
-/// frame, and a last frame that is cut, are left out. The sound is not decoded: nothing is lost.
+/// Joins the parts of a recording, in order, without decoding them. Tags (ID3) and tables (Xing,
+/// Info, VBRI) of the parts are replaced by one table, so that players show the right duration
+/// and can seek. Parts without a frame, and a truncated last frame, are left out.
 ///
-/// Holds the file twice for a moment. Refused: no frame at all, more garbage than sound in a
-/// part, parts of different sample rate, MPEG version or number of channels
-/// ([`InvalidMedia::Mixed`]).
+/// Uses twice the file's size in memory. Refused: no frame at all, more garbage than audio in a
+/// part, parts that differ in sample rate, MPEG version or channels ([`InvalidMedia::Mixed`]).
 pub fn mp3_from_parts(parts: &[Bytes]) -> Result<Bytes, InvalidMedia> {
     let mut first: Option<Header> = None;
     let mut sound = Vec::new();
@@ -63,14 +61,14 @@ fn table(
     frame.extend_from_slice(&header.raw);
     frame.resize(offset, 0);
     frame.extend_from_slice(if constant { b"Info" } else { b"Xing" });
-    // Frames, bytes and places are given.
+    // Flags: frames, bytes and seek points are present.
     frame.extend_from_slice(&7_u32.to_be_bytes());
     for number in [starts.len(), total] {
         let number = u32::try_from(number).map_err(|_| InvalidMedia::TooLarge)?;
         frame.extend_from_slice(&number.to_be_bytes());
     }
     for percent in 0..100 {
-        // Where the frame lies that is played after this part of the time, in 256ths.
+        // The position, in 256ths of the file, of the frame at this hundredth of the duration.
         let start = starts.get(starts.len() * percent / 100).copied();
         let place = (header.bytes + start.unwrap_or(sound)) * 256 / total;
         frame.push(u8::try_from(place).unwrap_or(u8::MAX));

@@ -4,17 +4,17 @@ use bytes::Bytes;
 
 use crate::media::InvalidMedia;
 
-/// Sizes from here on stand for "unknown" in the header of a stream: 0xFFFFFFFF, or that or
-/// 0x7FFFFFFF less the header. No real part is as large.
+/// Sizes from here on mean "unknown" in the header of a stream: 0xFFFFFFFF, or that or
+/// 0x7FFFFFFF minus the header. No real part is this large.
 const PLACEHOLDER: u32 = 0x7fff_0000;
 
-/// The sample rate of PCM that comes without a header, a second. It is mono then.
+/// Samples per second of PCM without a header, which is mono.
 const BARE_RATE: u32 = 24_000;
 
-/// How many first bytes tell text from sound.
+/// How many leading bytes are checked to tell text from audio.
 const TEXT_SAMPLE: usize = 64;
 
-/// How the samples are to be read. Always 16 bits, little-endian.
+/// The sample format. Always 16 bits, little-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Format {
     channels: u16,
@@ -31,14 +31,13 @@ impl Format {
     }
 }
 
-/// One WAV from the parts of a recording, in order: one header of 44 bytes with true sizes,
-/// then all samples. Parts may have the placeholder sizes of a stream, and other chunks, which
-/// are dropped; a part without RIFF is taken for bare PCM of 24 kHz, 16 bits, mono, unless it
-/// is text or another format that we know. Half a sample at a part's end is left out.
+/// Joins the parts of a recording, in order: a 44-byte header with the real sizes, then all
+/// samples. Parts may have the placeholder sizes of a stream; other chunks are dropped. A part
+/// without RIFF is read as raw PCM (24 kHz, 16 bits, mono), unless it is text or another known
+/// format. Half a sample at a part's end is left out.
 ///
-/// Refused: no samples, a part that ends before its own length, other sample formats than
-/// 16-bit PCM with one or two channels, parts that differ ([`InvalidMedia::Mixed`]), and more than
-/// 4 GiB.
+/// Refused: no samples, a truncated part, sample formats other than 16-bit PCM with one or two
+/// channels, parts that differ ([`InvalidMedia::Mixed`]), and more than 4 GiB.
 pub fn wav_from_parts(parts: &[Bytes]) -> Result<Bytes, InvalidMedia> {
     let mut format = None;
     let mut blocks = Vec::new();
@@ -72,7 +71,7 @@ pub fn wav_from_parts(parts: &[Bytes]) -> Result<Bytes, InvalidMedia> {
     Ok(file.into())
 }
 
-/// How long a WAV plays whose sizes must be true.
+/// The duration of a WAV, whose sizes must be real.
 pub(in crate::media) fn seconds(bytes: &[u8]) -> Result<f64, InvalidMedia> {
     let riff = bytes.get(4..8).and_then(<[u8]>::first_chunk);
     let riff = u64::from(u32::from_le_bytes(*riff.ok_or(InvalidMedia::Cut)?)) + 8;
@@ -94,7 +93,7 @@ pub(in crate::media) fn seconds(bytes: &[u8]) -> Result<f64, InvalidMedia> {
 fn samples(part: &[u8]) -> Result<(Format, &[u8]), InvalidMedia> {
     let (format, samples) = if part.starts_with(b"RIFF") {
         let (format, claimed, rest) = parse(part)?;
-        // A placeholder: the rest is sound.
+        // A placeholder: the rest is audio.
         let open = claimed == 0 || claimed >= PLACEHOLDER;
         let length = usize::try_from(claimed).map_err(|_| InvalidMedia::TooLarge)?;
         let samples = if open { Some(rest) } else { rest.get(..length) };
@@ -112,7 +111,7 @@ fn samples(part: &[u8]) -> Result<(Format, &[u8]), InvalidMedia> {
     Ok((format, samples.get(..whole).unwrap_or_default()))
 }
 
-/// The format, the claimed length of the samples, and all bytes from the first sample on.
+/// The format, the stated length of the samples, and all bytes from the first sample on.
 fn parse(bytes: &[u8]) -> Result<(Format, u32, &[u8]), InvalidMedia> {
     if bytes.get(8..12) != Some(b"WAVE") {
         return Err(InvalidMedia::Unknown);
@@ -127,7 +126,7 @@ fn parse(bytes: &[u8]) -> Result<(Format, u32, &[u8]), InvalidMedia> {
             let format = format.ok_or(InvalidMedia::Damaged("a WAV without a format"))?;
             return Ok((format, size, after));
         }
-        // Chunks begin at even places. Every turn goes on by eight bytes at least.
+        // Chunks begin at even offsets. Every iteration advances by at least eight bytes.
         let padded = usize::try_from(size).map_err(|_| InvalidMedia::Cut)?;
         let padded = padded.checked_add(padded % 2).ok_or(InvalidMedia::Cut)?;
         let (content, next) = after.split_at_checked(padded).ok_or(InvalidMedia::Cut)?;
@@ -147,7 +146,7 @@ fn read_format(chunk: &[u8]) -> Result<Format, InvalidMedia> {
     let rate = chunk.get(4..).and_then(<[u8]>::first_chunk).ok_or(SHORT)?;
     let mut code = u16_at(0)?;
     if code == 0xfffe {
-        // The extensible form: the code is the beginning of a longer identifier.
+        // The extensible form: the code is the start of a longer identifier.
         code = u16_at(24)?;
     }
     let format = Format {
@@ -166,8 +165,8 @@ fn read_format(chunk: &[u8]) -> Result<Format, InvalidMedia> {
     }
 }
 
-/// Bare PCM has no sign of its own: what is something else for certain is refused, so that an
-/// error page is not stored as noise.
+/// Raw PCM has no signature: whatever is certainly something else is refused, so that an error
+/// page is not stored as noise.
 fn check_bare(part: &[u8]) -> Result<(), InvalidMedia> {
     if part.is_empty() {
         return Err(InvalidMedia::Empty);

@@ -1,54 +1,50 @@
-//! Why a file could not be fetched.
+//! Why a download failed.
 
 use std::{error::Error, net::IpAddr};
 
 use crate::media::MediaStoreError;
 
-/// A failed download. Neither the address nor anything that it answered is in its text, since
-/// addresses carry signatures.
+/// A failed download. Its text contains neither the URL, which may carry a signature, nor
+/// anything from the response.
 #[derive(Debug, thiserror::Error)]
 pub enum DownloadError {
-    /// The host has this address, which is not public.
+    /// The host resolves to this private address.
     #[error("the address {0} is not a public one")]
     Refused(IpAddr),
-    /// An address that is never asked, whatever its host: why.
-    #[error("the address of the file is refused: {0}")]
+    /// A URL that is refused whatever its host.
+    #[error("the URL of the file is refused: {0}")]
     BadUrl(&'static str),
-    /// A redirect that is not followed: why.
     #[error("a redirect is not followed: {0}")]
     Redirect(&'static str),
-    /// There is more than we asked for, or it is announced.
+    /// The body, or its announced length, is over the limit.
     #[error("the file has more than {most} bytes")]
-    TooLarge {
-        /// How many were allowed.
-        most: u64,
-    },
-    /// No connection, no answer, no further piece of it or no end of it in time.
-    #[error("the file did not come in time")]
+    TooLarge { most: u64 },
+    /// Connecting, the response, its next chunk or its end took too long.
+    #[error("the download timed out")]
     Timeout,
-    /// Another answer than 200.
-    #[error("the file's host answered {0}")]
+    /// A status other than 200.
+    #[error("the file's host answered with status {0}")]
     Status(u16),
-    /// No connection, or none that can be trusted.
+    /// Connecting failed, TLS included.
     #[error("the file's host cannot be reached")]
     Unreachable(#[source] reqwest::Error),
-    /// The answer broke off, or is no HTTP.
-    #[error("the file was cut off")]
+    /// The response broke off, or is not HTTP.
+    #[error("the download was interrupted")]
     Cut(#[source] reqwest::Error),
-    /// The bytes came, and could not be kept. This is not the host's fault.
-    #[error("the file could not be kept")]
+    /// The bytes arrived and could not be stored: not the host's fault.
+    #[error("the file could not be stored")]
     Store(#[from] MediaStoreError),
 }
 
-/// A host that has only addresses which are not public; one of them.
+/// A host that has only private addresses; one of them.
 #[derive(Debug, thiserror::Error)]
 #[error("the address {0} is not a public one")]
 pub struct NoPublicAddress(pub IpAddr);
 
 impl DownloadError {
-    /// Whether the same would happen again. False for what may pass: a silent, unreachable or
-    /// overloaded host, a broken connection, a full disk, and 401, 403, 404 and 410, by which
-    /// an expired address shows, where the provider should first be asked for a fresh one.
+    /// Whether a retry would fail the same way. False for a silent, unreachable or overloaded
+    /// host, a broken connection, a full disk, and for 401, 403, 404 and 410: these can mean an
+    /// expired URL, for which the provider can be asked for a fresh one.
     pub const fn is_final(&self) -> bool {
         match self {
             Self::Refused(_) | Self::BadUrl(_) | Self::Redirect(_) | Self::TooLarge { .. } => true,

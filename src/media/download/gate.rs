@@ -1,4 +1,4 @@
-//! Which addresses may be asked.
+//! Which hosts and addresses files may be downloaded from.
 
 use std::{
     collections::HashSet,
@@ -13,24 +13,23 @@ use url::{Host, Url};
 use super::{DownloadError, NoPublicAddress};
 use crate::media::is_public;
 
-/// What a resolver fails with.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The rules: https and public addresses, except for the hosts that are allowed by name.
+/// Only https and public addresses, except for explicitly allowed hosts.
 #[derive(Debug)]
 pub struct AddressPolicy {
-    /// Lower-case, without brackets and final dot.
+    /// Normalized: lower case, without brackets and trailing dot.
     allowed: HashSet<String>,
     all: bool,
-    /// Names that are looked up at once. A look-up cannot be stopped, and a silent name server
-    /// may keep its thread for half a minute: the rest of the process needs threads too.
+    /// Bounds concurrent DNS lookups. A lookup cannot be cancelled, and an unresponsive name
+    /// server can block its thread for half a minute; the rest of the process needs threads too.
     lookups: Arc<Semaphore>,
 }
 
-/// Names that a gate has looked up at once, unless told.
+/// Concurrent DNS lookups by default.
 const LOOKUPS: usize = 32;
 
-/// The one spelling of a host.
+/// The normalized spelling of a host.
 fn normal(host: &str) -> String {
     let host = host.strip_suffix('.').unwrap_or(host);
     let bare = host
@@ -40,7 +39,7 @@ fn normal(host: &str) -> String {
 }
 
 impl AddressPolicy {
-    /// Lets through what is public, `allowed` hosts (names or addresses), or `all`.
+    /// Allows public addresses, `allowed` hosts (names or addresses), or `all`.
     pub fn new(allowed: &[String], all: bool) -> Self {
         let allowed = allowed.iter().map(|host| normal(host)).collect();
         Self {
@@ -50,7 +49,7 @@ impl AddressPolicy {
         }
     }
 
-    /// The same, with a number of its own of names that are looked up at once.
+    /// The same policy with its own limit of concurrent DNS lookups.
     #[must_use]
     pub fn looking_up(self, most: usize) -> Self {
         Self {
@@ -59,7 +58,7 @@ impl AddressPolicy {
         }
     }
 
-    /// Whether as many names are looked up as may be.
+    /// Whether the limit of concurrent DNS lookups is reached.
     pub fn is_busy(&self) -> bool {
         self.lookups.available_permits() == 0
     }
@@ -68,7 +67,7 @@ impl AddressPolicy {
         self.all || self.allowed.contains(&normal(host))
     }
 
-    /// What can be said of a file's address before names are resolved.
+    /// Checks a URL before its host is resolved.
     pub(super) fn check(&self, url: &Url) -> Result<(), DownloadError> {
         if url.host().is_none() {
             return Err(DownloadError::BadUrl("it has no host"));
@@ -86,9 +85,8 @@ impl AddressPolicy {
             .map_err(|NoPublicAddress(address)| DownloadError::Refused(address))
     }
 
-    /// An address as a host is judged here, since no resolver is asked for it; the parser of
-    /// [`Url`] has turned all of its spellings (octal, hexadecimal, one number) into one. A
-    /// name is judged by [`Resolver`].
+    /// IP addresses are checked here, since they are not resolved; [`Url`] has normalized their
+    /// spellings (octal, hexadecimal, one number). Names are checked by [`Resolver`].
     pub fn check_literal(&self, url: &Url) -> Result<(), NoPublicAddress> {
         let address = match url.host() {
             None | Some(Host::Domain(_)) => return Ok(()),
@@ -102,7 +100,7 @@ impl AddressPolicy {
         }
     }
 
-    /// Those of a name's addresses to which a connection may be made.
+    /// The resolved addresses of a name that may be connected to.
     fn pick(
         &self,
         name: &str,
@@ -119,19 +117,19 @@ impl AddressPolicy {
     }
 }
 
-/// Resolves names for the client, which connects to nothing but what comes from here.
+/// The HTTP client's resolver: the client connects only to the addresses that it returns.
 #[derive(Debug)]
 pub struct Resolver(pub Arc<AddressPolicy>);
 
 impl Resolver {
-    /// The addresses of a name to which a connection may be made.
+    /// The addresses of a name that may be connected to.
     pub async fn addresses(&self, name: &str) -> Result<Vec<SocketAddr>, BoxError> {
         let permit = Arc::clone(&self.0.lookups).acquire_owned().await?;
         let host = name.to_owned();
         let found = tokio::task::spawn_blocking(move || {
-            // The client puts the port in.
+            // The client sets the port.
             let found = (host.as_str(), 0).to_socket_addrs();
-            // Not when the caller gives up, but when the thread is free again.
+            // Released when the thread is free again, even if the caller has given up.
             drop(permit);
             found
         });

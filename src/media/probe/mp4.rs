@@ -1,6 +1,6 @@
-//! An MP4's headers: size and duration, and whether every box is there to its end.
+//! An MP4's headers: size, duration, and whether every box is complete.
 //!
-//! Only headers are read: a file of a gigabyte costs a few seeks and its `moov` box.
+//! Only headers are read: even a file of a gigabyte takes a few seeks and its `moov` box.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -22,21 +22,18 @@ const LARGEST_MOVIE: u64 = 32 << 20;
 /// The largest `ftyp` or `moof` box that is read, in bytes.
 const LARGEST_SMALL: u64 = 1 << 20;
 
-/// Longer than any video that we ask for by far, in seconds.
+/// Upper bound of a believable duration, in seconds.
 const LONGEST: f64 = 86_400.0;
 
-/// Why a video could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::media) enum ReadError {
-    /// It is not what it should be.
     #[error(transparent)]
     Bad(#[from] InvalidMedia),
-    /// The file could not be read.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// Size and duration of the MP4 that `file` is from its first to its last byte.
+/// Size and duration of an MP4; the whole `file` must be one.
 pub(in crate::media) fn read<R: Read + Seek>(file: &mut R) -> Result<Traits, ReadError> {
     let length = file.seek(SeekFrom::End(0))?;
     let mut at = 0;
@@ -85,7 +82,7 @@ pub(in crate::media) fn read<R: Read + Seek>(file: &mut R) -> Result<Traits, Rea
     })
 }
 
-/// A box of the top level: where its content lies.
+/// The position of a top-level box's content.
 struct Found {
     name: [u8; 4],
     start: u64,
@@ -123,7 +120,7 @@ fn next<R: Read + Seek>(file: &mut R, at: u64, length: u64) -> Result<Found, Rea
     })
 }
 
-/// The content of a box that lies within the file, so that no more is held than there is.
+/// The content of a box. It lies within the file, which bounds the allocation.
 fn content<R: Read + Seek>(file: &mut R, found: &Found, most: u64) -> Result<Vec<u8>, ReadError> {
     let size = found.end - found.start;
     if size > most {
@@ -138,8 +135,8 @@ fn content<R: Read + Seek>(file: &mut R, found: &Found, most: u64) -> Result<Vec
     Ok(content)
 }
 
-/// One of the brands, the major one or those it is compatible with, must be of the MP4 family;
-/// pictures (HEIC, AVIF) and `QuickTime` files have boxes too.
+/// The major or a compatible brand must be of the MP4 family; pictures (HEIC, AVIF) and
+/// `QuickTime` files consist of boxes too.
 fn check_brands(content: &[u8]) -> Result<(), InvalidMedia> {
     let (brands, _) = content.as_chunks::<4>();
     let ours = |brand: &[u8; 4]| {

@@ -1,8 +1,8 @@
-//! The size of an image by its header, and whether its container is whole.
+//! Image size by header, and whether the container is complete.
 
 use crate::media::{InvalidMedia, MediaKind};
 
-/// Pixels across and down, both at least 1, of a PNG, JPEG or WebP.
+/// Width and height in pixels, both at least 1, of a PNG, JPEG or WebP.
 pub(in crate::media) fn size(kind: MediaKind, bytes: &[u8]) -> Result<(u32, u32), InvalidMedia> {
     let (width, height) = match kind {
         MediaKind::Jpeg => jpeg(bytes)?,
@@ -24,7 +24,7 @@ fn bytes_at<const N: usize>(bytes: &[u8], offset: usize) -> Result<[u8; N], Inva
         .ok_or(InvalidMedia::Cut)
 }
 
-/// Every chunk must lie within the file, the first be the header, and the last the end.
+/// Every chunk must lie within the file; the first is the header and the last the end.
 fn png(bytes: &[u8]) -> Result<(u32, u32), InvalidMedia> {
     if bytes_at(bytes, 8)? != *b"\0\0\0\x0dIHDR" {
         return Err(InvalidMedia::Damaged("a PNG without its header"));
@@ -37,7 +37,7 @@ fn png(bytes: &[u8]) -> Result<(u32, u32), InvalidMedia> {
         let length = u32::from_be_bytes(bytes_at(rest, 0)?);
         let name: [u8; 4] = bytes_at(rest, 4)?;
         let length = usize::try_from(length).map_err(|_| InvalidMedia::Cut)?;
-        // Length, name and checksum are 12 bytes, so that every turn goes on.
+        // Length, name and checksum are 12 bytes, so every iteration advances.
         let end = length.checked_add(12).ok_or(InvalidMedia::Cut)?;
         rest = rest.get(end..).ok_or(InvalidMedia::Cut)?;
         pixels |= name == *b"IDAT";
@@ -51,7 +51,7 @@ fn png(bytes: &[u8]) -> Result<(u32, u32), InvalidMedia> {
     Ok((width, height))
 }
 
-/// The frame header before the first scan, and an end of image anywhere behind it.
+/// The frame header before the first scan, and an end of image anywhere after it.
 fn jpeg(bytes: &[u8]) -> Result<(u32, u32), InvalidMedia> {
     let mut at = 2;
     loop {
@@ -64,9 +64,9 @@ fn jpeg(bytes: &[u8]) -> Result<(u32, u32), InvalidMedia> {
         match marker {
             // A fill byte: the next one may be the marker.
             0xff => at += 1,
-            // Markers that stand alone.
+            // Markers without a payload.
             0x01 | 0xd0..=0xd7 => at += 2,
-            // A frame header, of all ways of coding.
+            // A frame header of any coding process.
             0xc0..=0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf => break,
             0xd8..=0xda => return Err(InvalidMedia::Damaged("a JPEG without a frame header")),
             _ => {

@@ -1,21 +1,21 @@
-//! Why a file could not be stored or read.
+//! Failures of the media store.
 
 use std::{error::Error, io};
 
-/// A failure of the place where files are kept. None says anything about the file itself.
+/// A failure of the store, not of the file itself.
 #[derive(Debug, thiserror::Error)]
 pub enum MediaStoreError {
-    /// The disk, or the quota on it, is full. Passes when somebody makes room.
-    #[error("no space is left for files")]
+    /// The disk or its quota is full.
+    #[error("no space is left in the media store")]
     NoSpace(#[source] Box<dyn Error + Send + Sync>),
-    /// We may not do this: file permissions, or a bucket's. The operator's matter.
-    #[error("the place of files is closed to us")]
+    /// Permissions of the folder or the bucket; for the operator to fix.
+    #[error("access to the media store is denied")]
     Denied(#[source] Box<dyn Error + Send + Sync>),
-    /// The asked range is empty or reaches beyond the file.
+    /// The requested range is empty or extends beyond the file.
     #[error("the range does not lie within the {bytes} bytes of the file")]
     Range { bytes: u64 },
-    /// Anything else, with its cause; worth repeating.
-    #[error("the place of files failed")]
+    /// Anything else, with its cause; worth a retry.
+    #[error("the media store failed")]
     Failed(#[source] Box<dyn Error + Send + Sync>),
 }
 
@@ -31,7 +31,7 @@ impl From<object_store::Error> for MediaStoreError {
         if let PermissionDenied { .. } | Unauthenticated { .. } = error {
             return Self::Denied(Box::new(error));
         }
-        // The kind of the deepest cause that tells one.
+        // The deepest cause with a known kind decides.
         let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
         let mut kind = io::ErrorKind::Other;
         while let Some(error) = cause {

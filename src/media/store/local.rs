@@ -1,4 +1,4 @@
-//! What a local folder needs beyond an object store's ways.
+//! Operations of a local folder that an object store does not have.
 
 use std::{io, ops::Range, path::Path, time::Duration};
 
@@ -8,12 +8,11 @@ use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 
 use super::MediaStoreError;
 
-/// The most that is read at once, in bytes.
+/// Bytes that are read at once.
 const PIECE: usize = 256 << 10;
 
-/// After this time without a write, a file on its way in belongs to nobody who still lives: a
-/// download that stands still is given up within minutes, and what is whole is moved at once or
-/// sent to a bucket within the hour.
+/// After this time without a write, an incoming file is abandoned: a stalled download is given up
+/// within minutes, and a complete file is moved at once or uploaded to a bucket within the hour.
 const ABANDONED: Duration = Duration::from_hours(3);
 
 /// The bytes of an open file in `range`, which lies within it.
@@ -43,7 +42,7 @@ pub(super) fn body(
     .boxed()
 }
 
-/// Removes a folder with all that is in it, lastingly.
+/// Removes a folder recursively and syncs its parent.
 pub(super) async fn remove(root: &Path, name: &str) -> io::Result<()> {
     match tokio::fs::remove_dir_all(root.join(name)).await {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -52,19 +51,19 @@ pub(super) async fn remove(root: &Path, name: &str) -> io::Result<()> {
     }
 }
 
-/// Writes a block, so that a full disk shows, and removes it.
+/// Writes a block, which detects a full disk, and removes it.
 pub(super) async fn probe(folder: &Path) -> io::Result<()> {
     let file = folder.join(format!(".probe-{}", std::process::id()));
     tokio::fs::write(&file, [0; 4_096]).await?;
     match tokio::fs::remove_file(&file).await {
-        // A probe of a parallel health check was first.
+        // A concurrent health check has removed it.
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
 }
 
-/// Removes what a crash left on its way in. What another replica is writing stays: only files
-/// that were not written to for hours go, by the clock of the file system itself.
+/// Removes incoming files that a crash left. Only files that were not written to for hours, by the
+/// file system's own clock, so that those of other replicas stay.
 pub(super) async fn sweep(folder: &Path) -> io::Result<()> {
     let clock = folder.join(".clock");
     let mut file = tokio::fs::File::create(&clock).await?;
@@ -75,7 +74,7 @@ pub(super) async fn sweep(folder: &Path) -> io::Result<()> {
     while let Some(entry) = entries.next_entry().await? {
         let written = match entry.metadata().await {
             Ok(metadata) => metadata.modified()?,
-            // Moved to its place meanwhile.
+            // Moved into the store meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };
@@ -88,8 +87,8 @@ pub(super) async fn sweep(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// As [`sweep`]; but a disk that is full does not keep the server from starting: the rest of it
-/// needs no room there, and health tells.
+/// As [`sweep`], except that a full disk does not keep the server from starting: the rest of it
+/// needs no space there, and the health check reports it.
 pub(super) async fn sweep_at_start(folder: &Path) -> io::Result<()> {
     match sweep(folder).await {
         Err(error)
@@ -98,7 +97,7 @@ pub(super) async fn sweep_at_start(folder: &Path) -> io::Result<()> {
                 MediaStoreError::NoSpace(_)
             ) =>
         {
-            tracing::error!(%error, "the disk of stored files is full");
+            tracing::error!(%error, "the disk of the media store is full");
             Ok(())
         }
         done => done,

@@ -1,15 +1,15 @@
-//! Boxes in memory, and the numbers in them.
+//! Boxes in memory and their fields.
 
 use crate::media::InvalidMedia;
 
-/// The boxes that lie side by side in `content`: their names and contents. A box that reaches
-/// beyond its parent ends the walk with an error.
+/// The names and contents of the boxes in `content`. A box that extends beyond its parent ends
+/// the iteration with an error.
 pub(super) fn children(
     content: &[u8],
 ) -> impl Iterator<Item = Result<([u8; 4], &[u8]), InvalidMedia>> {
     let mut rest = content;
     std::iter::from_fn(move || {
-        // Some writers leave a few bytes, of zeros usually, behind the last box.
+        // Some writers leave a few bytes, usually zeros, after the last box.
         if rest.len() < 8 {
             return None;
         }
@@ -19,7 +19,7 @@ pub(super) fn children(
     })
 }
 
-/// A box: its name, its content, and what lies behind it.
+/// The name and content of a box, and what follows it.
 type Split<'a> = ([u8; 4], &'a [u8], &'a [u8]);
 
 fn split(bytes: &[u8]) -> Result<Split<'_>, InvalidMedia> {
@@ -48,12 +48,12 @@ pub(super) fn child(content: &[u8], name: [u8; 4]) -> Result<Option<&[u8]>, Inva
     Ok(None)
 }
 
-/// Units of a time scale as seconds; none where there are no units or no scale.
+/// Units of a time scale as seconds; none without units or scale.
 pub(super) fn seconds(units: u64, scale: u32) -> Option<f64> {
     if units == 0 || scale == 0 {
         return None;
     }
-    // Exact for everything that is accepted: whole seconds and a rest below 2^32.
+    // Exact for everything that is accepted: whole seconds and a remainder below 2^32.
     let scale = u64::from(scale);
     let whole = u32::try_from(units / scale).ok()?;
     let part = u32::try_from(units % scale).ok()?;
@@ -61,7 +61,7 @@ pub(super) fn seconds(units: u64, scale: u32) -> Option<f64> {
     Some(f64::from(whole) + f64::from(part) / f64::from(scale))
 }
 
-/// Numbers, one behind the other.
+/// Reads big-endian fields in sequence.
 pub(super) struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -69,7 +69,6 @@ impl<'a> Fields<'a> {
         Self(bytes)
     }
 
-    /// The next bytes.
     pub(super) fn take<const N: usize>(&mut self) -> Result<[u8; N], InvalidMedia> {
         let (taken, rest) = self.0.split_first_chunk().ok_or(OUTSIDE)?;
         self.0 = rest;
@@ -81,7 +80,7 @@ impl<'a> Fields<'a> {
         Ok(())
     }
 
-    /// The version of a full box, whose flags are passed over.
+    /// The version of a full box; its flags are skipped.
     pub(super) fn version(&mut self) -> Result<u8, InvalidMedia> {
         let [version, ..] = self.take::<4>()?;
         Ok(version)
@@ -99,7 +98,7 @@ impl<'a> Fields<'a> {
         self.take().map(u64::from_be_bytes)
     }
 
-    /// A number of 32 bits in version 0 and of 64 in others. All ones stand for unknown: 0.
+    /// 32 bits in version 0 and 64 in others. All ones mean unknown: 0.
     pub(super) fn wide(&mut self, version: u8) -> Result<u64, InvalidMedia> {
         if version == 0 {
             let number = self.u32()?;

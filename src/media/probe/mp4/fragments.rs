@@ -1,19 +1,18 @@
-//! How long the fragments of a video play that tells no duration in front.
+//! The duration of fragmented videos whose `moov` box does not state it.
 
 use super::boxes::{Fields, child, children};
 use crate::media::InvalidMedia;
 
-/// Which track is counted, and how long a sample is of which nothing else is said, in units
-/// of the track's scale.
+/// The track that is counted, and its default sample duration in units of its time scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Track {
     pub id: u32,
-    /// Units a second.
+    /// Units per second.
     pub scale: u32,
     pub sample: u32,
 }
 
-/// The usual length of a sample of track `id`, by the `mvex` box.
+/// The default sample duration of track `id`, by the `mvex` box.
 pub(super) fn usual_sample(extends: &[u8], id: u32) -> Result<u32, InvalidMedia> {
     for found in children(extends) {
         let (name, content) = found?;
@@ -29,7 +28,7 @@ pub(super) fn usual_sample(extends: &[u8], id: u32) -> Result<u32, InvalidMedia>
     Ok(0)
 }
 
-/// The units that the samples of `track` in a `moof` box last.
+/// The duration, in units, of the samples of `track` in a `moof` box.
 pub(super) fn units(fragment: &[u8], track: Track) -> Result<u64, InvalidMedia> {
     let mut units = 0_u64;
     for found in children(fragment) {
@@ -44,7 +43,7 @@ pub(super) fn units(fragment: &[u8], track: Track) -> Result<u64, InvalidMedia> 
         if fields.u32()? != track.id {
             continue;
         }
-        // A place and a description may come before it.
+        // An offset and a description index may precede it.
         fields.skip(if flags & 1 == 0 { 0 } else { 8 })?;
         fields.skip(if flags & 2 == 0 { 0 } else { 4 })?;
         let sample = if flags & 8 == 0 {
@@ -62,7 +61,7 @@ pub(super) fn units(fragment: &[u8], track: Track) -> Result<u64, InvalidMedia> 
     Ok(units)
 }
 
-/// The units that the samples of a run last.
+/// The duration, in units, of the samples of a run.
 fn run_units(run: &[u8], sample: u32) -> Result<u64, InvalidMedia> {
     let mut fields = Fields::new(run);
     let flags = fields.u32()?;
@@ -72,11 +71,11 @@ fn run_units(run: &[u8], sample: u32) -> Result<u64, InvalidMedia> {
     }
     fields.skip(if flags & 1 == 0 { 0 } else { 4 })?;
     fields.skip(if flags & 4 == 0 { 0 } else { 4 })?;
-    // Size, flags and offset of the sample follow, as far as they are there.
+    // Size, flags and offset of the sample follow where present.
     let others = [0x200, 0x400, 0x800].map(|flag| if flags & flag == 0 { 0 } else { 4 });
     let others = others.iter().sum();
     let mut units = 0_u64;
-    // Every turn takes four bytes: a false count ends with the box.
+    // Every iteration consumes four bytes, so a wrong count ends with the box.
     for _ in 0..count {
         units = units.saturating_add(fields.u32()?.into());
         fields.skip(others)?;

@@ -1,4 +1,4 @@
-//! The `moov` box: how long the video plays, and the size of its picture.
+//! The `moov` box: duration and picture size.
 
 use super::{
     boxes::{Fields, child, children, seconds},
@@ -6,13 +6,12 @@ use super::{
 };
 use crate::media::InvalidMedia;
 
-/// What `moov` tells.
 #[derive(Debug)]
 pub(super) struct Movie {
     pub size: (u32, u32),
-    /// None when the video is in fragments whose sum is not told here.
+    /// None when the video is fragmented and its duration is not stated here.
     pub seconds: Option<f64>,
-    /// The track with pictures, for counting fragments.
+    /// The video track, for adding up fragments.
     pub track: Track,
 }
 
@@ -60,17 +59,17 @@ fn duration(header: &[u8]) -> Result<(u32, u64), InvalidMedia> {
     Ok((fields.u32()?, fields.wide(version)?))
 }
 
-/// A track with pictures.
+/// A video track.
 struct Pictures {
     id: u32,
     size: (u32, u32),
-    /// Units a second; 0 where it is not told.
+    /// Units per second; 0 if unknown.
     scale: u32,
-    /// How long it plays; 0 where it is not told.
+    /// 0 if unknown.
     units: u64,
 }
 
-/// What a track tells; none when it has no pictures.
+/// Parses a track; none unless it is a video track.
 fn video(track: &[u8]) -> Result<Option<Pictures>, InvalidMedia> {
     let Some(media) = child(track, *b"mdia")? else {
         return Ok(None);
@@ -107,17 +106,17 @@ fn track_id(header: &[u8]) -> Result<u32, InvalidMedia> {
     fields.u32()
 }
 
-/// The size in a `tkhd` box, turned as its matrix says.
+/// The size in a `tkhd` box, rotated by its matrix.
 fn shown(header: &[u8]) -> Result<(u32, u32), InvalidMedia> {
     let mut fields = Fields::new(header);
     let version = fields.version()?;
     fields.skip(if version == 0 { 36 } else { 48 })?;
     let (a, b) = (fields.u32()?, fields.u32()?);
     fields.skip(28)?;
-    // 16 bits before the point and 16 behind it; saturated before it could overflow.
+    // 16.16 fixed point; saturates before it could overflow.
     let mut pixels = || Ok(fields.u32()?.saturating_add(0x8000) >> 16);
     let (width, height) = (pixels()?, pixels()?);
-    // A quarter turn maps across to down: nothing stays on the first place.
+    // A quarter turn maps x to y: the first element is zero.
     Ok(if a == 0 && b != 0 {
         (height, width)
     } else {
@@ -125,7 +124,7 @@ fn shown(header: &[u8]) -> Result<(u32, u32), InvalidMedia> {
     })
 }
 
-/// The size of the coded pictures, by the first entry of the sample descriptions.
+/// The coded picture size, by the first sample description.
 fn coded(media: &[u8]) -> Result<Option<(u32, u32)>, InvalidMedia> {
     let mut at = media;
     for name in [*b"minf", *b"stbl", *b"stsd"] {
