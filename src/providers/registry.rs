@@ -1,20 +1,16 @@
-//! The providers of a server, ready to be called.
+//! The configured providers' adapters.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{ImageProvider, Seats, SpeechProvider, TextProvider, VideoProvider};
 
-/// The providers of this server, by name and modality.
+/// Adapters by modality and provider name.
 #[derive(Default, Clone)]
 pub struct Registry {
-    /// Those that make text.
     pub text: BTreeMap<String, Arc<dyn TextProvider>>,
-    /// Those that make images.
     pub image: BTreeMap<String, Arc<dyn ImageProvider>>,
-    /// Those that make speech.
     pub speech: BTreeMap<String, Arc<dyn SpeechProvider>>,
-    /// Those that make videos.
     pub video: BTreeMap<String, Arc<dyn VideoProvider>>,
-    /// How many calls each may have at once.
+    /// Concurrency limits per provider.
     pub seats: Seats,
 }
