@@ -62,7 +62,7 @@ impl<'a> ResponseParser<'a> {
                 self.merge_usage(message.get("usage"));
                 // About 1 at the start: only the last delta has the real count.
                 self.usage.remove("output_tokens");
-                self.tell();
+                self.report();
             }
             Some("content_block_start") => {
                 self.block(root.get("content_block").unwrap_or(&Value::Null))?;
@@ -76,7 +76,7 @@ impl<'a> ResponseParser<'a> {
             Some("message_delta") => {
                 self.merge_usage(root.get("usage"));
                 self.stop(root.get("delta").unwrap_or(&Value::Null))?;
-                self.tell();
+                self.report();
             }
             Some("message_stop") => return Ok(true),
             Some(_) => {}
@@ -103,7 +103,7 @@ impl<'a> ResponseParser<'a> {
     }
 
     /// Forwards the counts and the id so far.
-    fn tell(&self) {
+    fn report(&self) {
         let id = self.head.request_id.as_ref().or(self.id.as_ref());
         self.pieces.note(Some(reported(&self.usage)), id);
     }
