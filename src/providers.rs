@@ -1,7 +1,7 @@
-//! Upstream providers: one trait a modality, one file a vendor.
+//! Upstream providers: one trait per modality, one module per vendor.
 //!
-//! Here: wire structs and the conversion both ways. Not here: credits, SQL, our status
-//! codes; a provider knows one call and says how it ended.
+//! Here: wire formats and their conversion in both directions. Not here: credits, SQL, our status
+//! codes; an adapter makes one call and reports its outcome.
 
 pub mod answer;
 pub mod anthropic;

@@ -1,7 +1,7 @@
-//! What every vendor's answer needs: collected text, believed counts, a checked model, files
-//! in base64, task ids.
+//! Shared parts of response parsing: collected text, plausible counts, the answering model,
+//! files in base64, task ids.
 //!
-//! Not here: where a vendor keeps them; that is its adapter's knowledge.
+//! Not here: where a vendor's response has them.
 
 use base64::{
     Engine as _, alphabet,
@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{DeltaSink, ProviderError, http::classify::clean_id};
 use crate::domain::usage::TokenCounts;
 
-/// Longest text, in bytes. 4096 tokens cannot fill it; what does is not an answer.
+/// Longest text, in bytes. 4096 tokens cannot reach it.
 const TEXT_CAP: usize = 1 << 20;
 /// Longest model id that is written to the log.
 const MODEL_CAP: usize = 128;
@@ -24,7 +24,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Visible text, collected and passed on as it comes.
+/// Visible text, collected and forwarded as it arrives.
 #[derive(Debug)]
 pub struct TextBuffer<'a> {
     text: String,
@@ -32,7 +32,7 @@ pub struct TextBuffer<'a> {
 }
 
 impl<'a> TextBuffer<'a> {
-    /// Nothing yet; `sink` gets every piece.
+    /// Empty; `sink` gets every piece.
     pub fn new(sink: Option<&'a DeltaSink>) -> Self {
         Self {
             text: String::new(),
@@ -55,14 +55,13 @@ impl<'a> TextBuffer<'a> {
         Ok(())
     }
 
-    /// Passes on what the provider has told of the call so far ([`DeltaSink::note`]).
+    /// Forwards the counts and the request id so far ([`DeltaSink::note`]).
     pub fn note(&self, usage: Option<TokenCounts>, request_id: Option<&String>) {
         if let Some(sink) = self.sink {
             sink.note(usage, request_id);
         }
     }
 
-    /// Whether no text came.
     pub fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
@@ -72,8 +71,8 @@ impl<'a> TextBuffer<'a> {
     }
 }
 
-/// A count that can be believed: a JSON integer of zero or more. Anything else is none,
-/// because a lying `usage` must neither fail an answer nor make it free.
+/// A plausible count: a JSON integer of zero or more. Anything else is none, because an invalid
+/// `usage` must neither fail an answer nor make it free.
 pub fn count(value: Option<&Value>) -> Option<u64> {
     value?.as_u64()
 }
@@ -86,13 +85,13 @@ pub fn count_or_zero(value: Option<&Value>) -> Option<u64> {
     }
 }
 
-/// The part of a total, if it is one: a part above its total is not believed.
+/// A part of a total; none if it is above the total.
 pub fn part(part: Option<u64>, total: Option<u64>) -> Option<u64> {
     part.filter(|part| total.is_none_or(|total| *part <= total))
 }
 
-/// Warns when another model answered than the one asked for: a retired id may be routed to
-/// a dearer one in silence. An answer usually adds a date to the id, hence the prefix.
+/// Warns when another model answered than the requested one: a retired id may silently be routed
+/// to a more expensive model. Responses usually add a date to the id, hence the prefix.
 pub fn note_model(provider: &str, asked: &str, answered: Option<&Value>) {
     let Some(answered) = answered.and_then(Value::as_str) else {
         return;
@@ -105,14 +104,14 @@ pub fn note_model(provider: &str, asked: &str, answered: Option<&Value>) {
             provider,
             asked,
             answered,
-            "another model answered than the one asked for"
+            "another model answered than the requested one"
         );
     }
 }
 
 /// A file in base64, of 1 to `cap` bytes.
 pub fn file(base64: &str, cap: usize) -> Result<Bytes, ProviderError> {
-    // Four characters are three bytes; the padding is forgiven.
+    // Four characters are three bytes; padding is optional.
     if base64.len() / 4 > cap / 3 + 1 {
         return Err(ProviderError::failed("file over the cap"));
     }
@@ -126,7 +125,7 @@ pub fn file(base64: &str, cap: usize) -> Result<Bytes, ProviderError> {
     }
 }
 
-/// The id of a task, if it can be one segment of a path ("." and ".." cannot).
+/// The id of a task, if it is usable as one segment of a path ("." and ".." are not).
 pub fn task_id(value: Option<&Value>) -> Option<String> {
     let id = value.and_then(Value::as_str).and_then(clean_id)?;
     (!id.bytes().all(|b| b == b'.')).then_some(id)

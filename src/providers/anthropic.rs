@@ -1,9 +1,9 @@
 //! Anthropic Messages.
 //!
-//! Here: the request, its settings, and the call. In the files below: how an answer or a
-//! stream is read ([`response`]) and what the error types mean ([`errors`]). Not here: which
-//! model takes a temperature; the catalogue knows. Source: anthropic 2.10.0 (`PyPI`)
-//! `anthropic/types/*.py`; checked against requests that the package really sends.
+//! Here: the request, its settings, and the call. Submodules: response parsing ([`response`])
+//! and error types ([`errors`]). Not here: which model takes a temperature; that is in the
+//! catalogue. Source: anthropic 2.10.0 (`PyPI`) `anthropic/types/*.py`; checked against requests
+//! recorded from the package.
 
 pub mod errors;
 pub mod response;
@@ -46,12 +46,12 @@ pub const ADAPTERS: Adapters = Adapters {
     },
 };
 
-/// The current `anthropic-version`. It has no sampling fields: a temperature is a 400.
+/// The current `anthropic-version`, which answers 400 to a temperature.
 pub const CURRENT_VERSION: &str = "2026-10-21";
-/// The last version that takes a temperature, from older models.
+/// The last version that takes a temperature, for older models.
 const SAMPLING_VERSION: &str = "2023-06-01";
 
-/// How to ask one model.
+/// Settings of one model.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AnthropicModel {
@@ -183,7 +183,7 @@ fn body(call: &TextCall, settings: &AnthropicModel, streaming: bool) -> Value {
         max_tokens: call.max_tokens,
         messages: messages.map(WireMessage::from).collect(),
         system: call.conversation.system.as_deref(),
-        // Sent as asked also where the version refuses it: never dropped in silence.
+        // Sent even where the version refuses it: never silently dropped.
         temperature: call.temperature,
         output_config: settings
             .effort
@@ -192,7 +192,7 @@ fn body(call: &TextCall, settings: &AnthropicModel, streaming: bool) -> Value {
         thinking: settings.thinking.as_deref().map(|kind| Thinking { kind }),
         stream: streaming.then_some(true),
     };
-    // Strings and numbers only: this cannot fail, and null would be refused upstream.
+    // Strings and numbers only: this cannot fail.
     serde_json::to_value(body).unwrap_or_default()
 }
 
@@ -204,15 +204,15 @@ pub struct Anthropic {
     url: Url,
     headers: HeaderMap,
     timeout: Duration,
-    /// Settings and the version as a header value, checked once.
+    /// Settings, and the version as a header value.
     models: BTreeMap<String, (AnthropicModel, HeaderValue)>,
 }
 
 impl Anthropic {
-    /// A model without settings gets the default ones.
+    /// A model without settings gets the defaults.
     ///
-    /// The key goes out as `x-api-key`, which the API and every gateway before it take; the
-    /// SDK of 2.x sends the same key as a bearer token.
+    /// The key is sent as `x-api-key`, which the API and every gateway accept; the SDK 2.x sends it
+    /// as a bearer token.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let mut headers = HeaderMap::new();
         headers.insert("x-api-key", secret_header("", &setup.key())?);

@@ -1,7 +1,5 @@
-//! The way of a streamed text to its caller.
-//!
-//! Here: what of it was delivered, which is what a cancel is charged for. Not here: how a
-//! vendor streams; that is its adapter's knowledge.
+//! Forwarding a streamed text to the client, and recording what was delivered, which is what a
+//! cancelled generation is charged for.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -13,8 +11,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::TextAnswer;
 use crate::domain::usage::TokenCounts;
 
-/// Where the pieces of a streamed text go. Unbounded on purpose: a slow reader must not
-/// stall paid work, and the answer itself is capped ([`super::TextProvider::generate`]).
+/// Receives the pieces of a streamed text. Unbounded on purpose: a slow client must not stall
+/// paid work, and the answer itself is capped ([`super::TextProvider::generate`]).
 #[derive(Debug)]
 pub struct DeltaSink {
     channel: UnboundedSender<String>,
@@ -30,15 +28,14 @@ struct State {
 }
 
 impl DeltaSink {
-    /// A sink and what comes out of it.
     pub fn channel() -> (Self, UnboundedReceiver<String>) {
         let (channel, receiver) = unbounded_channel();
         let state = Mutex::default();
         (Self { channel, state }, receiver)
     }
 
-    /// Passes a piece of visible text on. A caller that went away does not stop a generation
-    /// that is paid.
+    /// Forwards a piece of visible text. A client that disconnects does not stop a generation that
+    /// is paid for.
     pub fn push(&self, piece: &str) {
         let mut state = self.state();
         state.first_at.get_or_insert_with(Instant::now);
@@ -50,8 +47,8 @@ impl DeltaSink {
         }
     }
 
-    /// Notes what the provider has told of the call, its counts including every piece up to
-    /// now. Counts of pieces that the caller did not get are passed over.
+    /// Records the provider's counts, which cover every piece so far, and its request id. Ignored
+    /// once the client has disconnected: the counts would include pieces that it did not get.
     pub fn note(&self, usage: Option<TokenCounts>, request_id: Option<&String>) {
         let mut state = self.state();
         if state.caller_gone {
@@ -64,7 +61,7 @@ impl DeltaSink {
         let Some(usage) = usage else { return };
         let before = delivered.usage;
         delivered.usage = match usage.output {
-            // Before the first piece some count nothing yet: that is no count of a text.
+            // Some providers report 0 before the first piece, which is not a count.
             None | Some(0) => TokenCounts {
                 output: before.output,
                 uncounted_bytes: before.uncounted_bytes,
@@ -97,7 +94,7 @@ mod tests {
     fn counts(input: u64, output: Option<u64>) -> TokenCounts {
         TokenCounts {
             input: Some(input),
-            output,
+            output: output,
             ..TokenCounts::default()
         }
     }
@@ -115,7 +112,7 @@ mod tests {
         assert_eq!(sink.delivered().unwrap().usage, uncounted);
         sink.note(Some(counts(7, Some(3))), Some(&"id".to_owned()));
         sink.push(" you");
-        // A later count that leaves the output out takes nothing back.
+        // A later report without an output count keeps the earlier one.
         sink.note(Some(counts(8, None)), None);
         let delivered = sink.delivered().unwrap();
         let uncounted = TokenCounts {
@@ -132,7 +129,7 @@ mod tests {
         let (sink, receiver) = DeltaSink::channel();
         sink.push("Hello");
         drop(receiver);
-        // Still of what was delivered.
+        // Still counts what was delivered.
         sink.note(Some(counts(7, Some(2))), None);
         sink.push(" there");
         sink.note(Some(counts(7, Some(90))), None);

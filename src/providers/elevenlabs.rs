@@ -1,8 +1,8 @@
 //! ElevenLabs text to speech.
 //!
-//! Here: the call and its settings; in [`errors`]: what the errors mean. Sources: elevenlabs
-//! 2.78.0 (`PyPI`) `elevenlabs/text_to_speech/raw_client.py`, `types/voice_settings.py`;
-//! checked against a request that the package really sends.
+//! Here: the call and its settings; in [`errors`]: error codes. Sources: elevenlabs 2.78.0
+//! (`PyPI`) `elevenlabs/text_to_speech/raw_client.py`, `types/voice_settings.py`; checked
+//! against a request recorded from the package.
 
 pub mod errors;
 
@@ -30,7 +30,7 @@ use crate::domain::{
     vendor::{ModelSettings, SpeechRange, Vendor, read_settings},
 };
 
-/// `ElevenLabs`. A voice is a segment of the path there.
+/// A voice is a path segment in this API.
 pub const ADAPTERS: Adapters = Adapters {
     vendor: Vendor {
         speech: SpeechRange {
@@ -51,17 +51,17 @@ pub const ADAPTERS: Adapters = Adapters {
     },
 };
 
-/// Longest id of a voice that is believed to be one; real ones have 20 characters.
+/// Longest accepted voice id; real ones have 20 characters.
 const VOICE_CAP: usize = 64;
 
-/// How to ask one model.
+/// Settings of one model.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ElevenLabsModel {
-    /// `output_format` of mp3. 192 kbit/s needs a dearer plan.
+    /// `output_format` of mp3. 192 kbit/s needs a higher plan.
     #[serde(deserialize_with = "mp3")]
     pub mp3: String,
-    /// `output_format` of wav. 44.1 kHz needs a dearer plan.
+    /// `output_format` of wav. 44.1 kHz needs a higher plan.
     #[serde(deserialize_with = "wav")]
     pub wav: String,
 }
@@ -115,7 +115,7 @@ struct Body<'a> {
     voice_settings: Option<VoiceSettings>,
 }
 
-/// Only what is asked for: the rest stays as the voice's owner has set it.
+/// Only what is requested: the rest stays as configured for the voice.
 #[derive(Serialize)]
 struct VoiceSettings {
     speed: f64,
@@ -128,7 +128,7 @@ fn body(call: &SpeechCall) -> Value {
         model_id: &call.model,
         voice_settings: speed.map(|speed| VoiceSettings { speed }),
     };
-    // Strings and numbers only: this cannot fail, and null would be refused upstream.
+    // Strings and numbers only: this cannot fail.
     serde_json::to_value(body).unwrap_or_default()
 }
 
@@ -144,7 +144,7 @@ pub struct ElevenLabs {
 }
 
 impl ElevenLabs {
-    /// A model without settings gets the default ones.
+    /// A model without settings gets the defaults.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
@@ -169,7 +169,7 @@ impl ElevenLabs {
     }
 }
 
-/// A voice is a segment of the path: nothing but letters and digits may get there.
+/// A voice is a path segment: only letters and digits are allowed.
 fn is_voice(voice: &str) -> bool {
     (1..=VOICE_CAP).contains(&voice.len()) && voice.bytes().all(|b| b.is_ascii_alphanumeric())
 }

@@ -1,8 +1,8 @@
-//! How an upstream call ends badly, in a closed set of kinds.
+//! Upstream failures, in a closed set of kinds.
 //!
-//! What the client may read ([`ProviderError::message`]) and what the log says
-//! ([`ProviderError::detail`]) are different values: a raw upstream body may echo a
-//! prompt or a fragment of a key, so it never becomes a message.
+//! The message for clients ([`ProviderError::message`]) and the detail for the log
+//! ([`ProviderError::detail`]) are separate: an upstream body may echo a prompt or part of a key,
+//! so it never becomes a message.
 
 use std::{fmt, time::Duration};
 
@@ -11,13 +11,13 @@ use std::{fmt, time::Duration};
 pub enum ProviderErrorKind {
     /// The provider refused this request (400, 404, 413, 422): repeating it cannot help.
     Rejected,
-    /// A refusal of content policy, in whatever form it came.
+    /// A content policy refusal, in any form.
     ContentPolicy,
-    /// 408, 504, or our own time-out.
+    /// 408, 504, or our own timeout.
     Timeout,
     /// 429 (rate), 503, 529.
     Overloaded,
-    /// Our account with the provider: a bad key, no funds, no permission. The operator's matter.
+    /// Our account with the provider: an invalid key, no funds, no permission.
     Account,
     /// Any other 5xx, a cut connection, an unreadable, empty or wrong-typed answer.
     Failed,
@@ -37,27 +37,26 @@ impl ProviderErrorKind {
     }
 }
 
-/// An upstream call that did not end in a usable answer.
 #[derive(Debug, Clone)]
 pub struct ProviderError {
     pub kind: ProviderErrorKind,
     /// Whether the provider is known not to have started the work: connection refused,
     /// 429 (rate), 503, 529. Only then may a submission be repeated.
     pub not_started: bool,
-    /// HTTP status of the answer, when there was one.
+    /// HTTP status of the response, if there was one.
     pub status: Option<u16>,
     /// How long the provider asks to wait before the next try.
     pub retry_after: Option<Duration>,
     /// The provider's own id of the request, for its support.
     pub request_id: Option<String>,
-    /// One sentence of ours that a client may read. Never upstream text.
+    /// For clients. Never upstream text.
     pub message: String,
-    /// What the log says: a short code, or the transport's error. Never a body, never a key.
+    /// For the log: a short code, or the transport's error. Never a body, never a key.
     pub detail: String,
 }
 
 impl ProviderError {
-    /// An error of `kind` with the sentence that belongs to the kind.
+    /// An error of `kind` with its standard message.
     pub fn new(kind: ProviderErrorKind, detail: impl Into<String>) -> Self {
         let message = match kind {
             ProviderErrorKind::Rejected => "the provider rejected the request",
@@ -87,7 +86,7 @@ impl ProviderError {
         Self::new(ProviderErrorKind::Rejected, detail)
     }
 
-    /// Marks work that is known not to have begun upstream.
+    /// Marks work that is known not to have started upstream.
     #[must_use]
     pub fn not_started(mut self) -> Self {
         self.not_started = true;

@@ -1,5 +1,5 @@
-//! A fake upstream for the adapters' tests: answers recorded things and keeps what it was
-//! sent. Raw TCP on purpose, so that an answer can be cut, endless, or no HTTP at all.
+//! A fake upstream for the adapters' tests: sends canned responses and records requests. Raw
+//! TCP on purpose, so that a response can be truncated, endless, or no HTTP at all.
 
 pub mod ends;
 
@@ -25,7 +25,7 @@ use crate::domain::{
     vendor::ModelSettings,
 };
 
-/// Bounds every call of a test; nothing comes near it.
+/// Bounds every call of a test.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A provider at a fake upstream, with a key.
@@ -42,7 +42,6 @@ pub fn setup(base: &str, timeout: Duration) -> Setup {
 }
 
 impl Setup {
-    /// With a model more.
     #[must_use]
     pub fn with(mut self, model: &str, settings: impl ModelSettings) -> Self {
         self.models.insert(model.to_owned(), Arc::new(settings));

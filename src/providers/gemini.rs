@@ -1,10 +1,9 @@
 //! Google Gemini `generateContent` and `streamGenerateContent`.
 //!
-//! Here: the text request, its settings, and the call. In the files below: how an answer or
-//! a stream is read ([`response`]) and what the errors mean ([`errors`]); and the other
-//! modalities, [`speech`] and video ([`omni`]). Source: google-genai
-//! 3.3.0 (`PyPI`) `google/genai/models.py`, `types.py`; checked against requests that the
-//! package really sends.
+//! Here: the text request, its settings, and the call. Submodules: response parsing
+//! ([`response`]), errors ([`errors`]), and the other modalities, [`speech`] and video
+//! ([`omni`]). Source: google-genai 3.3.0 (`PyPI`) `google/genai/models.py`, `types.py`; checked
+//! against requests recorded from the package.
 
 pub mod errors;
 pub mod omni;
@@ -37,7 +36,7 @@ use crate::domain::{
 };
 use response::ResponseParser;
 
-/// How to ask one model.
+/// Settings of one model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GeminiModel {
@@ -137,7 +136,7 @@ fn body(call: &TextCall, settings: &GeminiModel) -> Value {
             thinking_config: wanted.then_some(thinking),
         },
     };
-    // Strings and numbers only: this cannot fail, and null would be refused upstream.
+    // Strings and numbers only: this cannot fail.
     serde_json::to_value(body).unwrap_or_default()
 }
 
@@ -153,9 +152,9 @@ pub struct Gemini {
 }
 
 impl Gemini {
-    /// A base URL without a version path gets `/v1beta`; a given one (`/v1`) is kept. The key
-    /// goes into a header, not into the query, which ends up in logs. A model without settings
-    /// gets the default ones.
+    /// A base URL without a version path gets `/v1beta`; a given one (`/v1`) is kept. The key is
+    /// sent in a header, since query strings end up in logs. A model without settings
+    /// gets the defaults.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let mut headers = HeaderMap::new();
         headers.insert("x-goog-api-key", secret_header("", &setup.key())?);

@@ -1,9 +1,8 @@
-//! The one HTTP client of all adapters: time-outs, caps, secrets, and no redirects.
+//! The HTTP client of all adapters: timeouts, size limits, secrets, no redirects.
 //!
-//! Here: sending a request and reading an answer within bounds. In the files below: where
-//! to send it ([`base_url`]), a form as its body ([`form`]), what a bad end means
-//! ([`classify`]) and how long to wait after it ([`retry_after`]). Not here: any vendor's fields, and no repeating, since
-//! only the service knows what a second submission would cost.
+//! Submodules: endpoint URLs ([`base_url`]), form bodies ([`form`]), the meaning of failures
+//! ([`classify`]) and the wait after them ([`retry_after`]). Not here: vendors' fields, and
+//! retries, since only the caller knows what a second submission would cost.
 
 pub mod base_url;
 pub mod classify;
@@ -28,37 +27,33 @@ use base_url::BaseUrlError;
 use classify::Head;
 use form::Form;
 
-/// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A text answer in one piece: 4096 tokens are some 20 KiB; 4 MiB leaves room for
-/// escapes, reasoning and log probabilities nobody asked for.
+/// A whole text response: 4096 tokens are some 20 KiB; the rest is room for escapes, reasoning
+/// and unrequested log probabilities.
 pub const TEXT_BODY_CAP: usize = 4 << 20;
-/// Images in JSON: four of them in base64, at some 12 MiB each.
+/// Images in JSON: four in base64, at some 12 MiB each.
 pub const IMAGES_BODY_CAP: usize = 64 << 20;
 pub const IMAGE_CAP: usize = 20 << 20;
-/// All files of one speech.
+/// All parts of one recording.
 pub const SPEECH_CAP: usize = 100 << 20;
-/// A streamed answer, framing included (some 300 bytes a token at OpenAI).
+/// A streamed response including framing (some 300 bytes per token at OpenAI).
 pub const STREAM_CAP: usize = 16 << 20;
-/// Of an error answer only a code is wanted; what is longer is a gateway's page.
+/// Only a code is read from an error response; anything longer is a gateway's page.
 const ERROR_BODY_CAP: usize = 64 << 10;
-/// Silence on an open stream, keep-alives counted as sound. Generous, because a model may
-/// think before its first token and a local server may load one.
+/// The longest gap in an open stream; keep-alives count as data. Generous, because a model may
+/// think before its first token and a local server may have to load the model.
 const STREAM_IDLE: Duration = Duration::from_mins(2);
 
 /// Why an adapter cannot be built from its settings.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// The base URL cannot be used.
     #[error(transparent)]
     BaseUrl(#[from] BaseUrlError),
-    /// The key cannot be put into a header. The key itself is not told.
     #[error("the API key holds characters that a header cannot carry")]
     Key,
-    /// A header value from the settings (such as an API version) cannot be sent.
+    /// Such as an API version.
     #[error("a configured header value cannot be sent")]
     Header,
-    /// TLS could not be set up.
     #[error("the HTTP client cannot be built: {0}")]
     Client(reqwest::Error),
 }
@@ -75,14 +70,14 @@ pub struct JsonPost<'a> {
     /// Authentication and version headers; secrets are marked sensitive.
     pub headers: HeaderMap,
     pub body: &'a Value,
-    /// From the first byte of the connection to the last of the body.
+    /// From connecting to the last byte of the body.
     pub timeout: Duration,
 }
 
 impl HttpClient {
-    /// A client that follows no redirect: a `Location` chosen by someone else must never
-    /// receive a key. reqwest's own repeating stays as it is, since it covers only
-    /// requests that the server declared unprocessed (RFC 9113, section 8.7).
+    /// Redirects are not followed, since a key must never reach another host. reqwest's built-in
+    /// retries stay enabled: they cover only requests that the server declared unprocessed
+    /// (RFC 9113, section 8.7).
     pub fn new() -> Result<Self, SetupError> {
         let inner = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
@@ -95,8 +90,8 @@ impl HttpClient {
         Ok(Self { inner })
     }
 
-    /// Sends once and reads the head of the answer, whatever its status. JSON is accepted,
-    /// unless the headers say otherwise.
+    /// Sends once and reads the response's head, whatever its status. Accepts JSON unless the
+    /// headers say otherwise.
     pub async fn post_json(&self, post: JsonPost<'_>) -> Result<Answer, ProviderError> {
         let request = self.inner.post(post.url).json(post.body);
         send(request, post.headers, post.timeout).await
@@ -115,7 +110,7 @@ impl HttpClient {
         send(request, headers, timeout).await
     }
 
-    /// As [`Self::post_json`], without a body: a look (GET), or an end (DELETE, POST).
+    /// As [`Self::post_json`], without a body: a poll (GET) or a cancel (DELETE, POST).
     pub async fn bare(
         &self,
         method: Method,
@@ -124,7 +119,7 @@ impl HttpClient {
         timeout: Duration,
     ) -> Result<Answer, ProviderError> {
         let request = match method {
-            // Google's front end answers 411 to a POST that does not say its length.
+            // Google's front end answers 411 to a POST without a length.
             Method::POST => self.inner.post(url).header(CONTENT_LENGTH, 0),
             other => self.inner.request(other, url),
         };
@@ -150,7 +145,7 @@ async fn send(
     Ok(Answer { head, response })
 }
 
-/// An answer whose body has not been read yet.
+/// A response whose body has not been read yet.
 #[derive(Debug)]
 pub struct Answer {
     head: Head,
@@ -158,12 +153,11 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// What the status line and the headers said.
     pub fn head(&self) -> &Head {
         &self.head
     }
 
-    /// The body as JSON, read in pieces up to `cap` bytes (after decompression).
+    /// The body as JSON, of at most `cap` bytes after decompression.
     pub async fn json(mut self, cap: usize) -> Result<Value, ProviderError> {
         let (body, whole) = self.take_body(cap).await?;
         if !whole {
@@ -179,8 +173,8 @@ impl Answer {
         })
     }
 
-    /// The body as a file of at most `cap` bytes. Nothing, JSON or a page in its place is a
-    /// failure; what else it is must be checked by whoever knows the format.
+    /// The body as a file of at most `cap` bytes. An empty body, JSON or a page is a failure; the
+    /// caller validates the format.
     pub async fn file(mut self, cap: usize) -> Result<Bytes, ProviderError> {
         let (body, whole) = self.take_body(cap).await?;
         if !whole {
@@ -193,8 +187,8 @@ impl Answer {
         }
     }
 
-    /// The JSON of an error answer, if it is any. Never fails: the status alone decides
-    /// when a gateway sends HTML, nothing, or too much.
+    /// The JSON of an error response, if it is JSON. Never fails: the status alone decides when a
+    /// gateway sends HTML, nothing, or too much.
     pub async fn error_json(mut self) -> (Head, Option<Value>) {
         let body = match self.take_body(ERROR_BODY_CAP).await {
             Ok((body, true)) => serde_json::from_slice(&body).ok(),
@@ -208,7 +202,7 @@ impl Answer {
         Events::new(chunks(self.response), STREAM_IDLE, STREAM_CAP)
     }
 
-    /// Up to `cap` bytes, and whether that was all.
+    /// Up to `cap` bytes, and whether the body is complete.
     async fn take_body(&mut self, cap: usize) -> Result<(Vec<u8>, bool), ProviderError> {
         let mut body = Vec::new();
         loop {
@@ -222,7 +216,7 @@ impl Answer {
     }
 }
 
-/// The raw pieces of a body; ends after the first error.
+/// The chunks of a body; ends after the first error.
 fn chunks(response: Response) -> impl Stream<Item = Result<Bytes, ProviderError>> + Send {
     stream::try_unfold(response, |mut response| async move {
         let chunk = response
@@ -233,8 +227,8 @@ fn chunks(response: Response) -> impl Stream<Item = Result<Bytes, ProviderError>
     })
 }
 
-/// A secret as a header value: `prefix` + key, marked sensitive so that no `Debug` shows
-/// it. White space around the key (a file's last newline) is not part of it.
+/// `prefix` + key as a header value, marked sensitive so that `Debug` does not print it.
+/// Whitespace around the key (a file's trailing newline) is trimmed.
 pub fn secret_header(prefix: &str, key: &SecretString) -> Result<HeaderValue, SetupError> {
     let text = format!("{prefix}{}", key.expose_secret().trim());
     let mut value = HeaderValue::from_str(&text).map_err(|_| SetupError::Key)?;
@@ -242,7 +236,7 @@ pub fn secret_header(prefix: &str, key: &SecretString) -> Result<HeaderValue, Se
     Ok(value)
 }
 
-/// The constructors try the base URL, so that a call does not see this.
+/// Does not happen in a call: constructors check the base URL.
 impl From<BaseUrlError> for ProviderError {
     fn from(error: BaseUrlError) -> Self {
         Self::failed(&error.to_string())

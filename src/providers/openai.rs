@@ -1,12 +1,10 @@
-//! OpenAI Chat Completions, for OpenAI itself and for the servers that imitate it.
+//! OpenAI Chat Completions, for OpenAI itself and for compatible servers.
 //!
-//! One adapter, because the imitations differ in details that are settings per model, not
-//! in shape. Here: the call. In the files below: what is sent ([`request`]), how an answer
-//! or a stream is read ([`response`]), and what its error codes mean ([`errors`]); and the
-//! other modalities, [`images`] and [`speech`]. Not here:
-//! which model takes which parameter; the catalogue knows and refuses before a hold.
-//! Source: openai 3.51.0 (`PyPI`) `openai/types/chat/`, and recorded bodies of the
-//! compatible servers; checked against requests that the package really sends.
+//! One adapter, because compatible servers differ only in details, which are settings of a
+//! model. Submodules: [`request`], [`response`], [`errors`], and the other modalities,
+//! [`images`] and [`speech`]. Not here: which model takes which parameter; that is in the
+//! catalogue. Source: openai 3.51.0 (`PyPI`) `openai/types/chat/`, and recorded bodies of the
+//! compatible servers; checked against requests recorded from the package.
 
 pub mod errors;
 pub mod images;
@@ -47,8 +45,8 @@ pub struct OpenAi {
 }
 
 impl OpenAi {
-    /// Without a key no `Authorization` is sent. A model without settings gets the default
-    /// ones.
+    /// Without a key no `Authorization` is sent. A model without settings gets the
+    /// defaults.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let url = endpoint(
             &setup.base_url,
@@ -110,7 +108,6 @@ impl OpenAi {
     }
 }
 
-/// The key as all of OpenAI's endpoints take it.
 fn authorization(setup: &Setup) -> Result<HeaderMap, SetupError> {
     let mut headers = HeaderMap::new();
     if let Some(key) = &setup.api_key {

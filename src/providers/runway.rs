@@ -1,9 +1,9 @@
 //! Runway: video from text, as a task that is polled.
 //!
-//! Here: the calls and their settings; in [`response`]: what a task and its failure codes
-//! mean. Sources: runwayml 5.24.0 (`PyPI`) `runwayml/types/text_to_video_create_params.py`,
+//! Here: the calls and their settings; in [`response`]: tasks and failure codes. Sources:
+//! runwayml 5.24.0 (`PyPI`) `runwayml/types/text_to_video_create_params.py`,
 //! `task_retrieve_response.py`, `resources/tasks.py`; docs.dev.runwayml.com
-//! errors/task-failures; checked against requests that the package really sends.
+//! errors/task-failures; checked against requests recorded from the package.
 
 pub mod response;
 pub mod settings;
@@ -46,7 +46,7 @@ pub const ADAPTERS: Adapters = Adapters {
     },
 };
 
-/// The version of the API that this file speaks; the header is required.
+/// The implemented API version; the header is required.
 const VERSION: HeaderValue = HeaderValue::from_static("2024-11-06");
 
 #[derive(Serialize)]
@@ -87,7 +87,7 @@ pub struct Runway {
 }
 
 impl Runway {
-    /// The time-out bounds one call (a submission, a look), not the generation. A model
+    /// The timeout bounds one call (a submission, a poll), not the generation. A model
     /// without settings gets the default ones.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let mut headers = HeaderMap::new();
@@ -144,8 +144,8 @@ impl VideoProvider for Runway {
         task_id(root.get("id")).ok_or_else(|| head.failed("answer without a task id"))
     }
 
-    /// A 404 is [`VideoStatus::Gone`] as soon as the provider says so; whether that can be lag
-    /// right after the submission is for the caller to judge.
+    /// A 404 is [`VideoStatus::Gone`]; the caller decides whether that can be lag right after the
+    /// submission.
     async fn poll(&self, task: &str, _call: &VideoCall) -> Result<VideoStatus, ProviderError> {
         let answer = self.bare(Method::GET, task).await?;
         if answer.head().status == 404 {
@@ -159,8 +159,7 @@ impl VideoProvider for Runway {
         response::status(&self.name, &head, &root)
     }
 
-    /// On a finished task this deletes its output. One that is unknown is not running: that
-    /// is what was wanted.
+    /// Deletes the output of a finished task. An unknown task counts as cancelled.
     async fn cancel(&self, task: &str) -> Result<(), ProviderError> {
         let answer = self.bare(Method::DELETE, task).await?;
         if answer.head().is_success() || answer.head().status == 404 {

@@ -1,7 +1,7 @@
 //! The built-in provider: needs no key, costs nothing upstream, and fails on demand.
 //!
-//! Here: what makes a server without a single key usable, and a client's error handling
-//! testable. Not here: randomness; the same call gets the same answer.
+//! Makes a server without any key usable, and a client's error handling testable. Deterministic:
+//! the same call gets the same answer.
 
 mod art;
 pub mod fault;
@@ -27,7 +27,7 @@ pub use speech::SandboxSpeech;
 pub use text::SandboxText;
 pub use video::SandboxVideo;
 
-/// Between two words of a streamed text: slow enough to be seen, fast enough for tests.
+/// Between two words of a streamed text: slow enough to be visible, fast enough for tests.
 const WORD_DELAY: Duration = Duration::from_millis(5);
 
 pub const ADAPTERS: Adapters = Adapters {
@@ -50,7 +50,7 @@ pub const ADAPTERS: Adapters = Adapters {
     },
 };
 
-/// A model, of which there is nothing to set.
+/// A model has no settings.
 #[derive(Debug, Default)]
 struct SandboxModel;
 

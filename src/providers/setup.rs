@@ -1,4 +1,4 @@
-//! What every adapter is made from.
+//! What adapters are built from.
 
 use std::{any::Any, collections::BTreeMap, time::Duration};
 
@@ -13,32 +13,30 @@ use crate::domain::{
     vendor::{SharedSettings, Vendor},
 };
 
-/// How a provider is reached, and how its models are asked.
+/// Address, credentials and model settings of a provider.
 #[derive(Clone)]
 pub struct Setup {
     /// Its name in our API and in the log.
     pub name: String,
-    /// The client of all adapters.
     pub http: HttpClient,
-    /// Where it is, with the version path or without; empty for the sandbox.
+    /// With or without a version path; empty for the sandbox.
     pub base_url: String,
-    /// Its key; none for the sandbox and for servers that need none.
+    /// None for the sandbox and for servers that need none.
     pub api_key: Option<SecretString>,
     /// Bounds one call from connecting to the last byte.
     pub timeout: Duration,
-    /// The time, for an adapter that lets some pass.
     pub clock: SharedClock,
-    /// The settings of its models, by model id.
+    /// By model id.
     pub models: BTreeMap<String, SharedSettings>,
 }
 
 impl Setup {
-    /// The key of a vendor that is never called without one.
+    /// The key of a vendor that requires one.
     pub(super) fn key(&self) -> SecretString {
         self.api_key.clone().unwrap_or_default()
     }
 
-    /// The settings of the models that have these, which are those of one adapter.
+    /// The models with settings of type `S`, the one of an adapter.
     pub(super) fn models<S: Any + Clone>(&self) -> BTreeMap<String, S> {
         let of_type = |(id, settings): (&String, &SharedSettings)| {
             let settings: &dyn Any = &**settings;
@@ -51,8 +49,8 @@ impl Setup {
 /// A vendor and its adapters.
 #[derive(Debug)]
 pub struct Adapters {
-    /// What the configuration has to know of it.
+    /// For the configuration.
     pub vendor: Vendor,
-    /// Adds its adapters of a provider to those of the server.
+    /// Adds a provider's adapters to the registry.
     pub add: fn(&mut Registry, &Setup) -> Result<(), SetupError>,
 }

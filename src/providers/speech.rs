@@ -1,4 +1,4 @@
-//! What a speech adapter is asked and answers.
+//! The interface of speech adapters.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -6,25 +6,23 @@ use bytes::Bytes;
 use super::ProviderError;
 use crate::domain::request::SpeechFormat;
 
-/// A speech generation as every vendor's adapter receives it.
+/// A speech generation as every adapter receives it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpeechCall {
     /// The provider's own model id.
     pub model: String,
-    /// The text to speak.
     pub text: String,
     /// The provider's own voice id.
     pub voice: String,
-    /// Playback rate, 0.25 to 4.0; 1.0 is sent only where the vendor needs it.
+    /// Playback rate, 0.25 to 4.0; 1.0 is sent only where the vendor requires it.
     pub speed: f64,
     pub format: SpeechFormat,
 }
 
-/// Speech as it came.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpeechAnswer {
-    /// The pieces in order, one a call, each a file of the format asked for (headers may be
-    /// those of a stream). The caller joins and checks them. At most 100 MiB in all.
+    /// One file per call, in order, of the requested format (headers may be those of a stream).
+    /// The caller joins and validates them. At most 100 MiB in total.
     pub parts: Vec<Bytes>,
     /// The provider's id of the (last) request.
     pub request_id: Option<String>,
@@ -32,7 +30,7 @@ pub struct SpeechAnswer {
 
 #[async_trait]
 pub trait SpeechProvider: Send + Sync {
-    /// One submission, never repeated inside. A text beyond the vendor's limit is split at
-    /// sentence ends into several calls; `not_started` is said only when none was started.
+    /// One submission, without retries. A text beyond the vendor's limit is split at sentence ends
+    /// into several calls; `not_started` only if none was started.
     async fn generate(&self, call: &SpeechCall) -> Result<SpeechAnswer, ProviderError>;
 }

@@ -1,9 +1,8 @@
-//! Server-sent events of an upstream, one at a time and within bounds.
+//! Server-sent events of an upstream, within limits.
 //!
-//! The line format is `sse_stream`'s matter. Here: the silence and size limits, the last
-//! event of a body that ends without a blank line (several servers do, and the decoder
-//! would drop it), and errors in our own kinds. Not here: what an event means, `[DONE]`
-//! included. Source: WHATWG HTML, section 9.2.
+//! `sse_stream` decodes the lines. Here: idle and size limits, the last event of a body that ends
+//! without a blank line (several servers do, and the decoder would drop it), and our error
+//! kinds. Not here: what an event means, `[DONE]` included. Source: WHATWG HTML, section 9.2.
 
 use std::{pin::Pin, time::Duration};
 
@@ -14,7 +13,7 @@ use tokio::time::timeout;
 
 use super::{ProviderError, ProviderErrorKind};
 
-/// One event that has data.
+/// An event with data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// The `event:` field.
@@ -23,15 +22,14 @@ pub struct Event {
     pub data: String,
 }
 
-/// The events of one body, in order.
 pub struct Events {
     inner: Pin<Box<dyn Stream<Item = Result<Sse, Error>> + Send>>,
 }
 
 impl Events {
-    /// Decodes `bytes`. More than `idle` between two pieces of the body is a time-out;
-    /// comments count as pieces, so a server may keep a slow answer alive. A body of more
-    /// than `cap` bytes fails, which also bounds the memory of one event.
+    /// Decodes `bytes`. More than `idle` between two chunks is a timeout; comments count, so a server
+    /// can keep a slow response alive. A body of more than `cap` bytes fails, which also bounds
+    /// the memory of one event.
     pub fn new<S>(bytes: S, idle: Duration, cap: usize) -> Self
     where
         S: Stream<Item = Result<Bytes, ProviderError>> + Send + 'static,
@@ -45,8 +43,7 @@ impl Events {
                     "stream fell silent",
                 )),
                 Ok(None) => {
-                    // Only after a clean end: this completes an event whose blank line
-                    // the server left out.
+                    // Only after a clean end: completes an event without its blank line.
                     return Some((Ok(Bytes::from_static(b"\n\n")), None));
                 }
                 Ok(Some(Err(error))) => Err(error),
@@ -66,7 +63,7 @@ impl Events {
     }
 
     /// The next event with data, or `None` at the end of the body. Blocks without data
-    /// (an id, a retry time, an empty keep-alive) are passed over.
+    /// (an id, a retry time, a keep-alive) are skipped.
     pub async fn next(&mut self) -> Result<Option<Event>, ProviderError> {
         while let Some(block) = self.inner.next().await {
             let block = block.map_err(convert)?;

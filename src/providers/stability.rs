@@ -1,8 +1,7 @@
 //! Stability AI's `stable-image` (v2beta): core, ultra and sd3.
 //!
-//! Here: the calls and their settings; in [`errors`]: what the errors mean. Not here: pixels,
-//! which these endpoints do not take; only the shape is asked for, and what came is measured
-//! by the caller. Sources: api-evangelist/stability-ai
+//! Here: the calls and their settings; in [`errors`]: error codes. The endpoints take an aspect
+//! ratio, not a size; the caller scales the result. Sources: api-evangelist/stability-ai
 //! `openapi/_original/stability-ai-stable-image-generate-openapi.yml`; Comfy-Org/ComfyUI
 //! `comfy_api_nodes/apis/stability_api.py`.
 
@@ -47,11 +46,11 @@ pub const ADAPTERS: Adapters = Adapters {
     },
 };
 
-/// One image in base64, and room for its frame.
+/// One image in base64, with room for the JSON around it.
 const ONE_IMAGE_BODY_CAP: usize = IMAGE_CAP / 3 * 4 + (64 << 10);
-/// Requests that run at the same time, which is also the most that a call asks for.
+/// Concurrent requests, and the maximum of a call.
 const MOST: u32 = 4;
-/// The shapes that may be asked for.
+/// The supported aspect ratios.
 const RATIOS: [(&str, f64); 9] = [
     ("21:9", 21.0 / 9.0),
     ("16:9", 16.0 / 9.0),
@@ -63,11 +62,10 @@ const RATIOS: [(&str, f64); 9] = [
     ("9:16", 9.0 / 16.0),
     ("9:21", 9.0 / 21.0),
 ];
-/// How far a size may be from its shape: real outputs are multiples of 64, so that a 16:9
-/// has 1344x768.
+/// Tolerance between size and ratio: real outputs are multiples of 64, such as 1344x768 for 16:9.
 const TOLERANCE: f64 = 0.03;
 
-/// The shape nearest to `size`, if it is near.
+/// The ratio closest to `size`, within the tolerance.
 fn aspect_ratio((width, height): (u32, u32)) -> Option<&'static str> {
     let wanted = f64::from(width) / f64::from(height);
     RATIOS
@@ -104,8 +102,7 @@ pub struct Stability {
 }
 
 impl Stability {
-    /// The time-out bounds each of the `n` requests, which run at the same time. A model
-    /// without settings is rejected.
+    /// The timeout bounds each of the `n` concurrent requests. A model without settings is rejected.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let mut headers = HeaderMap::new();
         headers.insert(AUTHORIZATION, secret_header("Bearer ", &setup.key())?);
@@ -131,7 +128,7 @@ impl Stability {
         endpoint(&self.base_url, VersionPath::Last("v2beta"), &path)
     }
 
-    /// One request: one image and the request's id.
+    /// One request; returns the image and the request id.
     async fn one(&self, url: Url, form: Form) -> Result<(Bytes, Option<String>), ProviderError> {
         let headers = self.headers.clone();
         let answer = self
@@ -150,7 +147,7 @@ impl Stability {
     }
 }
 
-/// A filtered image is there too, but blurred.
+/// A filtered image is included, but blurred.
 fn image(head: &Head, root: &Value) -> Result<Bytes, ProviderError> {
     match root.get("finish_reason").and_then(Value::as_str) {
         None | Some("SUCCESS") => {}

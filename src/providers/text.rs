@@ -1,11 +1,11 @@
-//! What a text adapter is asked and answers.
+//! The interface of text adapters.
 
 use async_trait::async_trait;
 
 use super::{DeltaSink, ProviderError};
 use crate::domain::{conversation::Conversation, usage::TokenCounts};
 
-/// A text generation as every vendor's adapter receives it.
+/// A text generation as every adapter receives it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TextCall {
     /// The provider's own model id.
@@ -17,12 +17,10 @@ pub struct TextCall {
     pub temperature: Option<f64>,
 }
 
-/// A finished text generation.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TextAnswer {
-    /// The whole text. Empty when reasoning ate the token limit.
+    /// Empty when reasoning used up the token limit.
     pub text: String,
-    /// What the provider counted.
     pub usage: TokenCounts,
     /// The provider's id of the request.
     pub request_id: Option<String>,
@@ -30,9 +28,8 @@ pub struct TextAnswer {
 
 #[async_trait]
 pub trait TextProvider: Send + Sync {
-    /// One submission, never repeated inside. With `deltas` the provider's streaming form is
-    /// used and every piece of visible text is pushed as it arrives; the answer then holds the
-    /// concatenation. The text is capped at 1 MiB.
+    /// One submission, without retries. With `deltas` the response is streamed and every piece of
+    /// visible text is pushed as it arrives; the answer is their concatenation, at most 1 MiB.
     async fn generate(
         &self,
         call: &TextCall,

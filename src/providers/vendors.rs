@@ -1,4 +1,4 @@
-//! The vendors: one line each. What one can do stands beside its adapter.
+//! The vendors, one line each.
 
 use super::{anthropic, elevenlabs, gemini, openai, runway, sandbox, setup::Adapters, stability};
 

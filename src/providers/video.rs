@@ -1,4 +1,4 @@
-//! What a video adapter is asked and answers: a task that is submitted once and polled.
+//! The interface of video adapters: a task that is submitted once and polled.
 
 use async_trait::async_trait;
 use http::{HeaderName, HeaderValue};
@@ -6,7 +6,7 @@ use url::Url;
 
 use super::ProviderError;
 
-/// A video generation as every vendor's adapter receives it.
+/// A video generation as every adapter receives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VideoCall {
     /// The provider's own model id.
@@ -14,28 +14,26 @@ pub struct VideoCall {
     pub prompt: String,
     /// Seconds.
     pub duration: u32,
-    /// Aspect ratio, reduced: (16, 9).
+    /// Aspect ratio in lowest terms.
     pub ratio: (u32, u32),
 }
 
-/// Where a task stands.
 #[derive(Debug, Clone)]
 pub enum VideoStatus {
     Running {
-        /// 0 to 100, where the provider tells.
+        /// 0 to 100, if the provider reports it.
         progress: Option<u8>,
     },
-    /// Done: where the file is.
     Done(VideoOutput),
     /// Ended without a result.
     Failed(ProviderError),
-    /// The provider does not know the task any more.
+    /// The provider no longer knows the task.
     Gone,
 }
 
 #[derive(Debug, Clone)]
 pub enum VideoOutput {
-    /// To be fetched by the caller, who checks the address.
+    /// For the caller to download; untrusted.
     Url {
         url: Url,
         /// The provider's key, only when `url` has the base URL's own origin.
@@ -46,13 +44,12 @@ pub enum VideoOutput {
 
 #[async_trait]
 pub trait VideoProvider: Send + Sync {
-    /// One submission, never repeated inside; answers the provider's task id at once.
+    /// One submission, without retries; returns the provider's task id at once.
     async fn submit(&self, call: &VideoCall) -> Result<String, ProviderError>;
 
-    /// One look at a task. An error says that the look failed (and will be repeated), not
-    /// that the task did.
+    /// Polls a task once. An error means that the poll failed (and will be retried), not the task.
     async fn poll(&self, task: &str, call: &VideoCall) -> Result<VideoStatus, ProviderError>;
 
-    /// Asks the provider to stop a task; where it has no such call, nothing is done.
+    /// Cancels a task; does nothing where the provider has no such call.
     async fn cancel(&self, task: &str) -> Result<(), ProviderError>;
 }

@@ -1,6 +1,6 @@
 //! What Anthropic's error codes and types mean.
 //!
-//! `details.error_code` tells more than `type`; the message is never read. Source: anthropic
+//! `details.error_code` is more specific than `type`; the message is never read. Source: anthropic
 //! 2.11.0 (`PyPI`) `anthropic/types/shared/*_error.py`.
 
 use serde_json::Value;
@@ -10,7 +10,7 @@ use super::super::{
     http::classify::{ErrorInfo, machine_code},
 };
 
-/// The most telling code of an error body or an `error` event, and what it means.
+/// Reads an error body or an `error` event; the most specific code wins.
 pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     let Some(error) = root.and_then(|root| root.get("error")) else {
         return ErrorInfo::default();
@@ -34,7 +34,7 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     }
 }
 
-/// Money and standing of our account, which hold under any status. `organization_on_hold`
+/// Billing and account errors, which take precedence over the status: `organization_on_hold`
 /// comes with a 400.
 fn kind(code: &str) -> Option<ProviderErrorKind> {
     let account =
@@ -42,7 +42,7 @@ fn kind(code: &str) -> Option<ProviderErrorKind> {
     account.then_some(ProviderErrorKind::Account)
 }
 
-/// What a type means inside a stream, where no status says it.
+/// What a type means inside a stream, where there is no status.
 fn hint(kind: &str) -> Option<ProviderErrorKind> {
     match kind {
         "authentication_error" | "permission_error" => Some(ProviderErrorKind::Account),

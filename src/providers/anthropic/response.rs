@@ -1,7 +1,7 @@
-//! Reads an Anthropic message, whole or event by event.
+//! Parses an Anthropic message, whole or event by event.
 //!
-//! Visible text is that of `text` blocks; thinking, signatures and tools are passed over,
-//! and so are unknown events. Source: anthropic 2.10.0 (`PyPI`) `anthropic/types/message.py`,
+//! Visible text is in `text` blocks; thinking, signatures, tools and unknown events are skipped.
+//! Source: anthropic 2.10.0 (`PyPI`) `anthropic/types/message.py`,
 //! `raw_message_stream_event.py`, `usage.py`, `message_delta_usage.py`.
 
 use serde_json::{Map, Value};
@@ -16,7 +16,6 @@ use super::{
 };
 use crate::domain::usage::TokenCounts;
 
-/// What has been read so far.
 #[derive(Debug)]
 pub struct ResponseParser<'a> {
     provider: &'a str,
@@ -41,7 +40,7 @@ impl<'a> ResponseParser<'a> {
         }
     }
 
-    /// Takes in a whole message.
+    /// Parses a whole message.
     pub fn whole(&mut self, root: &Value) -> Result<(), ProviderError> {
         self.check_error(root)?;
         self.note(root);
@@ -53,7 +52,7 @@ impl<'a> ResponseParser<'a> {
         blocks.iter().try_for_each(|block| self.block(block))
     }
 
-    /// Takes in one event of a stream; true when it was the last.
+    /// Parses one event of a stream; true when it was the last.
     pub fn event(&mut self, root: &Value) -> Result<bool, ProviderError> {
         self.check_error(root)?;
         match root.get("type").and_then(Value::as_str) {
@@ -61,9 +60,9 @@ impl<'a> ResponseParser<'a> {
                 let message = root.get("message").unwrap_or(&Value::Null);
                 self.note(message);
                 self.merge_usage(message.get("usage"));
-                // About 1 at the start: only the last delta's figure is a count.
+                // About 1 at the start: only the last delta has the real count.
                 self.usage.remove("output_tokens");
-                self.tell();
+                self.report();
             }
             Some("content_block_start") => {
                 self.block(root.get("content_block").unwrap_or(&Value::Null))?;
@@ -77,7 +76,7 @@ impl<'a> ResponseParser<'a> {
             Some("message_delta") => {
                 self.merge_usage(root.get("usage"));
                 self.stop(root.get("delta").unwrap_or(&Value::Null))?;
-                self.tell();
+                self.report();
             }
             Some("message_stop") => return Ok(true),
             Some(_) => {}
@@ -103,13 +102,13 @@ impl<'a> ResponseParser<'a> {
         note_model(self.provider, self.asked, message.get("model"));
     }
 
-    /// Passes on what a stream has told so far.
-    fn tell(&self) {
+    /// Forwards the counts and the id so far.
+    fn report(&self) {
         let id = self.head.request_id.as_ref().or(self.id.as_ref());
         self.pieces.note(Some(reported(&self.usage)), id);
     }
 
-    /// A refusal may come after text; then the text is no answer either.
+    /// A refusal may follow text, which is then discarded.
     fn stop(&mut self, holder: &Value) -> Result<(), ProviderError> {
         let reason = holder.get("stop_reason").and_then(Value::as_str);
         if reason == Some("refusal") {
@@ -140,7 +139,7 @@ impl<'a> ResponseParser<'a> {
             .map_err(|error| self.head.with_context(error))
     }
 
-    /// Fields that a later usage leaves out keep their earlier value.
+    /// Fields that are missing from a later usage keep their earlier value.
     fn merge_usage(&mut self, usage: Option<&Value>) {
         for (name, value) in usage.and_then(Value::as_object).into_iter().flatten() {
             if !value.is_null() {
@@ -149,8 +148,7 @@ impl<'a> ResponseParser<'a> {
         }
     }
 
-    /// The answer, if what was read is one. An empty text is an answer only where a limit
-    /// ended it, since thinking may have eaten it.
+    /// The answer. An empty text is valid only at a token limit, which thinking may have used up.
     pub fn end(self) -> Result<TextAnswer, ProviderError> {
         let at_limit = matches!(
             self.stop.as_deref(),
@@ -167,8 +165,7 @@ impl<'a> ResponseParser<'a> {
     }
 }
 
-/// Token counts. `input_tokens` leaves out what the cache wrote and read; `output_tokens`
-/// includes thinking.
+/// `input_tokens` excludes cache writes and reads; `output_tokens` includes thinking.
 fn reported(usage: &Map<String, Value>) -> TokenCounts {
     let input = count(usage.get("input_tokens"));
     let written = count_or_zero(usage.get("cache_creation_input_tokens"));

@@ -1,5 +1,5 @@
 //! What ElevenLabs's errors mean: `{"detail": {"status", "message"}}`; with 422 `detail` is a
-//! list of fields, at times it is a bare string.
+//! list of fields, sometimes it is a bare string.
 //!
 //! Source: elevenlabs/elevenlabs-docs `developer-guides/error-messages.mdx`. Newer bodies may
 //! have `code` and `type` beside `status`.
@@ -11,7 +11,6 @@ use super::super::{
     http::classify::{ErrorInfo, machine_code},
 };
 
-/// The code of an error body and what it means.
 pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     let Some(detail) = root.and_then(|root| root.get("detail")) else {
         return ErrorInfo::default();
@@ -35,7 +34,7 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     }
 }
 
-/// Money, which holds under any status, and policy.
+/// Billing, which takes precedence over the status, and content policy.
 fn kind(code: &str) -> Option<ProviderErrorKind> {
     let has = |words: &[&str]| words.iter().any(|word| code.contains(word));
     if has(&["quota", "payment", "billing", "insufficient_credits"]) {

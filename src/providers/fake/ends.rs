@@ -1,11 +1,11 @@
-//! The bad ends that every adapter must tell apart in the same way.
+//! The failures that every adapter must classify in the same way.
 
 use std::{net::TcpListener, time::Duration};
 
 use super::{Reply, TIMEOUT, Upstream};
 use crate::providers::{ProviderError, ProviderErrorKind};
 
-/// Asks with `ask(base URL, time-out)` and expects of every bad end what it means.
+/// Calls `ask(base URL, timeout)` for every failure and checks the resulting error.
 pub async fn check<T, A, F>(ask: A)
 where
     T: std::fmt::Debug,
@@ -55,17 +55,17 @@ where
         ),
         (Reply::cut("{\"id\":"), Failed, false, None),
     ] {
-        let told = format!("{reply:?}");
+        let case = format!("{reply:?}");
         let upstream = Upstream::start(reply).await;
         let error = ask(upstream.base.clone(), TIMEOUT).await.unwrap_err();
         assert_eq!(
             (error.kind, error.not_started, error.retry_after),
             (kind, not_started, seconds.map(Duration::from_secs)),
-            "{told}: {error}"
+            "{case}: {error}"
         );
         let said = format!("{} {}", error.message, error.detail);
         assert!(!said.contains("prompt") && !said.contains("key"), "{said}");
-        assert_eq!(upstream.seen().len(), 1, "sent once: {told}");
+        assert_eq!(upstream.seen().len(), 1, "sent once: {case}");
     }
     assert!(elsewhere.seen().is_empty(), "the key left the base URL");
 
@@ -82,7 +82,7 @@ where
     assert_eq!((error.kind, error.not_started), (Failed, true));
 }
 
-/// An answer without an end is cut off at its cap.
+/// An endless response fails at its size limit.
 pub async fn check_cap<T, A, F>(head: &str, piece: &str, ask: A)
 where
     T: std::fmt::Debug,

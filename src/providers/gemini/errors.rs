@@ -1,6 +1,6 @@
-//! What Gemini's error objects mean.
+//! Gemini's error objects.
 //!
-//! `{"error": {"code", "status", "message", "details": [...]}}`, at times in an array of one.
+//! `{"error": {"code", "status", "message", "details": [...]}}`, sometimes in an array of one.
 //! Source: google-genai 3.3.0 (`PyPI`) `google/genai/errors.py`; `google/rpc/error_details.proto`
 //! for `ErrorInfo`, `RetryInfo` and `QuotaFailure`.
 
@@ -16,16 +16,14 @@ use super::super::{
     },
 };
 
-/// The wait of a per-day quota: `RetryInfo` names seconds there too, which are not true.
+/// The wait of a per-day quota, for which `RetryInfo` wrongly gives seconds too.
 const DAY_QUOTA_WAIT: Duration = Duration::from_hours(1);
 
-/// The error object of `root`, if it is one.
 pub fn error_of(root: &Value) -> Option<&Value> {
     let root = root.get(0).unwrap_or(root);
     root.get("error").filter(|error| error.is_object())
 }
 
-/// The code of an error body or event, and what it means.
 pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     let Some(error) = root.and_then(error_of) else {
         return ErrorInfo::default();
@@ -53,7 +51,7 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
         .flatten()
         .filter_map(|violation| violation.get("quotaId")?.as_str())
         .any(|quota| quota.contains("PerDay"));
-    // A wrong key and an account without billing come as 400.
+    // An invalid key and an account without billing are reported as 400.
     let account = reason
         .as_deref()
         .is_some_and(|reason| reason.starts_with("API_KEY_"))

@@ -1,9 +1,9 @@
-//! Gemini Omni: video by the Interactions API, in the background.
+//! Gemini Omni: video through the Interactions API, in background mode.
 //!
-//! Here: the calls and their settings. In the files below: what an interaction says
-//! ([`response`]) and what its errors mean ([`errors`]). Sources: google-genai 3.4.0 (`PyPI`)
-//! `google/genai/_gaos/types/interactions/`; checked against requests that the package really
-//! sends. Some rules come from live bodies that a public adapter has pinned; they are marked.
+//! Here: the calls and their settings. Submodules: interactions ([`response`]) and errors
+//! ([`errors`]). Sources: google-genai 3.4.0 (`PyPI`) `google/genai/_gaos/types/interactions/`;
+//! checked against requests recorded from the package. Some rules come from live responses in
+//! the tests of a public adapter; they are marked "live".
 
 pub mod errors;
 pub mod response;
@@ -34,14 +34,13 @@ use crate::domain::{
     vendor::ModelSettings,
 };
 
-/// The header of the key.
 const KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 
-/// How to ask one model.
+/// Settings of one model.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OmniModel {
-    /// `resolution`; the price goes with it.
+    /// `resolution`, which determines the price.
     #[serde(deserialize_with = "resolution")]
     pub resolution: String,
 }
@@ -78,7 +77,7 @@ impl ModelSettings for OmniModel {
     }
 }
 
-/// Without `background` the call would last as long as the generation (live).
+/// Without `background` the call would take as long as the generation (live).
 fn body(call: &VideoCall, settings: &OmniModel) -> Value {
     let (width, height) = call.ratio;
     json!({
@@ -108,8 +107,8 @@ pub struct GeminiOmni {
 }
 
 impl GeminiOmni {
-    /// As [`Gemini::new`](super::Gemini::new). The time-out bounds one call (a submission, a
-    /// look), not the generation.
+    /// As [`Gemini::new`](super::Gemini::new). The timeout bounds one call (a submission,
+    /// a poll), not the generation.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let omni = Self {
             name: setup.name.clone(),
@@ -139,7 +138,7 @@ impl GeminiOmni {
         self.http.bare(method, url, headers, self.timeout).await
     }
 
-    /// The file lies on the API itself, and is given out for the key only.
+    /// The file is on the API itself and needs the key.
     fn output(&self, mut url: Url) -> Result<VideoOutput, BaseUrlError> {
         let own = url.origin() == self.url(&[])?.origin();
         if own && !url.query_pairs().any(|(name, _)| name == "alt") {
@@ -178,8 +177,8 @@ impl VideoProvider for GeminiOmni {
         task_id(root.get("id")).ok_or_else(|| head.failed("answer without a task id"))
     }
 
-    /// [`VideoStatus::Gone`] is said as soon as the provider says so; whether that can be lag
-    /// right after the submission is for the caller to judge.
+    /// Reports [`VideoStatus::Gone`] as soon as the provider does; the caller decides whether that
+    /// can be lag right after the submission.
     async fn poll(&self, task: &str, _call: &VideoCall) -> Result<VideoStatus, ProviderError> {
         let answer = self.bare(Method::GET, &[task]).await?;
         if !answer.head().is_success() {
@@ -199,7 +198,7 @@ impl VideoProvider for GeminiOmni {
         }
     }
 
-    /// A task that is unknown, or over, is not running: that is what was wanted.
+    /// A task that is unknown or finished counts as cancelled.
     async fn cancel(&self, task: &str) -> Result<(), ProviderError> {
         let answer = self.bare(Method::POST, &[task, "cancel"]).await?;
         if answer.head().is_success() {

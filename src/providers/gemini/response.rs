@@ -1,4 +1,4 @@
-//! Reads a `GenerateContentResponse`, whole or chunk by chunk (each chunk is a whole one).
+//! Parses a `GenerateContentResponse`, whole or chunk by chunk (each chunk is a complete one).
 //!
 //! Source: google-genai 3.4.0 (`PyPI`) `google/genai/types.py` (`FinishReason`,
 //! `GenerateContentResponseUsageMetadata`).
@@ -15,7 +15,6 @@ use super::{
 };
 use crate::domain::usage::TokenCounts;
 
-/// What has been read so far.
 #[derive(Debug)]
 pub struct ResponseParser<'a> {
     provider: &'a str,
@@ -42,8 +41,8 @@ impl<'a> ResponseParser<'a> {
         }
     }
 
-    /// Takes in a whole answer or one chunk. Fails on an error object, a blocked prompt and
-    /// a finish reason of policy.
+    /// Parses a whole response or one chunk. Fails on an error object, a blocked prompt and a
+    /// content policy finish reason.
     pub fn feed(&mut self, root: &Value) -> Result<(), ProviderError> {
         if errors::error_of(root).is_some() {
             return Err(classify::from_error_in_body(
@@ -135,15 +134,15 @@ impl<'a> ResponseParser<'a> {
         Ok(())
     }
 
-    /// The answer, if what was read is one. A stream must have stated its end; an empty text
-    /// is an answer only at the token limit, since thoughts may have eaten it.
+    /// The answer. A stream must have had a finish reason; an empty text is valid only at the token
+    /// limit, which thoughts may have used up.
     pub fn end(self, streamed: bool) -> Result<TextAnswer, ProviderError> {
         let at_limit = match self.finish.as_deref() {
             None if streamed => return Err(self.head.failed("stream was cut")),
             None | Some("STOP") => false,
-            // CONTINUATION: the same limit, with an offer to go on.
+            // CONTINUATION: the same limit, with an offer to continue.
             Some("MAX_TOKENS" | "CONTINUATION") => true,
-            // LANGUAGE, OTHER, MALFORMED_RESPONSE and the like: the model did not get there.
+            // LANGUAGE, OTHER, MALFORMED_RESPONSE and the like.
             Some(_) => return Err(self.head.failed("generation ended in an error")),
         };
         if self.pieces.is_empty() && !at_limit {
@@ -161,8 +160,8 @@ impl<'a> ResponseParser<'a> {
     }
 }
 
-/// The finish reasons that mean a refusal of content. `ESCALATION` is "filtered by an
-/// escalation rule"; `IMAGE_OTHER` and `NO_IMAGE` are no refusals.
+/// The content policy finish reasons. `ESCALATION` is "filtered by an escalation rule";
+/// `IMAGE_OTHER` and `NO_IMAGE` are not refusals.
 pub fn is_policy(reason: &str) -> bool {
     matches!(
         reason,
@@ -179,9 +178,8 @@ pub fn is_policy(reason: &str) -> bool {
     )
 }
 
-/// Token counts. Thoughts are billed as output and are not inside the candidates' count;
-/// both are left out when zero, so absence is zero beside a prompt count, except where text
-/// came: then a missing count is missing.
+/// Thoughts are billed as output and not included in the candidates' count. Zero counts are
+/// omitted, so a missing one means zero beside a prompt count, unless there is text.
 fn reported(usage: &Value, no_text: bool) -> TokenCounts {
     let field = |name: &str| usage.get(name).filter(|value| !value.is_null());
     let sum = |a: Option<u64>, b: Option<u64>| a.zip(b).and_then(|(a, b)| a.checked_add(b));

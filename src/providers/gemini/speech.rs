@@ -1,8 +1,8 @@
-//! Gemini text to speech, by `generateContent` with audio out.
+//! Gemini text to speech, by `generateContent` with audio output.
 //!
-//! Here: the request and the reading of its answer. WAV only: mp3 is not to be had here.
+//! WAV only: Gemini does not produce mp3.
 //! Sources: google-genai 3.4.0 (`PyPI`) `google/genai/types.py` (`SpeechConfig`); checked
-//! against a request that the package really sends. RFC 2586 for `audio/L16`.
+//! against a request recorded from the package. RFC 2586 for `audio/L16`.
 
 use std::time::Duration;
 
@@ -30,12 +30,12 @@ use crate::domain::{
     catalogue::ModelKind, request::SpeechFormat, settings::ConfigError, vendor::ModelSettings,
 };
 
-/// Speech in base64: 16,384 tokens, the most that a model gives, are some 42 MB at 25 a second.
+/// Speech in base64: 16,384 tokens, a model's maximum, are some 42 MB at 25 per second.
 const BODY_CAP: usize = 64 << 20;
-/// The rate of PCM that does not state its own.
+/// The sample rate of PCM that does not state one.
 const RATE: u32 = 24_000;
 
-/// A model, of which there is nothing to set.
+/// A model has no settings.
 #[derive(Debug, Default)]
 pub struct GeminiSpeechModel;
 
@@ -103,7 +103,7 @@ impl GeminiSpeech {
         match text("/candidates/0/finishReason") {
             None | Some("STOP" | "FINISH_REASON_UNSPECIFIED") => {}
             Some(reason) if response::is_policy(reason) => return Err(head.refused(Some(reason))),
-            // MAX_TOKENS too: half a speech is not what was asked for.
+            // MAX_TOKENS too: a truncated recording is a failure.
             Some(reason) => {
                 let error_info = ErrorInfo {
                     code: Some(reason.to_owned()),
@@ -145,7 +145,7 @@ fn body(call: &SpeechCall) -> Value {
     })
 }
 
-/// A WAV file: as it came, or raw PCM with a header put before it.
+/// A WAV file: as received, or raw PCM with a header prepended.
 fn part(data: &Value) -> Result<Bytes, ProviderError> {
     let text = |name: &str| data.get(name).and_then(Value::as_str);
     let bytes = answer::file(text("data").unwrap_or_default(), SPEECH_CAP)?;
@@ -163,7 +163,7 @@ fn part(data: &Value) -> Result<Bytes, ProviderError> {
             Some(("rate", value)) => {
                 rate = value
                     .parse()
-                    .map_err(|_| ProviderError::failed("no sample rate"))?
+                    .map_err(|_| ProviderError::failed("no sample rate"))?;
             }
             Some(("channels", value)) => {
                 channels = value
@@ -176,8 +176,8 @@ fn part(data: &Value) -> Result<Bytes, ProviderError> {
     wav(&bytes, rate, channels).ok_or_else(|| ProviderError::failed("impossible audio"))
 }
 
-/// 16-bit PCM with its header. L16 is big-endian by its RFC, but what Gemini sends by that
-/// name is little-endian, as WAV is.
+/// 16-bit PCM with a header. L16 is big-endian by its RFC, but Gemini's is little-endian, like
+/// WAV.
 fn wav(pcm: &[u8], rate: u32, channels: u16) -> Option<Bytes> {
     let frame = channels.checked_mul(2).filter(|frame| *frame > 0)?;
     let size = u32::try_from(pcm.len()).ok()?;

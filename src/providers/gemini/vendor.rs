@@ -1,4 +1,4 @@
-//! Gemini, as the configuration knows it.
+//! Gemini's configuration.
 
 use std::sync::Arc;
 

@@ -1,22 +1,21 @@
 //! From a configured base URL to the URL of an endpoint.
 //!
-//! The SDKs disagree about whether the variable holds the version path (`OPENAI_BASE_URL`
-//! ends in `/v1`, `ANTHROPIC_BASE_URL` is a host), so an operator may write either.
+//! The SDKs disagree about whether the variable contains the version path (`OPENAI_BASE_URL`
+//! ends in `/v1`, `ANTHROPIC_BASE_URL` is a host), so both are accepted.
 
 use url::Url;
 
-/// Why a base URL cannot be used. Says nothing of the URL, which may hold a secret.
+/// Why a base URL cannot be used. Does not contain the URL, which may hold a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BaseUrlError {
-    /// No absolute http(s) URL with a host.
     #[error("the base URL is not an absolute http or https URL")]
     Invalid,
-    /// `https://user:password@host`: the key belongs into its own variable.
+    /// `https://user:password@host`: the key belongs in its own variable.
     #[error("the base URL must not hold credentials")]
     Credentials,
 }
 
-/// Where a version path counts as already given.
+/// Where in the base URL a version path counts as given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VersionPath {
     /// Anywhere in the base: OpenAI-compatible servers hide it (`/v1beta/openai`, `/api/paas/v4`).
@@ -58,7 +57,7 @@ pub fn endpoint(base: &str, version: VersionPath, path: &[&str]) -> Result<Url, 
     if !given {
         segments.push(default.to_owned());
     }
-    // Parsed segments are encoded already; only the endpoint's own still need it.
+    // Parsed segments are already encoded; only the endpoint's own are not.
     url.set_path(&segments.join("/"));
     url.path_segments_mut()
         .map_err(|()| BaseUrlError::Invalid)?

@@ -1,9 +1,7 @@
-//! What an HTTP status or a broken transport means, in the closed kinds of
-//! [`ProviderErrorKind`].
+//! Maps HTTP statuses and transport errors to [`ProviderErrorKind`].
 //!
-//! Here: the rules that hold for every vendor (contract section 7). A vendor's adapter adds
-//! what it read in the error body as a [`ErrorInfo`]. Bodies never pass this file: what
-//! remains of them is one machine code.
+//! Here: the rules for every vendor. An adapter adds what it found in the error body as an
+//! [`ErrorInfo`]; of a body only one machine code is kept.
 
 use std::{error::Error, fmt::Write as _, time::Duration};
 
@@ -14,39 +12,37 @@ use super::{
     retry_after,
 };
 
-/// Longest machine code or id that is believed to be one.
+/// Longest accepted machine code.
 const CODE_CAP: usize = 64;
 /// Longest transport error in a log line, in bytes.
 const CHAIN_CAP: usize = 300;
 
-/// Status line and the headers that matter.
+/// Status and the relevant headers.
 #[derive(Debug, Clone, Default)]
 pub struct Head {
-    /// HTTP status.
     pub status: u16,
     /// `x-request-id` or `request-id`.
     pub request_id: Option<String>,
     /// `retry-after-ms` or `retry-after`.
     pub retry_after: Option<Duration>,
-    /// `x-should-retry: false`, with which OpenAI's SDKs overrule the status.
+    /// `x-should-retry: false`, which takes precedence over the status in OpenAI's SDKs.
     pub must_not_repeat: bool,
 }
 
-/// What a vendor's adapter found in an error body.
+/// What an adapter found in an error body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ErrorInfo {
-    /// The most telling machine code.
+    /// The most specific machine code.
     pub code: Option<String>,
-    /// The kind, where the code says more than the status: policy and money.
+    /// The kind, where the code takes precedence over the status: content policy and billing.
     pub kind: Option<ProviderErrorKind>,
-    /// The kind where there is no status to judge by, inside a 200. A status outranks it.
+    /// The kind of an error inside a 200; otherwise the status takes precedence.
     pub hint: Option<ProviderErrorKind>,
-    /// A wait stated in the body.
+    /// From the body.
     pub retry_after: Option<Duration>,
 }
 
 impl Head {
-    /// Reads what is needed of an answer's head.
     pub fn read(status: u16, headers: &HeaderMap) -> Self {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         Self {
@@ -59,12 +55,11 @@ impl Head {
         }
     }
 
-    /// 2xx.
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 
-    /// Adds status and request id to an error that came after the head.
+    /// Adds status and request id to an error.
     #[must_use]
     pub fn with_context(&self, mut error: ProviderError) -> ProviderError {
         error.status = error.status.or(Some(self.status));
@@ -72,19 +67,19 @@ impl Head {
         error
     }
 
-    /// An unusable answer under a fine status.
+    /// An unusable response with a success status.
     pub fn failed(&self, detail: &str) -> ProviderError {
         self.with_context(ProviderError::failed(detail))
     }
 
-    /// A refusal of content policy under a fine status.
+    /// A content policy refusal with a success status.
     pub fn refused(&self, code: Option<&str>) -> ProviderError {
         let detail = detail(self.status, code.and_then(machine_code).or(Some("refusal")));
         self.with_context(ProviderError::new(ProviderErrorKind::ContentPolicy, detail))
     }
 }
 
-/// Kind by status, and whether the work is known not to have begun.
+/// Kind by status, and whether the work is known not to have started.
 pub fn by_status(status: u16) -> (ProviderErrorKind, bool) {
     match status {
         400 | 404 | 405 | 413 | 415 | 422 => (ProviderErrorKind::Rejected, false),
@@ -95,7 +90,7 @@ pub fn by_status(status: u16) -> (ProviderErrorKind, bool) {
     }
 }
 
-/// An error status, with what the body added.
+/// An error status, refined by the body.
 pub fn answered(provider: &str, head: &Head, error_info: &ErrorInfo) -> ProviderError {
     let (by_status, idle) = by_status(head.status);
     let kind = error_info.kind.unwrap_or(by_status);
@@ -103,8 +98,7 @@ pub fn answered(provider: &str, head: &Head, error_info: &ErrorInfo) -> Provider
     finish(provider, head, error_info, kind, not_started)
 }
 
-/// An error inside an answer of status 200. Work had begun, so it is never `not_started`,
-/// also for an overload.
+/// An error inside a 200. Work had started, so it is never `not_started`, even on overload.
 pub fn from_error_in_body(provider: &str, head: &Head, error_info: &ErrorInfo) -> ProviderError {
     let kind = error_info
         .kind
@@ -122,7 +116,7 @@ fn finish(
 ) -> ProviderError {
     let code = error_info.code.as_deref().and_then(machine_code);
     if kind == ProviderErrorKind::Account {
-        // No caller can mend this; whoever runs the server must see it.
+        // Only the operator can fix this.
         tracing::error!(
             provider,
             status = head.status,
@@ -139,8 +133,8 @@ fn finish(
     error
 }
 
-/// A call that broke before its answer was whole. Everything up to the connection (name,
-/// refused, TLS) is known not to have reached the provider, also when it timed out.
+/// A call that failed before its response was complete. Failures while connecting (DNS, refused,
+/// TLS), timeouts included, are known not to have reached the provider.
 pub fn transport(error: &reqwest::Error) -> ProviderError {
     let kind = if error.is_timeout() {
         ProviderErrorKind::Timeout
@@ -160,7 +154,7 @@ pub fn transport(error: &reqwest::Error) -> ProviderError {
     }
 }
 
-/// The sources of a transport error. Its own text is left out: it holds the URL.
+/// The sources of a transport error, without its own text, which contains the URL.
 fn chain(stage: &str, error: &reqwest::Error) -> String {
     let mut text = stage.to_owned();
     let mut next = error.source();
@@ -173,14 +167,13 @@ fn chain(stage: &str, error: &reqwest::Error) -> String {
     text
 }
 
-/// `text` if it is a short machine code (`[A-Za-z0-9_.-]{1,64}`), which no prompt and no
-/// sentence is.
+/// `text` if it is a short machine code (`[A-Za-z0-9_.-]{1,64}`), so that no sentence passes.
 pub fn machine_code(text: &str) -> Option<&str> {
     let ok = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     ((1..=CODE_CAP).contains(&text.len()) && text.chars().all(ok)).then_some(text)
 }
 
-/// `text` if it can be a provider's id: 1 to 128 visible ASCII characters.
+/// `text` if it is plausible as a provider's id: 1 to 128 visible ASCII characters.
 pub fn clean_id(text: &str) -> Option<String> {
     let ok = (1..=2 * CODE_CAP).contains(&text.len()) && text.chars().all(|c| c.is_ascii_graphic());
     ok.then(|| text.to_owned())

@@ -1,23 +1,21 @@
 //! A form of text fields as `multipart/form-data`.
 //!
-//! By hand, because it is thirty lines without files, and because the whole body is known
-//! before it is sent. Source: RFC 7578; RFC 2046 section 5.1.1 for the boundary.
+//! Written by hand: without files it is thirty lines. Source: RFC 7578; RFC 2046 section 5.1.1
+//! for the boundary.
 
-/// Text fields in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Form {
     fields: Vec<(&'static str, String)>,
 }
 
 impl Form {
-    /// Adds a field. The name is ours; it needs no quoting.
+    /// Adds a field. Names are ours and need no quoting.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.fields.push((name, value.into()));
         self
     }
 
-    /// Adds a field, if there is a value.
     #[must_use]
     pub fn with_some(self, name: &'static str, value: Option<&str>) -> Self {
         match value {
@@ -49,7 +47,7 @@ impl Form {
         (format!("multipart/form-data; boundary={boundary}"), body)
     }
 
-    /// The first of a row of words that no value holds, so that a prompt cannot add a field.
+    /// The first candidate that no value contains, so that a prompt cannot inject a field.
     fn boundary(&self) -> String {
         let mut number = 0_u64;
         loop {

@@ -1,6 +1,6 @@
-//! How long a provider asks to wait, in every form the vendors use.
+//! The retry delay that a provider requests, in every form that vendors use.
 //!
-//! Lenient: what cannot be read is no wish. Source: RFC 9110 section 10.2.3, the SDKs'
+//! Lenient: an unreadable value is ignored. Source: RFC 9110 section 10.2.3, the SDKs'
 //! `retry-after-ms`, and `google.rpc.RetryInfo`.
 
 use std::time::Duration;
@@ -8,12 +8,12 @@ use std::time::Duration;
 use chrono::DateTime;
 use reqwest::header::HeaderMap;
 
-/// No wish beyond a week is kept: it keeps later arithmetic on instants safe.
+/// Longer delays are ignored, which keeps later arithmetic on instants safe.
 const LONGEST: Duration = Duration::from_hours(7 * 24);
 
 /// `retry-after-ms`, else `retry-after` as seconds (also fractional) or as an HTTP date.
-/// A date is taken against the answer's own `Date` (which every server with a clock sends), so
-/// that neither our clock nor a difference of clocks matters; without one it is no wish.
+/// A date is relative to the response's own `Date`, so that clock differences do not matter;
+/// without one it is ignored.
 pub fn from_headers(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     if let Some(wait) = text("retry-after-ms").and_then(number) {
@@ -35,7 +35,7 @@ pub fn from_proto(text: &str) -> Option<Duration> {
 }
 
 fn number(text: &str) -> Option<f64> {
-    // `parse` would also take "inf", "nan" and "1e9".
+    // `parse` would also accept "inf", "nan" and "1e9".
     let plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     if plain { text.parse().ok() } else { None }
 }

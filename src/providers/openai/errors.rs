@@ -1,7 +1,7 @@
-//! What the error codes of `OpenAI` and its imitations mean.
+//! Error codes of `OpenAI` and compatible servers.
 //!
 //! Only codes and types are read, never messages: their wording changes and may echo a
-//! prompt. Source: `providers.md` section 1 and openai 3.52.0 (`PyPI`)
+//! prompt. Source: openai 3.52.0 (`PyPI`)
 //! `openai/types/responses/response_error.py` for the policy codes.
 
 use serde_json::Value;
@@ -11,8 +11,8 @@ use super::super::{
     http::classify::{ErrorInfo, by_status, machine_code},
 };
 
-/// Whether `root` is an error in place of an answer: a set `error` of any form, or Mistral's
-/// flat `{"object": "error", ...}`.
+/// Whether `root` is an error instead of an answer: an `error` of any form, or Mistral's flat
+/// `{"object": "error", ...}`.
 pub fn is_error(root: &Value) -> bool {
     let set = match root.get("error") {
         None | Some(Value::Null | Value::Bool(false)) => false,
@@ -23,13 +23,13 @@ pub fn is_error(root: &Value) -> bool {
     set || root.get("object").and_then(Value::as_str) == Some("error")
 }
 
-/// The code of an error body and what it means. Takes the enveloped, the flat and the bare
-/// string form; `code` may be a string, a number or null.
+/// Accepts the enveloped, the flat and the bare string form; `code` may be a string, a number or
+/// null.
 pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     let Some(root) = root else {
         return ErrorInfo::default();
     };
-    // Some gateways wrap the object into an array.
+    // Some gateways wrap the object in an array.
     let root = root.get(0).unwrap_or(root);
     let error = match root.get("error") {
         Some(Value::Null) | None => root,
@@ -60,7 +60,7 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     }
 }
 
-/// Policy and money, which hold under any status.
+/// Content policy and billing, which take precedence over the status.
 fn kind(code: &str) -> Option<ProviderErrorKind> {
     let policy = matches!(
         code,
@@ -84,7 +84,7 @@ fn kind(code: &str) -> Option<ProviderErrorKind> {
     }
 }
 
-/// What a code suggests where no status says it.
+/// What a code means where there is no status.
 fn hint(code: &str) -> Option<ProviderErrorKind> {
     match code {
         "invalid_api_key" | "authentication_error" | "permission_error" | "permission_denied" => {

@@ -1,10 +1,8 @@
 //! `OpenAI` images: the GPT image family, by `images/generations`.
 //!
-//! Here: the request, its settings, and the reading of the answer. Not here: which sizes a
-//! model makes, and style or negative prompt, for which there is no field; they are folded
-//! into the prompt before. Source: openai 3.52.0 (`PyPI`)
-//! `openai/types/image_generate_params.py`, `images_response.py`; checked against a request
-//! that the package really sends.
+//! Style and negative prompt have no field here; they are part of the prompt. Source: openai
+//! 3.52.0 (`PyPI`) `openai/types/image_generate_params.py`, `images_response.py`; checked
+//! against a request recorded from the package.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -34,14 +32,14 @@ use crate::domain::{
     vendor::ModelSettings,
 };
 
-/// How to ask one model. The default suits the GPT image family.
+/// Settings of one model. The default suits the GPT image family.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OpenAiImageModel {
-    /// `quality` of our standard tier.
+    /// `quality` of the standard tier.
     #[serde(deserialize_with = "quality")]
     pub standard: String,
-    /// `quality` of our hd tier.
+    /// `quality` of the hd tier.
     #[serde(deserialize_with = "quality")]
     pub hd: String,
     /// `output_format`. `None` sends nothing.
@@ -120,7 +118,7 @@ fn body(call: &ImageCall, settings: &OpenAiImageModel) -> Value {
         output_format: settings.output_format.as_deref(),
         moderation: settings.moderation.as_deref(),
     };
-    // Strings and numbers only: this cannot fail, and null would be refused upstream.
+    // Strings and numbers only: this cannot fail.
     serde_json::to_value(body).unwrap_or_default()
 }
 
@@ -136,8 +134,8 @@ pub struct OpenAiImages {
 }
 
 impl OpenAiImages {
-    /// As [`OpenAi::new`](super::OpenAi::new). The best quality takes minutes: a time-out
-    /// of 180 s is the least that is sensible.
+    /// As [`OpenAi::new`](super::OpenAi::new). The best quality takes minutes: the
+    /// timeout should be at least 180 s.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let version = VersionPath::Anywhere("v1");
         Ok(Self {
@@ -150,7 +148,7 @@ impl OpenAiImages {
         })
     }
 
-    /// Fewer images than asked for, or some that cannot be read, are an answer; none is not.
+    /// Fewer images than requested, or some unreadable ones, are an answer; none is an error.
     fn read(
         &self,
         call: &ImageCall,
@@ -170,7 +168,7 @@ impl OpenAiImages {
             match image(item) {
                 Ok(bytes) => images.push(bytes),
                 Err(error) => {
-                    tracing::warn!(provider = self.name, %error, "one of several images is unusable");
+                    tracing::warn!(provider = self.name, %error, "one of several images is invalid");
                     first.get_or_insert(error);
                 }
             }
@@ -187,7 +185,7 @@ impl OpenAiImages {
     }
 }
 
-/// A `url` in place of the bytes is a form of the retired models.
+/// A `url` instead of the bytes is a form of retired models.
 fn image(item: &Value) -> Result<Bytes, ProviderError> {
     match item.get("b64_json").and_then(Value::as_str) {
         Some(base64) => answer::file(base64, IMAGE_CAP),

@@ -16,7 +16,7 @@ use crate::domain::{
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenField {
-    /// `max_tokens`: the only one that every compatible server heeds.
+    /// `max_tokens`: the only one that every compatible server supports.
     #[default]
     MaxTokens,
     /// `max_completion_tokens`: `OpenAI` and Groq; the only one for reasoning models.
@@ -30,18 +30,16 @@ pub enum SystemRole {
     /// `system`: known everywhere.
     #[default]
     System,
-    /// `developer`: what `OpenAI`'s reasoning models want.
+    /// `developer`: for `OpenAI`'s reasoning models.
     Developer,
 }
 
-/// How to ask one model. The default suits compatible servers and adds nothing that one of
+/// Settings of one model. The default suits compatible servers and adds nothing that one of
 /// them might refuse, except `stream_options`, without which most of them count no tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OpenAiModel {
-    /// Field of the token limit.
     pub token_field: TokenField,
-    /// Role of the system prompt.
     pub system_role: SystemRole,
     /// `reasoning_effort`, as the model takes it (`none`, `low`, ...). `None` sends nothing.
     #[serde(deserialize_with = "blank_is_none")]
@@ -49,11 +47,11 @@ pub struct OpenAiModel {
     /// Sends `prompt_cache_options: {"mode": "explicit"}`, which switches off cache writes
     /// at 1.25 times the input price (`OpenAI`, gpt-5.6 and later).
     pub explicit_cache: bool,
-    /// `service_tier`; `default` makes the price sure. `None` sends nothing.
+    /// `service_tier`; `default` fixes the price. `None` sends nothing.
     #[serde(deserialize_with = "blank_is_none")]
     pub service_tier: Option<String>,
     /// Sends `stream_options.include_usage` when streaming. Off for Mistral, whose schema
-    /// lacks it and which counts without being asked.
+    /// lacks it and which always reports usage.
     pub stream_usage: bool,
     /// Sends `stream_options.include_obfuscation: false`: `OpenAI` only.
     pub no_obfuscation: bool,
@@ -106,7 +104,7 @@ struct WireMessage<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Content<'a> {
-    /// The only form that every compatible server takes.
+    /// The only form that every compatible server supports.
     Text(&'a str),
     Parts(Vec<WirePart<'a>>),
 }
@@ -152,7 +150,6 @@ struct StreamOptions {
     include_obfuscation: Option<bool>,
 }
 
-/// The JSON to send.
 pub fn body(call: &TextCall, settings: &OpenAiModel, streaming: bool) -> Value {
     let system_role = match settings.system_role {
         SystemRole::System => "system",
@@ -187,6 +184,6 @@ pub fn body(call: &TextCall, settings: &OpenAiModel, streaming: bool) -> Value {
         stream: streaming.then_some(true),
         stream_options: (streaming && wanted).then_some(options),
     };
-    // Strings and numbers only: this cannot fail, and null would be refused upstream.
+    // Strings and numbers only: this cannot fail.
     serde_json::to_value(body).unwrap_or_default()
 }

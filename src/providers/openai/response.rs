@@ -1,8 +1,8 @@
-//! Reads a Chat Completions answer, whole or chunk by chunk.
+//! Parses a Chat Completions response, whole or chunk by chunk.
 //!
-//! Both forms share their fields (`message` against `delta`), so one reader serves both.
-//! Lenient where the compatible servers differ, strict where it costs money: an answer
-//! without a text, a cut stream and a refusal are failures. Source: openai 3.51.0 (`PyPI`)
+//! Both forms share their fields (`message` and `delta`), so one parser serves both. Lenient
+//! where compatible servers differ, strict where it costs money: an answer without text, a
+//! truncated stream and a refusal are failures. Source: openai 3.51.0 (`PyPI`)
 //! `chat_completion.py`, `chat_completion_chunk.py`, `completion_usage.py`.
 
 use serde_json::Value;
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::domain::usage::TokenCounts;
 
-/// Where a choice keeps its text.
+/// Which field of a choice has the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     Message,
@@ -25,7 +25,6 @@ pub enum Place {
     Delta,
 }
 
-/// What has been read so far.
 #[derive(Debug)]
 pub struct ResponseParser<'a> {
     provider: &'a str,
@@ -52,8 +51,8 @@ impl<'a> ResponseParser<'a> {
         }
     }
 
-    /// Takes in a whole answer or one chunk. Fails on an error object, on a refusal, and on
-    /// fields of a wrong type.
+    /// Parses a whole response or one chunk. Fails on an error object, a refusal, and fields of a
+    /// wrong type.
     pub fn feed(&mut self, root: &Value, place: Place) -> Result<(), ProviderError> {
         if errors::is_error(root) {
             return Err(classify::from_error_in_body(
@@ -72,7 +71,7 @@ impl<'a> ResponseParser<'a> {
             self.model_noted = true;
             note_model(self.provider, self.asked, fields.get("model"));
         }
-        // Groq repeats its usage under a name of its own; the last one seen counts.
+        // Groq also reports usage under its own name; the last one counts.
         let usage = fields.get("usage").filter(|usage| usage.is_object());
         let usage = usage.or_else(|| root.pointer("/x_groq/usage").filter(|u| u.is_object()));
         let usage = usage.map(reported);
@@ -110,7 +109,7 @@ impl<'a> ResponseParser<'a> {
             None | Some(Value::Null) if place == Place::Delta => return Ok(()),
             _ => return Err(self.head.failed("choice without a message")),
         };
-        // Prose in `refusal` stands in place of the content: the model declined.
+        // Text in `refusal` instead of the content: the model declined.
         if body
             .get("refusal")
             .and_then(Value::as_str)
@@ -121,7 +120,7 @@ impl<'a> ResponseParser<'a> {
         match body.get("content") {
             None | Some(Value::Null) => Ok(()),
             Some(Value::String(text)) => self.push(text),
-            // Mistral's reasoning models answer in parts, of which `text` ones are visible.
+            // Mistral's reasoning models answer in parts; those of type `text` are visible.
             Some(Value::Array(parts)) => {
                 for part in parts {
                     if part.get("type").and_then(Value::as_str) == Some("text") {
@@ -140,8 +139,8 @@ impl<'a> ResponseParser<'a> {
             .map_err(|error| self.head.with_context(error))
     }
 
-    /// The answer, if what was read is one. A stream must have stated its end; an empty text
-    /// is an answer only where the token limit ended it, since reasoning may have eaten it.
+    /// The answer. A stream must have had a finish reason; an empty text is valid only at the token
+    /// limit, which reasoning may have used up.
     pub fn end(self, streamed: bool) -> Result<TextAnswer, ProviderError> {
         let finish = self.finish.as_deref();
         if streamed && finish.is_none() {
@@ -151,7 +150,7 @@ impl<'a> ResponseParser<'a> {
         if matches!(finish, Some("error" | "insufficient_system_resource")) {
             return Err(self.head.failed("generation ended in an error"));
         }
-        // `model_length` is Mistral's word for a full context.
+        // `model_length`: Mistral's full context.
         let at_limit = matches!(finish, Some("length" | "model_length"));
         if self.pieces.is_empty() && !at_limit {
             return Err(self.head.failed("empty answer"));
@@ -164,8 +163,8 @@ impl<'a> ResponseParser<'a> {
     }
 }
 
-/// Token counts. xAI leaves reasoning out of `completion_tokens` and only the total tells;
-/// everyone else includes it, so the larger figure is right for all.
+/// xAI excludes reasoning from `completion_tokens`, but not from the total; everyone else includes
+/// it in both, so the larger figure is right for all.
 fn reported(usage: &Value) -> TokenCounts {
     let field = |name: &str| count(usage.get(name));
     let input = field("prompt_tokens");

@@ -1,9 +1,8 @@
-//! Speech by `audio/speech`: `OpenAI`, and the servers that imitate it.
+//! Speech by `audio/speech`: `OpenAI` and compatible servers.
 //!
-//! Here: the requests and their settings. In [`split`](super::split): the cutting of a long
-//! text. Not here: the joining of the parts. Source: openai 3.52.0 (`PyPI`)
-//! `openai/types/audio/speech_create_params.py`; checked against a request that the package
-//! really sends.
+//! A long text is split by [`split`](super::split); the caller joins the parts. Source: openai
+//! 3.52.0 (`PyPI`) `openai/types/audio/speech_create_params.py`; checked against a request
+//! recorded from the package.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -32,14 +31,14 @@ use crate::domain::{
     vendor::ModelSettings,
 };
 
-/// How to ask one model.
+/// Settings of one model.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OpenAiSpeechModel {
-    /// Characters of one call; a longer text is split.
+    /// Characters per call; a longer text is split.
     #[serde(deserialize_with = "bounded::<usize, 1, 4_096, _>")]
     pub max_chars: usize,
-    /// `instructions` for the way of speaking; not for `tts-1`. `None` sends nothing.
+    /// `instructions` for the speaking style; not for `tts-1`. `None` sends nothing.
     #[serde(deserialize_with = "blank_is_none")]
     pub instructions: Option<String>,
 }
@@ -76,7 +75,7 @@ fn body(call: &SpeechCall, input: &str, settings: &OpenAiSpeechModel) -> Value {
         speed: call.speed.total_cmp(&1.0).is_ne().then_some(call.speed),
         instructions: settings.instructions.as_deref(),
     };
-    // Strings and numbers only: this cannot fail, and null would be refused upstream.
+    // Strings and numbers only: this cannot fail.
     serde_json::to_value(body).unwrap_or_default()
 }
 
@@ -92,7 +91,7 @@ pub struct OpenAiSpeech {
 }
 
 impl OpenAiSpeech {
-    /// As [`OpenAi::new`](super::OpenAi::new). The time-out bounds each call of a split text.
+    /// As [`OpenAi::new`](super::OpenAi::new). The timeout bounds each call of a split text.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let mut headers = authorization(setup)?;
         headers.insert(ACCEPT, HeaderValue::from_static("application/octet-stream"));
@@ -107,7 +106,7 @@ impl OpenAiSpeech {
         })
     }
 
-    /// One call: the file and the request's id.
+    /// One call; returns the file and the request id.
     async fn part(
         &self,
         body: &Value,
@@ -140,7 +139,7 @@ impl SpeechProvider for OpenAiSpeech {
         for input in split(&call.text, settings.max_chars) {
             let body = body(call, input, &settings);
             let (part, id) = self.part(&body, left).await.map_err(|mut error| {
-                // What came before was made, and is paid.
+                // The earlier calls were made and are billed.
                 error.not_started &= parts.is_empty();
                 error
             })?;

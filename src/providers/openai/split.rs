@@ -1,10 +1,10 @@
-//! Cuts a long text into pieces that are spoken one by one.
+//! Splits a long text into pieces that are spoken one by one.
 //!
-//! At the end of a sentence where there is one, else at a blank, else between two
-//! characters. Nothing is lost: the pieces are the text.
+//! At the end of a sentence if possible, else at whitespace, else between two characters. The
+//! pieces concatenate to the text.
 
-/// Pieces of at most `max` characters (Unicode scalar values) in order; those of nothing but
-/// white space, which no provider speaks, are left out.
+/// Pieces of at most `max` characters (Unicode scalar values), in order; blank ones, which no
+/// provider speaks, are left out.
 pub fn split(text: &str, max: usize) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = text;
@@ -18,7 +18,7 @@ pub fn split(text: &str, max: usize) -> Vec<&str> {
     pieces
 }
 
-/// Where to cut `window`, as long as a piece may be, which is followed by `next`.
+/// Where to cut `window`, a piece of maximum length that is followed by `next`.
 fn cut(window: &str, next: &str) -> usize {
     let mut sentence = None;
     let mut blank = None;
@@ -43,7 +43,7 @@ fn cut(window: &str, next: &str) -> usize {
             sentence = Some(after);
         }
     }
-    // A sentence, or a word, may end just where the window does.
+    // A sentence or word may end exactly with the window.
     let clean = next.starts_with(char::is_whitespace);
     if clean && ending == Ending::Plain {
         return window.len();
@@ -54,15 +54,14 @@ fn cut(window: &str, next: &str) -> usize {
         .unwrap_or(window.len())
 }
 
-/// How the text so far ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ending {
     None,
-    /// With a mark that ends a sentence only if a blank follows ("3.14" goes on).
+    /// A mark that ends a sentence only before whitespace (not in "3.14").
     Plain,
-    /// With a mark that ends one by itself.
+    /// A mark that always ends a sentence.
     Wide,
-    /// With the blank after it: a quote that follows opens the next one.
+    /// The whitespace after it: a quote that follows opens the next sentence.
     Over,
 }
 

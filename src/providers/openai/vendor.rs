@@ -1,4 +1,4 @@
-//! OpenAI and its imitations, as the configuration knows them.
+//! Configuration of OpenAI and compatible servers.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
     providers::setup::Adapters,
 };
 
-/// Values of `reasoning_effort`; each model takes some.
+/// Values of `reasoning_effort`; each model supports a subset.
 const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 const TIERS: &[&str] = &["auto", "default", "flex", "scale", "priority", "fast"];
 
@@ -45,7 +45,7 @@ pub const ADAPTERS: Adapters = Adapters {
     },
 };
 
-/// A server that imitates `OpenAI`'s Chat Completions.
+/// A server that is compatible with `OpenAI`'s Chat Completions.
 pub const COMPATIBLE: Adapters = Adapters {
     vendor: Vendor {
         access: Access::OptionalKey,
@@ -61,7 +61,7 @@ pub const COMPATIBLE: Adapters = Adapters {
     },
 };
 
-/// What differs at `OpenAI` itself: other defaults, and its words are known.
+/// `OpenAI` itself: other defaults, and checked values.
 fn text(wire: Option<Value>) -> Result<SharedSettings, ConfigError> {
     let mut table = Table::from_iter([
         ("token_field".to_owned(), "max_completion_tokens".into()),

@@ -1,4 +1,4 @@
-//! Reads a task: where it stands, where its video is, and why it failed.
+//! Parses a task: its state, the URL of its video, and why it failed.
 //!
 //! Sources: runwayml 5.24.0 (`PyPI`) `runwayml/types/task_retrieve_response.py`;
 //! docs.dev.runwayml.com errors/task-failures; issue 28 of runwayml/sdk-node for the lack of
@@ -12,8 +12,8 @@ use super::super::{
     http::classify::{self, ErrorInfo, Head},
 };
 
-/// What an error body adds: `{"error": "a sentence for people"}` has no code, but an account
-/// without credits is told by a sentence alone, under status 400. It is read, not kept.
+/// `{"error": "a sentence"}` has no code, and an account without credits is reported only by its
+/// sentence, with status 400. It is matched, not kept.
 pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     let text = root
         .and_then(|root| root.get("error")?.as_str())
@@ -26,7 +26,7 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     }
 }
 
-/// What the task says. Fails when it is none.
+/// Fails when `root` is not a task.
 pub fn status(provider: &str, head: &Head, root: &Value) -> Result<VideoStatus, ProviderError> {
     let Some(status) = root.get("status").and_then(Value::as_str) else {
         return Err(head.failed("answer without a status"));
@@ -42,15 +42,15 @@ pub fn status(provider: &str, head: &Head, root: &Value) -> Result<VideoStatus, 
             };
             VideoStatus::Failed(classify::from_error_in_body(provider, head, &error_info))
         }
-        // PENDING; THROTTLED, which is our own limit of running tasks; RUNNING; and words
-        // that are not known.
+        // PENDING; THROTTLED, which is our account's limit of running tasks; RUNNING; unknown
+        // states.
         _ => VideoStatus::Running {
             progress: progress(root),
         },
     })
 }
 
-/// The output lies elsewhere, at an address that needs no key.
+/// The output is on another host and needs no key.
 fn succeeded(head: &Head, root: &Value) -> VideoStatus {
     let url = root.pointer("/output/0").and_then(Value::as_str);
     match url.and_then(|url| Url::parse(url).ok()) {
@@ -60,7 +60,7 @@ fn succeeded(head: &Head, root: &Value) -> VideoStatus {
 }
 
 /// `SAFETY.INPUT.TEXT`, `INPUT_PREPROCESSING.SAFETY.TEXT`, `THIRD_PARTY.SAFETY`: a refusal
-/// wherever the word stands. The prompt's own fault is `ASSET.INVALID`. The rest
+/// wherever `SAFETY` occurs. `ASSET.INVALID` is an invalid request. The rest
 /// (`INTERNAL.*`, `INPUT_PREPROCESSING.INTERNAL`, `THIRD_PARTY.*`) is the provider's.
 fn kind(code: &str) -> Option<ProviderErrorKind> {
     if code.split('.').any(|word| word == "SAFETY") {
@@ -72,7 +72,7 @@ fn kind(code: &str) -> Option<ProviderErrorKind> {
     }
 }
 
-/// A fraction from 0 to 1, as percent.
+/// A fraction from 0 to 1 as percent.
 fn progress(root: &Value) -> Option<u8> {
     let fraction = root.get("progress")?.as_f64()?;
     let percent = (fraction.clamp(0.0, 1.0) * 100.0).round();

@@ -1,4 +1,4 @@
-//! How to ask a model of Runway.
+//! Settings of the models of Runway.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ use crate::domain::{
     vendor::ModelSettings,
 };
 
-/// How to ask one model. The default suits `gen4.5`.
+/// Settings of one model. The default suits `gen4.5`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunwayModel {
-    /// From our ratio to the model's word for it, mostly pixels: `"16:9" = "1280:720"`. A
-    /// ratio that is not in it is rejected.
+    /// From our ratio to the model's value, mostly pixels: `"16:9" = "1280:720"`. Other ratios are
+    /// rejected.
     #[serde(deserialize_with = "ratios")]
     pub ratios: BTreeMap<String, String>,
-    /// `resolution` of the models that take a ratio by its name (`768p`). `None` sends nothing.
+    /// `resolution` of models that take a named one (`768p`). `None` sends nothing.
     #[serde(deserialize_with = "blank_is_none")]
     pub resolution: Option<String>,
-    /// `audio` of the models that can do without; changes the price. `None` sends nothing.
+    /// `audio` of models where it is optional; changes the price. `None` sends nothing.
     pub audio: Option<bool>,
 }
 
@@ -37,7 +37,7 @@ impl Default for RunwayModel {
     }
 }
 
-/// Ratios in lowest terms, as the adapter is asked.
+/// Keys in lowest terms, like the ratios of calls.
 fn ratios<'de, D: Deserializer<'de>>(source: D) -> Result<BTreeMap<String, String>, D::Error> {
     let mut reduced = BTreeMap::new();
     for (ours, theirs) in BTreeMap::<String, String>::deserialize(source)? {

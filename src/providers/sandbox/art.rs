@@ -1,11 +1,11 @@
-//! Waves of colour, the picture behind the sandbox's images and videos.
+//! Colored waves, the picture of the sandbox's images and videos.
 //!
-//! Here: which palette index lies where, in whole numbers only, so that every machine draws
-//! the same and an unoptimised build is quick enough. Not here: files.
+//! Integer arithmetic only, so that every machine draws the same and an unoptimized build is fast
+//! enough.
 
 use super::seed::Seed;
 
-/// A sine's table: a turn in 1024 steps, from -2047 to 2047.
+/// A sine table: a turn in 1024 steps, from -2047 to 2047.
 static SINE: [i32; 1024] = sine();
 
 /// Bhaskara's approximation (off by 0.2 % at most): it needs no floating point.
@@ -28,27 +28,25 @@ pub(super) fn wave(phase: u32) -> i32 {
     SINE[usize::from(u16::from_be_bytes([high, low]) >> 6)]
 }
 
-/// How strong the colours are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mood {
-    /// Neither of the others.
     Plain,
-    /// Full colours, far apart.
+    /// Saturated colors, far apart.
     Vivid,
     Natural,
 }
 
-/// 256 colours in red, green, blue; the first follows the last without a seam.
+/// 256 RGB colors; the last and the first are adjacent.
 pub(super) fn palette(seed: &Seed, mood: Mood) -> [[u8; 3]; 256] {
-    // How far a channel runs behind the one before, in 256ths of a turn: in step they give
-    // greys, a third apart the whole rainbow.
+    // The phase shift between channels, in 256ths of a turn: 0 gives grays, a third the whole
+    // rainbow.
     let (middle, reach, behind) = match mood {
         Mood::Plain => ([128, 128, 132], 96, 18 + seed.choice(4, 34)),
         Mood::Vivid => ([132, 120, 128], 124, 56 + seed.choice(4, 34)),
         Mood::Natural => ([142, 126, 98], 52, 6),
     };
     let behind = u32::from(behind) << 24;
-    // Which channel leads, and whether forwards.
+    // Which channel leads, and in which direction.
     let (lead, sense) = (seed.choice(5, 3), seed.choice(6, 2));
     let start = seed.word(0);
     let mut colours = [[0; 3]; 256];
@@ -65,7 +63,7 @@ pub(super) fn palette(seed: &Seed, mood: Mood) -> [[u8; 3]; 256] {
     colours
 }
 
-/// One wave: straight, or bent around a centre. All phases are in 2^-32 turns.
+/// One wave: plane, or circular around a center. Phases are in 2^-32 turns.
 #[derive(Debug, Clone, Copy)]
 struct Wave {
     phase: u32,
@@ -77,16 +75,16 @@ struct Wave {
     height: i32,
 }
 
-/// Waves that cross each other.
+/// Superimposed waves.
 #[derive(Debug, Clone)]
 pub(super) struct Field {
     waves: Vec<Wave>,
 }
 
 impl Field {
-    /// `count` waves over `size` pixels that are back where they began after `period`
-    /// frames. A field of more waves holds those of a field of fewer. The same seed gives
-    /// the same picture at every size of one shape.
+    /// `count` waves over `size` pixels with a period of `period` frames. A field of more waves
+    /// contains those of a field of fewer. The same seed gives the same picture at every size of
+    /// one aspect ratio.
     pub(super) fn new(seed: &Seed, size: (u32, u32), count: usize, period: u32) -> Self {
         let short = size.0.min(size.1).max(1);
         // An eighth of a wave over the short side, and an eighth of a ring within it.
@@ -95,7 +93,7 @@ impl Field {
         let waves = (0..count).map(|index| {
             let at = 7 + 5 * index;
             let (finer, height) = if index < 3 { (1, 36) } else { (4, 9) };
-            // From -12 to 12 eighths, but as a number that wraps.
+            // From -12 to 12 eighths, as a wrapping number.
             let slope = |index| {
                 let eighths = u32::from(seed.choice(index, 25)).wrapping_sub(12);
                 eighth.wrapping_mul(eighths).wrapping_mul(finer)
@@ -136,7 +134,7 @@ impl Field {
             wave_of.add(y, frame, sums);
         }
         for (index, sum) in row.iter_mut().zip(sums) {
-            // The palette is a circle, so the index may go around it.
+            // The palette is circular, so the index may wrap.
             [*index, ..] = (*sum / 1024 + 128).to_le_bytes();
         }
     }

@@ -1,4 +1,4 @@
-//! Faults that a prompt can ask for, as payment test cards do: `[[fail]]`, `[[reject]]`,
+//! Faults that a prompt can request, like test card numbers: `[[fail]]`, `[[reject]]`,
 //! `[[timeout]]`, `[[rate_limit]]`, `[[slow:SECONDS]]`, anywhere in the prompt.
 
 use std::time::Duration;
@@ -7,15 +7,14 @@ use super::super::{ProviderError, ProviderErrorKind};
 
 /// Longest `[[slow:SECONDS]]`.
 const SLOWEST_SECONDS: f64 = 600.0;
-/// What passes for an upstream time-out: long enough to be one, short enough to test with.
+/// The duration of a simulated timeout, short enough for tests.
 const TIMEOUT_WAIT: Duration = Duration::from_millis(200);
-/// The wait that `[[rate_limit]]` asks for.
+/// The retry delay of `[[rate_limit]]`.
 const RATE_LIMIT_WAIT: Duration = Duration::from_secs(1);
 
-/// How a call shall end badly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// `[[fail]]`: an upstream that breaks during the work.
+    /// `[[fail]]`: an upstream that fails during the work.
     Fail,
     /// `[[reject]]`: an upstream that refuses the request.
     Reject,
@@ -25,20 +24,18 @@ pub enum Fault {
     RateLimit,
 }
 
-/// What a prompt asks for.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Faults {
-    /// The bad end, if any.
     pub fault: Option<Fault>,
     /// Wait before everything else, 0 to 600 s.
     pub slow: Duration,
-    /// The prompt without its markers, for what echoes it.
+    /// The prompt without its markers.
     pub rest: String,
 }
 
 impl Faults {
-    /// Reads the markers of `prompt`. Unknown or unreadable ones are ordinary text. Of
-    /// several faults the first counts, of several waits the longest.
+    /// Parses the markers of `prompt`. Unknown or invalid ones are ordinary text. The first of
+    /// several faults counts, and the longest of several waits.
     pub fn of(prompt: &str) -> Self {
         let mut found = Self::default();
         let mut tail = prompt;
@@ -87,12 +84,12 @@ fn wait(text: &str) -> Option<Duration> {
 }
 
 impl Fault {
-    /// Whether some of the answer comes before the fault does.
+    /// Whether part of the answer precedes the fault.
     pub fn is_late(self) -> bool {
         matches!(self, Self::Fail | Self::Timeout)
     }
 
-    /// Brings the fault about: the error, after the moment that its kind takes.
+    /// The error, after the time that its kind takes.
     pub async fn happen(self) -> ProviderError {
         match self {
             Self::Fail => ProviderError::new(ProviderErrorKind::Failed, "sandbox fault: fail"),
@@ -104,8 +101,8 @@ impl Fault {
                 ProviderError::new(ProviderErrorKind::Timeout, "sandbox fault: timeout")
             }
             Self::RateLimit => {
-                // Not `not_started`: the prompt would ask for the fault again at every try,
-                // and a test of a client should see it at once and with one attempt.
+                // Not `not_started`: every retry would fail the same way, and a client's test
+                // should see the error at once.
                 let mut error =
                     ProviderError::new(ProviderErrorKind::Overloaded, "sandbox fault: rate_limit");
                 error.retry_after = Some(RATE_LIMIT_WAIT);

@@ -1,8 +1,7 @@
 //! Makes an MP4 (H.264 baseline, 4:2:0, the index in front) of moving waves.
 //!
-//! The picture returns to its beginning after four seconds, so no more than these are
-//! encoded, whatever the length: the file then holds them again and again. Each round begins
-//! with a key frame, which forgets everything before it.
+//! The animation is a loop of four seconds; only one is encoded, and the file repeats it. Each
+//! repetition begins with a key frame.
 
 use std::num::NonZeroU32;
 
@@ -32,15 +31,15 @@ use super::{
 };
 use crate::providers::{ProviderError, VideoCall};
 
-/// Frames a second.
+/// Frames per second.
 const RATE: u32 = 24;
-/// Frames until the picture is as it was.
+/// Frames of the loop.
 const PERIOD: u32 = 4 * RATE;
 /// The short side, in pixels, where the long one allows it.
 const SHORT_SIDE: u32 = 360;
 /// The longest long side.
 const LONG_SIDE: u32 = 1280;
-/// The shortest short side: less than a macroblock is too little for some decoders.
+/// The shortest short side: less than a macroblock is too small for some decoders.
 const LEAST_SIDE: u32 = 16;
 
 pub(super) fn make(
@@ -76,15 +75,14 @@ fn size(ratio: (u32, u32)) -> (u32, u32) {
     }
 }
 
-/// `count` frames, the first a key frame, each as an Annex B access unit; fewer once nobody
-/// waits for them.
+/// `count` frames, the first a key frame, each as an Annex B access unit; fewer once cancelled.
 pub(super) fn encode(
     seed: &Seed,
     size: (u32, u32),
     count: u32,
     abandoned: &CancellationToken,
 ) -> Result<Vec<Vec<u8>>, openh264::Error> {
-    // What follows is drawn at half the size, as colour is stored; brightness is doubled.
+    // Drawn at half the size, at which chroma is stored; luma is doubled.
     let (width, height) = (size.0 / 2, size.1 / 2);
     let (columns, rows) = (
         usize::try_from(width).unwrap_or_default(),
@@ -136,7 +134,7 @@ pub(super) fn encode(
     Ok(frames)
 }
 
-/// ITU-R BT.601 in its limited range, as every player assumes of a small video.
+/// ITU-R BT.601, limited range: what players assume for small videos.
 fn yuv(rgb: [u8; 3]) -> [u8; 3] {
     let [red, green, blue] = rgb.map(i32::from);
     [
@@ -147,7 +145,7 @@ fn yuv(rgb: [u8; 3]) -> [u8; 3] {
     .map(|value| u8::try_from(value).unwrap_or(u8::MAX))
 }
 
-/// `total` frames, those of `round` again and again.
+/// `total` frames, repeating those of `round`.
 fn mux(round: &[Vec<u8>], total: u32) -> Result<Bytes, MuxError> {
     let head = round.first().map(Vec::as_slice).unwrap_or_default();
     let config = H264SampleEntryConfig {
@@ -190,8 +188,8 @@ fn mux(round: &[Vec<u8>], total: u32) -> Result<Bytes, MuxError> {
     Ok(file.into())
 }
 
-/// The slices of an access unit, each behind its length. The parameter sets are left out:
-/// they stand in the file's index.
+/// The slices of an access unit, each prefixed by its length. The parameter sets are in the file's
+/// index instead.
 fn slices(unit: &[u8]) -> Result<Vec<u8>, shiguredo_mp4::Error> {
     let mut sample = Vec::with_capacity(unit.len());
     for nal in parse_annexb_nal_units(unit)? {

@@ -1,7 +1,7 @@
-//! Images of the sandbox: a PNG of exactly the asked size, drawn from the prompt.
+//! Images of the sandbox: a PNG of exactly the requested size, derived from the prompt.
 //!
-//! The same call gets the same images, every image of a call is another one, and quality and
-//! style change the look but not the motif.
+//! The same call gets the same images, the images of a call differ, and quality and style change
+//! the look but not the motif.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -44,7 +44,7 @@ impl ImageProvider for SandboxImage {
     }
 }
 
-/// What the motif follows; size, quality and style are left out on purpose.
+/// The seed of the motif, on purpose without size, quality and style.
 fn seed(call: &ImageCall, prompt: &str, index: u32) -> Seed {
     Seed::of(&[
         call.model.as_bytes(),
@@ -64,7 +64,7 @@ fn draw(call: &ImageCall, seed: &Seed) -> Result<Bytes, png::EncodingError> {
         Some(Style::Vivid) => Mood::Vivid,
         Some(Style::Natural) => Mood::Natural,
     };
-    // Standard: a few waves in 16 flat tones. Hd: finer ones among them, and no steps.
+    // Standard: a few waves in 16 flat tones. Hd: more waves, and smooth.
     let (waves, tones) = match call.quality {
         Quality::Standard => (3, 0xf0),
         Quality::Hd => (5, 0xff),

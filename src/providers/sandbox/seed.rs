@@ -1,4 +1,4 @@
-//! What makes two calls look or sound different: a digest of everything that may change them.
+//! Pseudo-random choices from a digest of a call, so that the same call gets the same answer.
 
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
@@ -6,12 +6,11 @@ use uuid::Builder;
 
 use crate::providers::{ProviderError, ProviderErrorKind};
 
-/// A digest to draw choices from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seed([u8; 32]);
 
 impl Seed {
-    /// The digest of `fields`; their lengths keep them apart.
+    /// The digest of `fields`, each prefixed by its length.
     pub(super) fn of(fields: &[&[u8]]) -> Self {
         let mut hash = Sha256::new();
         for field in fields {
@@ -31,7 +30,7 @@ impl Seed {
         u32::from_le_bytes([0, 1, 2, 3].map(|step| self.choice(index + step, u8::MAX)))
     }
 
-    /// A uuid (version 8, as RFC 9562 names the self-made ones).
+    /// A UUID of version 8 (RFC 9562: custom).
     pub(super) fn request_id(&self) -> String {
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&self.0[16..]);
@@ -39,9 +38,8 @@ impl Seed {
     }
 }
 
-/// Runs `work`, which keeps a processor busy, where no other task waits behind it. Its token is
-/// cancelled once nobody waits for the result: a thread cannot be stopped from outside, and a
-/// cancelled generation or a stop must not leave it computing.
+/// Runs CPU-bound `work` on a blocking thread. Its token is cancelled when this future is dropped,
+/// so that a cancelled generation or a shutdown does not leave it computing.
 pub(super) async fn away<T: Send + 'static>(
     work: impl FnOnce(&CancellationToken) -> Result<T, ProviderError> + Send + 'static,
 ) -> Result<T, ProviderError> {
@@ -52,7 +50,7 @@ pub(super) async fn away<T: Send + 'static>(
         .unwrap_or_else(|error| Err(broken(&error)))
 }
 
-/// What should not happen: a library that refuses what the sandbox gives it.
+/// Should not happen: a library that refuses the sandbox's input.
 pub(super) fn broken(error: &dyn std::error::Error) -> ProviderError {
     ProviderError::new(ProviderErrorKind::Failed, format!("sandbox: {error}"))
 }

@@ -17,20 +17,20 @@ use crate::{
     providers::{ProviderError, SpeechAnswer, SpeechCall, SpeechProvider},
 };
 
-/// Characters a second at speed 1.0.
+/// Characters per second at speed 1.0.
 const PACE: f64 = 15.0;
 /// The shortest file, in seconds.
 const SHORTEST: f64 = 0.3;
-/// Samples a second.
+/// Samples per second.
 const RATE: u32 = 24_000;
 /// Beyond this many seconds [`LONG_RATE`] is used: 10,000 characters at speed 0.25 are 44
-/// minutes, and a WAV of them at [`RATE`] would be above the 100 MiB that speech may have.
+/// minutes, and a WAV of them at [`RATE`] would be above the limit of 100 MiB.
 const LONG: Duration = Duration::from_mins(30);
-/// Samples a second of what is long.
+/// Samples per second of long recordings.
 const LONG_RATE: u32 = 16_000;
 /// Of MP3, in kbit/s.
 const BITRATE: u32 = 48;
-/// Samples that are encoded between two looks whether anybody waits for them.
+/// Samples that are encoded between two checks for cancellation.
 const PIECE: usize = 1 << 16;
 
 /// The sandbox's speech adapter.
@@ -91,7 +91,7 @@ fn length(text: &str, speed: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 
-/// Ends early once nobody waits for it.
+/// Ends early when cancelled.
 fn mp3(
     samples: &[i16],
     rate: u32,
@@ -116,7 +116,7 @@ fn mp3(
     }
 }
 
-/// 16-bit mono with the plain header of 44 bytes.
+/// 16-bit mono with a 44-byte header.
 fn wav(samples: &[i16], rate: u32) -> Bytes {
     let bytes = u32::try_from(samples.len() * 2).unwrap_or(u32::MAX);
     let mut file = Vec::with_capacity(samples.len() * 2 + 44);

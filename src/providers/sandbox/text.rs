@@ -15,9 +15,9 @@ use crate::{
     providers::{DeltaSink, ProviderError, TextAnswer, TextCall, TextProvider, answer::TextBuffer},
 };
 
-/// How many words come before `[[fail]]` and `[[timeout]]` end a stream.
+/// Words before `[[fail]]` and `[[timeout]]` end a stream.
 const WORDS_BEFORE_FAULT: usize = 5;
-/// How many words of the prompt are taken up, and how long, in characters.
+/// How much of the prompt is quoted, in words and in characters.
 const TOPIC_WORDS: usize = 12;
 const TOPIC_CHARS: usize = 100;
 
@@ -53,8 +53,8 @@ pub struct SandboxText {
 }
 
 impl SandboxText {
-    /// `word_delay` is the pause between two streamed words; zero (the default) sends them
-    /// at once. Answers in one piece are never delayed.
+    /// `word_delay` is the pause between two streamed words. Answers without streaming are never
+    /// delayed.
     pub fn new(word_delay: Duration) -> Self {
         Self { word_delay }
     }
@@ -74,7 +74,7 @@ impl TextProvider for SandboxText {
         let seed = seed(call);
         let text = compose(&faults.rest, &seed);
         let limit = usize::try_from(call.max_tokens).unwrap_or(usize::MAX);
-        // A late fault shows some of a stream first, as a real upstream that breaks would.
+        // A late fault sends part of the stream first, like an upstream that breaks off.
         let shown = match faults.fault {
             Some(fault) if !fault.is_late() || deltas.is_none() => 0,
             Some(_) => limit.min(WORDS_BEFORE_FAULT),
@@ -86,7 +86,7 @@ impl TextProvider for SandboxText {
             if index > 0 && deltas.is_some() && !self.word_delay.is_zero() {
                 tokio::time::sleep(self.word_delay).await;
             }
-            // The limit may fall after any word, and an answer does not end in a space.
+            // The limit may cut after any word, and an answer does not end in a space.
             let bare = word.trim_end();
             if index > 0 {
                 pieces.push(&format!(" {bare}"))?;
@@ -110,8 +110,8 @@ impl TextProvider for SandboxText {
     }
 }
 
-/// A quarter of the bytes, rounded up: near to what real tokenizers count, and always below
-/// the "bytes + 64" that a hold assumes.
+/// A quarter of the bytes, rounded up: close to real tokenizers, and always below the ceiling of a
+/// hold.
 fn input_tokens(call: &TextCall) -> u64 {
     u64::try_from(call.conversation.bytes().div_ceil(4)).unwrap_or(u64::MAX)
 }
@@ -158,7 +158,7 @@ fn compose(prompt: &str, seed: &Seed) -> String {
             OPENINGS[opening % OPENINGS.len()]
         )
     };
-    // Neighbours in the list, so that no sentence comes twice.
+    // Consecutive entries, so that no sentence is repeated.
     for step in 0..2 + more % 3 {
         text.push(' ');
         text.push_str(MIDDLES[(first + step) % MIDDLES.len()]);

@@ -1,7 +1,7 @@
-//! Videos of the sandbox: a task that is done after a while, and an MP4 made from the call.
+//! Videos of the sandbox: a task that completes after a while, and an MP4 derived from the call.
 //!
-//! The task id carries all that a poll needs, so it means the same after a restart and to
-//! every replica.
+//! The task id contains all that a poll needs, so it is valid after a restart and on every
+//! replica.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::{
     providers::{ProviderError, VideoCall, VideoOutput, VideoProvider, VideoStatus},
 };
 
-/// How long a task takes unless told otherwise.
+/// How long a task takes by default.
 pub const USUAL_WORK: Duration = Duration::from_secs(1);
 
 /// The sandbox's video adapter.
@@ -29,22 +29,21 @@ pub struct SandboxVideo {
 }
 
 impl SandboxVideo {
-    /// Tasks are done `work` after they were submitted, by `clock`; zero is at once.
+    /// Tasks complete `work` after their submission, by `clock`.
     pub fn new(clock: SharedClock, work: Duration) -> Self {
         Self { clock, work }
     }
 }
 
-/// What a task id says. It is a uuid of version 8 (custom): milliseconds since 1970 in the
+/// A parsed task id. It is a UUID of version 8 (custom): milliseconds since 1970 in the
 /// first six bytes, the fault in the low half of the seventh, how long it takes in the tenth to
 /// thirteenth, and randomness in the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Task {
-    /// When it was submitted, in milliseconds since 1970.
+    /// Time of submission, in milliseconds since 1970.
     at: u64,
-    /// How long it takes, in milliseconds.
+    /// Duration, in milliseconds.
     takes: u32,
-    /// How it ends, if not well.
     fault: Option<BadEnd>,
 }
 
@@ -93,7 +92,7 @@ impl Task {
     /// 0 to 99 percent, or `None` when it is done.
     fn progress(&self, now: DateTime<Utc>) -> Option<u8> {
         let takes = u64::from(self.takes);
-        // A clock that went back has done nothing yet.
+        // The clock was set back.
         let now = u64::try_from(now.timestamp_millis()).unwrap_or_default();
         let past = now.saturating_sub(self.at);
         let percent = (past < takes).then(|| past * 100 / takes)?;
@@ -103,7 +102,7 @@ impl Task {
 
 #[async_trait]
 impl VideoProvider for SandboxVideo {
-    /// `[[reject]]` and `[[rate_limit]]` show here, the other faults in a poll.
+    /// `[[reject]]` and `[[rate_limit]]` fail here, the other faults in a poll.
     async fn submit(&self, call: &VideoCall) -> Result<String, ProviderError> {
         let faults = Faults::of(&call.prompt);
         let fault = match faults.fault {

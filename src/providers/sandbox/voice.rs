@@ -1,21 +1,20 @@
 //! A humming voice: vowels sing, consonants close the mouth, words have a melody.
 //!
-//! In whole numbers only, for the same reasons as [`super::art`].
+//! Integer arithmetic only, for the same reasons as [`super::art`].
 
 use super::{art::wave, seed::Seed};
 
-/// How many partials a tone has.
 const PARTIALS: usize = 8;
 /// A major pentatonic scale, in thousandths: no two of its notes clash.
 const SCALE: [u64; 5] = [1_000, 1_122, 1_260, 1_498, 1_682];
-/// Between two looks at the timbre, in samples.
+/// Samples between two updates of the timbre.
 const BLOCK: usize = 32;
-/// How long the end fades, in samples.
+/// Fade-out, in samples.
 const FADE: usize = 1_024;
-/// How long one timbre takes to become another, in samples.
+/// Transition between timbres, in samples.
 const BLEND: i32 = 256;
 
-/// The place of a closed mouth among the timbres.
+/// The index of a closed mouth in [`TIMBRES`].
 const CLOSED: usize = 5;
 /// The partials of a, e, i, o, u, and of a closed mouth.
 const TIMBRES: [[i32; PARTIALS]; 6] = [
@@ -27,7 +26,7 @@ const TIMBRES: [[i32; PARTIALS]; 6] = [
     [70, 24, 10, 4, 2, 1, 0, 0],
 ];
 
-/// What one character sounds like: how loud, which of [`TIMBRES`], which note.
+/// The sound of one character: level, index into [`TIMBRES`], note.
 #[derive(Debug, Clone, Copy)]
 struct Sound {
     level: i32,
@@ -54,7 +53,7 @@ pub(super) fn sing(text: &str, seed: &Seed, rate: u32, total: usize) -> Vec<i16>
             break;
         };
         let left = total - samples.len();
-        // Everything glides, for a jump would click.
+        // All parameters glide: a jump would click.
         if blend == BLEND && sound.timbre != last {
             last = sound.timbre;
             (before, now, blend) = (now, &tables[last], 0);
@@ -120,7 +119,7 @@ fn sounds(text: &str) -> Vec<Sound> {
     sounds
 }
 
-/// How loud a vowel is.
+/// Level of a vowel.
 const LOUD: i32 = 256;
 
 /// Level and timbre. Letters of other scripts are vowels, chosen by their number.

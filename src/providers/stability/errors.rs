@@ -1,4 +1,4 @@
-//! What Stability's errors mean: `{"id", "name": "bad_request", "errors": ["..."]}`.
+//! Stability's errors: `{"id", "name": "bad_request", "errors": ["..."]}`.
 //!
 //! Only `name` is read; `errors` may echo the prompt.
 
@@ -9,7 +9,6 @@ use super::super::{
     http::classify::{ErrorInfo, machine_code},
 };
 
-/// The code of an error body and what it means.
 pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     let name = root
         .and_then(|root| root.get("name"))
@@ -22,7 +21,7 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     }
 }
 
-/// A moderated prompt comes as 403, which otherwise is the key's fault.
+/// A moderated prompt is reported as 403, which otherwise means an invalid key.
 fn kind(name: &str) -> Option<ProviderErrorKind> {
     match name {
         "content_moderation" | "content_filtered" => Some(ProviderErrorKind::ContentPolicy),

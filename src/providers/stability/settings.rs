@@ -1,4 +1,4 @@
-//! How to ask a model of Stability.
+//! Settings of the models of Stability.
 
 use std::sync::Arc;
 
@@ -12,7 +12,6 @@ use crate::domain::{
     vendor::{ModelSettings, SharedSettings},
 };
 
-/// Which endpoint makes an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StabilityEndpoint {
@@ -22,7 +21,6 @@ pub enum StabilityEndpoint {
     Sd3,
 }
 
-/// One way to make an image.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StabilityTarget {
@@ -32,19 +30,18 @@ pub struct StabilityTarget {
     pub model: Option<String>,
 }
 
-/// How to ask one model. There is no default: a model without settings cannot be asked.
+/// Settings of one model. There is no default: a model without settings cannot be called.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StabilityModel {
-    /// What makes our standard tier.
     pub standard: StabilityTarget,
-    /// What makes our hd tier; there exactly when the model has a price for it.
+    /// Present exactly when the model has a price for the hd tier.
     #[serde(default)]
     pub hd: Option<StabilityTarget>,
-    /// `style_preset` of our style vivid. `None` sends nothing.
+    /// `style_preset` of the style vivid. `None` sends nothing.
     #[serde(default, deserialize_with = "preset")]
     pub vivid: Option<String>,
-    /// `style_preset` of our style natural. `None` sends nothing.
+    /// `style_preset` of the style natural. `None` sends nothing.
     #[serde(default, deserialize_with = "preset")]
     pub natural: Option<String>,
 }
@@ -74,7 +71,6 @@ fn preset<'de, D: Deserializer<'de>>(source: D) -> Result<Option<String>, D::Err
     )
 }
 
-/// Reads the settings of a model.
 pub(super) fn read(wire: Option<Value>) -> Result<SharedSettings, ConfigError> {
     let endpoint = |tier: &str| wire.as_ref()?.get(tier)?.get("endpoint");
     let has_hd = wire.as_ref().is_some_and(|wire| wire.get("hd").is_some());

@@ -1,8 +1,8 @@
-//! What the errors of the Interactions API mean: `{"error": {"code": "invalid_request",
+//! Errors of the Interactions API: `{"error": {"code": "invalid_request",
 //! "message"}}` with a word as its code, or the numeric form of Google's front end.
 //!
-//! Two messages are read, because no code says as much: that of an unknown id, and that of a
-//! request refused for its content. Neither is kept.
+//! Two messages are matched, because no code identifies them: that of an unknown id, and that of
+//! a request refused for its content. Neither is kept.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use super::super::{
     errors,
 };
 
-/// What a refusal is called, in codes (any case) and in messages.
+/// Words for a refusal, in codes (any case) and in messages.
 const POLICY: [&str; 8] = [
     "safety",
     "prohibited_content",
@@ -26,12 +26,11 @@ const POLICY: [&str; 8] = [
     "content policy",
 ];
 
-/// Whether `root` holds an error in place of an interaction.
+/// Whether `root` is an error instead of an interaction.
 pub fn is_error(root: &Value) -> bool {
     errors::error_of(root).is_some()
 }
 
-/// The code of an error body and what it means.
 pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     let mut found = errors::error_info(root);
     if let Some(error) = root.and_then(errors::error_of) {
@@ -67,8 +66,8 @@ pub fn is_refusal(error: &Value) -> bool {
         .any(is_policy)
 }
 
-/// An unknown id is 400 "Invalid interaction name" (live); 404 is what it should be. Any
-/// other 400 may be passing trouble (live).
+/// An unknown id is 400 "Invalid interaction name" (live), or 404. Any other 400 may be
+/// transient (live).
 pub fn is_unknown_task(status: u16, root: Option<&Value>) -> bool {
     let message = || {
         root.and_then(errors::error_of)?

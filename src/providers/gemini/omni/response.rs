@@ -1,4 +1,4 @@
-//! Reads an interaction: where it stands, and where its video is.
+//! Parses an interaction: its state and the URL of its video.
 //!
 //! Source: google-genai 3.4.0 (`PyPI`) `_gaos/types/interactions/interaction.py`,
 //! `modeloutputstep.py`, `videocontent.py`, `usage.py`.
@@ -14,17 +14,15 @@ use super::{
     errors,
 };
 
-/// Where an interaction stands.
 #[derive(Debug)]
 pub enum State {
-    /// Waiting, working, or a word that is not known.
+    /// Queued, running, or an unknown state.
     Running,
-    /// Here is the video.
     Done(Url),
     Failed(ProviderError),
 }
 
-/// What the interaction says. Fails when it is none.
+/// Fails when `root` is not an interaction.
 pub fn state(provider: &str, head: &Head, root: &Value) -> Result<State, ProviderError> {
     if errors::is_error(root) && root.get("status").is_none() {
         let error_info = errors::error_info(Some(root));
@@ -63,7 +61,7 @@ fn completed(head: &Head, root: &Value) -> State {
         .chain(root.get("output_text"))
         .filter_map(Value::as_str)
         .any(|text| !text.trim().is_empty());
-    // Words in place of a video are how a refusal looks (live).
+    // A refusal is text instead of a video (live).
     State::Failed(if spoke && !has_video_tokens(root) {
         head.refused(None)
     } else {
@@ -71,7 +69,7 @@ fn completed(head: &Head, root: &Value) -> State {
     })
 }
 
-/// What the model said, as opposed to what it was given.
+/// The model's output, not its input.
 fn contents(root: &Value) -> impl Iterator<Item = &Value> {
     steps(root)
         .filter(|step| step.get("type").and_then(Value::as_str) == Some("model_output"))
