@@ -113,7 +113,12 @@ fn sql_is_in_the_store() {
         let text = fs::read_to_string(&file).unwrap();
         for (at, _) in text.match_indices("sqlx::") {
             let named = text[at..].split([';', '(', ' ']).next().unwrap();
-            assert_eq!(named, "sqlx::postgres::PgConnectOptions", "{}", file.display());
+            assert_eq!(
+                named,
+                "sqlx::postgres::PgConnectOptions",
+                "{}",
+                file.display()
+            );
         }
     }
 }
