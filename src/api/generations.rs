@@ -70,7 +70,7 @@ pub async fn lookup(
     let found = state
         .service
         .generation_within(&auth.caller, id, wait.unwrap_or_default(), || {
-            permit.release()
+            permit.release();
         })
         .await?;
     let mut response = Json(GenerationRecord::of(&found.generation, state.links())).into_response();
