@@ -1,11 +1,10 @@
-//! What can be seen in the sources: where SQL is written, how secrets are compared, and what is
-//! built in.
+//! Checks of the sources: where SQL is written, how secrets are compared, and the dependencies.
 
 use std::{collections::BTreeSet, fs, process::Command};
 
 use super::document::modules;
 
-/// Files of the program with their text, without the tests in them.
+/// Source files of the program, without their tests.
 fn program() -> Vec<(String, String)> {
     let files = modules("src").into_iter();
     let files = files.filter(|(_, module)| !module.split("::").any(|part| part == "tests"));
@@ -63,9 +62,9 @@ fn no_sql_is_made_of_what_users_wrote() {
     assert!(literals > 20, "only {literals} looked at");
 }
 
-/// Keys, sessions and admin tokens are found by their digest, and a link's signature and the
-/// token of the metrics are compared whole: how long an answer takes tells nothing of how much
-/// of a guess was right.
+/// Keys, sessions and admin tokens are looked up by digest, and a link's signature and the metrics
+/// token are compared in constant time: the response time reveals nothing about how much of a guess
+/// was right.
 #[test]
 fn secrets_are_compared_in_constant_time() {
     let text = |file: &str| fs::read_to_string(file).unwrap();
@@ -77,7 +76,7 @@ fn secrets_are_compared_in_constant_time() {
         "only its digest"
     );
     assert!(text("src/media/sign.rs").contains(".verify_slice(&given)"));
-    // What is looked up is a digest: no column holds a token.
+    // The lookup is by digest: no column holds a token.
     for file in ["keys", "sessions", "admin"] {
         let text = text(&format!("src/store/{file}.rs"));
         assert!(
@@ -85,7 +84,7 @@ fn secrets_are_compared_in_constant_time() {
             "{file}"
         );
     }
-    // Nobody compares what a secret exposes.
+    // Exposed secrets are never compared.
     for (file, text) in program() {
         for line in text.lines().filter(|line| line.contains("expose_secret()")) {
             assert!(
@@ -96,7 +95,7 @@ fn secrets_are_compared_in_constant_time() {
     }
 }
 
-/// One TLS library and one library of cryptography: one to watch for advisories.
+/// One TLS and one crypto library: one each to watch for advisories.
 #[test]
 fn one_tls_and_one_crypto_library_is_built_in() {
     let tree = Command::new(env!("CARGO"))
@@ -143,7 +142,7 @@ fn one_tls_and_one_crypto_library_is_built_in() {
     }
 }
 
-/// Nothing is built of what its author could change afterwards.
+/// No dependency can be changed afterwards by its author.
 #[test]
 fn every_dependency_is_of_the_registry_and_fixed_by_its_digest() {
     let lock = fs::read_to_string("Cargo.lock").unwrap();
@@ -161,7 +160,7 @@ fn every_dependency_is_of_the_registry_and_fixed_by_its_digest() {
     }
 }
 
-/// The compiler keeps memory safe as long as nobody asks it not to.
+/// The compiler enforces memory safety.
 #[test]
 fn no_code_of_ours_is_unsafe() {
     let manifest = fs::read_to_string("Cargo.toml").unwrap();
