@@ -94,7 +94,7 @@ async fn who_waits_for_a_generation_takes_nobodys_place(
                 let wait = [("prefer", "wait=60")];
                 loop {
                     let answer = app.call(Method::GET, &key, &path, &wait, None).await;
-                    // Two concurrent readers disturb each other.
+                    // Two concurrent reads compete for the limit.
                     if answer.status != 503 {
                         break answer;
                     }
