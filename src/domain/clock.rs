@@ -46,20 +46,20 @@ pub fn machine_time() -> DateTime<Utc> {
 /// A reading of the database's clock, with the monotonic time before and after the query.
 #[derive(Debug, Clone, Copy)]
 pub struct ClockReading {
-    asked: Instant,
+    sent: Instant,
     time: DateTime<Utc>,
-    answered: Instant,
+    received: Instant,
 }
 
 impl ClockReading {
     /// Measures around the query `reading`.
     pub async fn of<E>(reading: impl Future<Output = Result<DateTime<Utc>, E>>) -> Result<Self, E> {
-        let asked = Instant::now();
+        let sent = Instant::now();
         let time = reading.await?;
         Ok(Self {
-            asked,
+            sent,
             time,
-            answered: Instant::now(),
+            received: Instant::now(),
         })
     }
 }
@@ -79,7 +79,7 @@ impl DatabaseClock {
     pub fn new(machine: fn() -> DateTime<Utc>, first: &ClockReading) -> Self {
         Self {
             machine,
-            origin: first.answered,
+            origin: first.received,
             at_origin: AtomicI64::new(first.time.timestamp_micros()),
         }
     }
@@ -104,11 +104,11 @@ impl Clock for DatabaseClock {
     /// that a slow response moves nothing.
     fn follow(&self, reading: &ClockReading) {
         let time = reading.time.timestamp_micros();
-        let (asked, answered) = (
-            self.micros_at(reading.asked),
-            self.micros_at(reading.answered),
+        let (sent, received) = (
+            self.micros_at(reading.sent),
+            self.micros_at(reading.received),
         );
-        let within = |at: i64| Some(at.clamp(time - answered, time - asked));
+        let within = |at: i64| Some(at.clamp(time - received, time - sent));
         let moved = self
             .at_origin
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, within);
@@ -155,12 +155,12 @@ mod tests {
         DateTime::from_timestamp(1_700_000_000 + seconds, 0).unwrap()
     }
 
-    /// A reading of `seconds` after `start`, measured between `asked` and `answered`.
-    fn reading(start: Instant, asked: u64, seconds: i64, answered: u64) -> ClockReading {
+    /// A reading of `seconds` after `start`, measured between `sent` and `received`.
+    fn reading(start: Instant, sent: u64, seconds: i64, received: u64) -> ClockReading {
         ClockReading {
-            asked: start + Duration::from_secs(asked),
+            sent: start + Duration::from_secs(sent),
             time: time(seconds),
-            answered: start + Duration::from_secs(answered),
+            received: start + Duration::from_secs(received),
         }
     }
 

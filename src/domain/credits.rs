@@ -1,4 +1,4 @@
-//! Credits: decimal amounts with at most six fractional digits, kept as micro-credits.
+//! Credits: decimal amounts with at most six fractional digits, stored as micro-credits.
 //!
 //! Checked arithmetic only, never floats. [`Credits::pro_rata`] is the only division, and rounds
 //! up.

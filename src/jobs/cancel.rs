@@ -89,11 +89,11 @@ impl Runner {
     }
 
     /// Waits until the task has ended its text.
-    async fn stream_cancelled(&self, asked: &Generation) -> Result<Cancel, StoreError> {
+    async fn stream_cancelled(&self, generation: &Generation) -> Result<Cancel, StoreError> {
         let until = Instant::now() + STREAM_WAIT.min(self.0.lease);
         loop {
             let (handle, rest) = (
-                self.handle(asked.id),
+                self.handle(generation.id),
                 until.saturating_duration_since(Instant::now()),
             );
             let ended = match handle {
@@ -106,7 +106,10 @@ impl Runner {
             let record = match ended.flatten() {
                 Some(record) => Some(record.as_ref().clone()),
                 None => {
-                    let reading = self.0.store.generation(asked.account_id, asked.id);
+                    let reading = self
+                        .0
+                        .store
+                        .generation(generation.account_id, generation.id);
                     reading.await?
                 }
             };

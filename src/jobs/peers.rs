@@ -35,7 +35,7 @@ impl Peers {
         silent.map(|(&id, &(seen_at, _))| (id, seen_at)).collect()
     }
 
-    /// Starts watching anew.
+    /// Starts watching from scratch.
     pub(super) fn forget(&mut self) {
         self.0.clear();
     }

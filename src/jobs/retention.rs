@@ -19,7 +19,7 @@ impl Runner {
     pub async fn purge(&self, log_age: TimeDelta, batch: i64) -> Result<bool, StoreError> {
         let (store, now) = (&self.0.store, self.0.clock.now());
         let expired = store.purge_expired(now, batch).await?;
-        let told = store.purge_deliveries(now - log_age, now, batch).await?;
-        Ok(expired || told)
+        let deliveries = store.purge_deliveries(now - log_age, now, batch).await?;
+        Ok(expired || deliveries)
     }
 }

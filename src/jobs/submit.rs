@@ -14,8 +14,8 @@ pub struct SubmitSettings {
     pub attempts: u32,
     /// No retry begins later than this after the first submission.
     pub window: Duration,
-    /// The backoff before the first retry; doubled for each further one, unless the provider sends
-    /// Retry-After.
+    /// The backoff before the first retry, doubled for each further one; a longer Retry-After of the
+    /// provider takes precedence.
     pub retry_base: Duration,
 }
 
@@ -46,7 +46,7 @@ impl Submissions {
         let backoff = doubled.mul_f64(0.5 + f64::from(jitter[0]) / 512.0);
         let wait = error
             .retry_after
-            .map_or(backoff, |asked| asked.max(backoff));
+            .map_or(backoff, |named| named.max(backoff));
         (self.since.elapsed() + wait < self.settings.window).then_some(wait)
     }
 }

@@ -7,17 +7,17 @@ use crate::{postgres::Postgres, process};
 /// Every account's password.
 const PASSWORD: &str = "correct horse battery";
 
-/// An account of a client.
+/// A client's account.
 pub struct Account {
     pub id: i64,
     pub email: String,
-    /// A key without a rate limit that would get in the way.
+    /// A key with a rate limit that never applies.
     pub key: String,
     /// The id of its template.
     pub template: i64,
 }
 
-/// What a command of the program prints, where it must work.
+/// The output of a command that must succeed.
 pub async fn command(postgres: &Postgres, args: &[&str]) -> Value {
     let folder = std::env::temp_dir();
     let printed = process::gensvc(&folder, postgres.url(), args).await;

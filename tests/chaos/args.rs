@@ -1,17 +1,17 @@
-//! What the run is asked to do.
+//! Command line arguments.
 
 use clap::Parser;
 
-/// Drives a mixed load while it breaks things, and checks the books after each round.
+/// Runs a mixed load while injecting faults, and audits the ledger after each round.
 #[derive(Debug, Clone, Parser)]
 pub struct Args {
     /// How many rounds.
     #[arg(long, default_value_t = 20)]
     pub rounds: u32,
-    /// What everything random is drawn from; drawn itself when not given.
+    /// Seed of all randomness; random when not given.
     #[arg(long, default_value_t = fastrand::u64(1..1_000_000))]
     pub seed: u64,
-    /// How many seconds the load of a round lasts.
+    /// Duration of the load of a round, in seconds.
     #[arg(long, default_value_t = 5)]
     pub seconds: u64,
     /// Stop after the first round with a violation.
@@ -20,7 +20,7 @@ pub struct Args {
     /// Keep the folder of the run, with the servers' logs.
     #[arg(long)]
     pub keep: bool,
-    /// Let the servers' clocks be right, also where libfaketime is installed.
+    /// Give the servers correct clocks, even if libfaketime is installed.
     #[arg(long)]
     pub true_clocks: bool,
     /// How many clients send requests.
@@ -29,10 +29,10 @@ pub struct Args {
 }
 
 impl Args {
-    /// Random numbers of their own for each part of a run, so that no part depends on how far
+    /// A separate random generator for each part of a run, so that no part depends on how far
     /// another one got.
     pub fn rng(&self, part: &str) -> fastrand::Rng {
-        // FNV-1a: any spread will do, as long as it is the same everywhere.
+        // FNV-1a: any hash will do, as long as it is the same everywhere.
         let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         for byte in part.bytes() {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);

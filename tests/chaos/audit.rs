@@ -1,9 +1,9 @@
-//! After each round: lets everything settle, then holds the books, the upstreams' log and what
-//! clients were told against each other.
+//! After each round: waits for all work to settle, then compares the ledger, the upstreams' log and
+//! the clients' results.
 
 mod api;
-mod books;
 mod caps;
+mod ledger;
 mod outside;
 mod suspended;
 mod usage;
@@ -21,13 +21,13 @@ use tokio::task::JoinSet;
 
 use crate::{clients::Http, stage::Stage};
 
-/// How long work may take to end once nothing is broken any more.
+/// How long work may take to end after the last fault.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// Between two looks at unfinished work.
+/// Between two polls for unfinished work.
 const TICK: Duration = Duration::from_millis(100);
-/// Looks in a row that must find none: a request whose client has gone may still be coming.
+/// Consecutive polls that must find none: a request whose client has disconnected may still arrive.
 const QUIET: u32 = 5;
-/// What no server should ever have to log.
+/// Log messages that no server should ever write.
 const ALARMS: [&str; 4] = [
     "panicked",
     "the database refused a settlement",
@@ -35,7 +35,7 @@ const ALARMS: [&str; 4] = [
     "ended without a verdict",
 ];
 
-/// What has been looked at so far.
+/// What has been checked so far.
 #[derive(Default)]
 pub struct Auditor {
     /// How far the servers' logs have been read.
@@ -45,7 +45,7 @@ pub struct Auditor {
     events: webhooks::Events,
 }
 
-/// What a round came to.
+/// The result of a round.
 pub struct Round {
     pub completed: usize,
     pub failed: usize,
@@ -54,7 +54,6 @@ pub struct Round {
 }
 
 impl Auditor {
-    /// Checks everything.
     pub async fn check(
         &self,
         stage: &Arc<Stage>,
@@ -63,15 +62,15 @@ impl Auditor {
         clients: JoinSet<()>,
     ) -> Round {
         let recovery = settle(stage, clients).await;
-        // A suspended account's running work has ended too: now it may go on.
+        // A suspended account's running work has ended too: now it may be resumed.
         crate::clients::resume_all(stage).await;
         for grant in grants_of(stage, round) {
-            // Now it must work, unless it did before.
+            // Now it must succeed, unless it did before.
             if let Err(said) = crate::clients::grant(stage, &grant).await {
                 stage.tally.violation("a grant is refused", said);
             }
         }
-        let rows = books::check(stage, round).await;
+        let rows = ledger::check(stage, round).await;
         let refusals = stage.upstream.refusals();
         let refused = self.refusals.swap(refusals, Ordering::Relaxed) < refusals;
         outside::check(stage, &rows, round, refused);
@@ -91,8 +90,8 @@ impl Auditor {
         }
     }
 
-    /// After the last round: waits until all events are told, and checks what is checked once.
-    /// How long the events took.
+    /// After the last round: waits until all events are delivered, and runs the checks that run
+    /// once. Returns how long the delivery took.
     pub async fn finish(&self, stage: &Arc<Stage>, http: &Http) -> Duration {
         let waited = self.events.finish(stage, http).await;
         caps::check(stage, http, None).await;
@@ -126,8 +125,8 @@ fn grants_of(stage: &Stage, round: u32) -> Vec<crate::seen::Grant> {
     grants.cloned().collect()
 }
 
-/// Waits until all clients have their answers and nothing is unfinished; how long the latter
-/// took.
+/// Waits until all clients have their responses and nothing is unfinished; returns how long the
+/// latter took.
 async fn settle(stage: &Stage, mut clients: JoinSet<()>) -> Duration {
     let begun = Instant::now();
     let mut database = stage.postgres.connect().await;
@@ -136,7 +135,7 @@ async fn settle(stage: &Stage, mut clients: JoinSet<()>) -> Duration {
         while let Some(ended) = clients.try_join_next() {
             ended.unwrap();
         }
-        let unfinished = books::unfinished(&mut database).await;
+        let unfinished = ledger::unfinished(&mut database).await;
         if unfinished > 0 {
             recovery = begun.elapsed();
         }

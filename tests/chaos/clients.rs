@@ -1,5 +1,5 @@
-//! The load: clients that make, look at, cancel and delete generations, hang up, and try
-//! again; owners and operators who change what these depend on.
+//! The load: clients that create, poll, cancel and delete generations, disconnect, and retry;
+//! owners and operators who change what these depend on.
 
 mod call;
 mod keys;

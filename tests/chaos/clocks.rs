@@ -1,14 +1,14 @@
-//! Machines whose clocks are wrong: libfaketime tells a server another time than it is. The
-//! database and we have the true one.
+//! Machines with wrong clocks: libfaketime fakes a server's clock. The database and this program
+//! use the real one.
 
 use std::path::{Path, PathBuf};
 
 use crate::args::Args;
 
-/// Seconds that a clock is off at most.
+/// Maximum clock skew in seconds.
 const MOST: i64 = 40 * 60;
 
-/// Where packages put libfaketime.
+/// Where packages install libfaketime.
 const FOLDERS: [&str; 6] = [
     "/usr/lib/x86_64-linux-gnu/faketime",
     "/usr/lib/aarch64-linux-gnu/faketime",
@@ -28,7 +28,7 @@ pub fn library() -> Option<PathBuf> {
 pub enum Clock {
     /// Right.
     True,
-    /// Off by another amount after each start.
+    /// Skewed by another amount after each start.
     Wrong(PathBuf, fastrand::Rng),
 }
 
@@ -43,7 +43,7 @@ impl Clock {
         }
     }
 
-    /// What a process that starts now needs in its environment.
+    /// The environment variables for a process that starts now.
     pub fn env(&mut self) -> Vec<(&'static str, String)> {
         let Self::Wrong(library, rng) = self else {
             return Vec::new();
@@ -57,7 +57,7 @@ impl Clock {
     }
 }
 
-/// Removes what libfaketime leaves of a process that was killed. A later one with the same id
+/// Removes what libfaketime leaves behind after a process was killed. A later one with the same pid
 /// could not start.
 pub fn clean_up(pid: u32) {
     for name in ["faketime_shm", "sem.faketime_sem"] {

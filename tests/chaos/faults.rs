@@ -1,10 +1,10 @@
-//! What is done to processes and connections, and when.
+//! Faults injected into processes and connections, and their schedule.
 
 use std::{sync::Arc, time::Duration};
 
 use crate::{proxy::Flow, server::LEASE_SECONDS, stage::Stage};
 
-/// Something that is done at a moment of a round. Lengths are in milliseconds.
+/// A fault at a moment of a round. Durations are in milliseconds.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     KillServer {
@@ -27,7 +27,7 @@ enum Fault {
     CutDatabase {
         which: usize,
     },
-    /// Statements are carried out, but their answers are late, or lost with the connection.
+    /// Statements are executed, but their responses are late, or lost with the connection.
     HoldAnswers {
         which: usize,
         length: u64,
@@ -52,18 +52,18 @@ enum Fault {
 /// Kinds of faults.
 const KINDS: u32 = 12;
 
-/// Draws and carries out the faults of a round; done when all that was broken is whole again.
+/// Draws and injects the faults of a round; returns when all have been repaired.
 pub async fn inject(stage: Arc<Stage>, round: u32) {
     let mut rng = stage.args.rng(&format!("faults {round}"));
     let length = stage.args.seconds * 1_000;
     let mut plan = Vec::new();
-    // One server is killed in every round, and then every kind comes up by turns, so that a
-    // short run has seen them all.
+    // One server is killed in every round, and then all kinds take turns, so that a short run has
+    // covered them.
     let mut others = rng.fork();
     let others = std::iter::repeat_with(|| others.u32(0..KINDS));
     let kinds = [0, round % KINDS].into_iter().chain(others);
     for kind in kinds.take(rng.usize(4..8)) {
-        // Not at the very end, so that there is work to be done after each.
+        // Not at the very end, so that there is work after each.
         plan.push((rng.u64(length / 20..length * 3 / 4), draw(kind, &mut rng)));
     }
     // A slow database widens every gap between two statements.
@@ -93,7 +93,7 @@ pub async fn inject(stage: Arc<Stage>, round: u32) {
 fn draw(kind: u32, rng: &mut fastrand::Rng) -> Fault {
     let which = rng.usize(0..2);
     let down = rng.u64(0..1_500);
-    // Longer than the lease: a server that wakes up to find that others went on with its work.
+    // Longer than the lease: a server that wakes up after others have taken over its work.
     let lease = LEASE_SECONDS * 1_000;
     match kind {
         0 => Fault::KillServer { which, down },
@@ -124,7 +124,7 @@ fn draw(kind: u32, rng: &mut fastrand::Rng) -> Fault {
             which,
             length: rng.u64(300..2_000),
         },
-        // Some shorter than the servers' repetitions last, some longer.
+        // Some shorter than the servers' retries last, some longer.
         _ => Fault::RefuseUpstream {
             length: rng.u64(30..1_200),
         },

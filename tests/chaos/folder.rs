@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// A folder that is removed with all that is in it, unless it is to be kept.
+/// A folder that is deleted with its contents, unless it is to be kept.
 pub struct Folder {
     path: PathBuf,
     keep: bool,

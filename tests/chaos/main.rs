@@ -1,13 +1,11 @@
-//! Chaos: two servers on one Postgres under a mixed load of all modalities, while processes
-//! are killed and paused, connections cut, and upstreams fail in every way; then the books are
-//! checked, round after round. `make chaos` runs it; `cargo test` does not, since it takes
-//! minutes.
+//! Chaos test: two servers on one Postgres under a mixed load of all modalities, while processes
+//! are killed and paused, connections cut, and upstreams fail in every way; after each round the
+//! ledger is audited. `make chaos` runs it; `cargo test` does not, since it takes minutes.
 //!
-//! Here: the run. In the files: what is asked ([`args`]), who takes part ([`stage`],
-//! [`account`], [`server`], [`clocks`], [`postgres`], [`proxy`], [`upstream`],
-//! [`receiver`]), what they do ([`clients`],
-//! [`faults`]), what is checked ([`audit`], [`seen`]), and what is printed ([`report`],
-//! [`tally`]). Only loopback addresses are used, and everything that is started ends with this.
+//! Here: the run. Elsewhere: arguments ([`args`]), participants ([`stage`], [`account`],
+//! [`server`], [`clocks`], [`postgres`], [`proxy`], [`upstream`], [`receiver`]), actions
+//! ([`clients`], [`faults`]), checks ([`audit`], [`seen`]), and output ([`report`], [`tally`]).
+//! Only loopback addresses are used, and everything that is started ends with this program.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -50,7 +48,7 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();
-    // Dropped last: with it go all tasks, and with them whatever was started.
+    // Dropped last: all tasks end with it, and with them whatever was started.
     let runtime = runtime.unwrap();
     runtime.block_on(async {
         let mut terminated = signal(SignalKind::terminate()).unwrap();
@@ -88,8 +86,8 @@ async fn run(args: &Args) -> ExitCode {
     }
 }
 
-/// The load of a round, and its faults; afterwards everything runs, and the clients get their
-/// last answers.
+/// The load of a round and its faults; afterwards everything runs, and the clients get their last
+/// responses.
 async fn load(stage: &Arc<Stage>, http: &Http, round: u32) -> JoinSet<()> {
     stage.set_over(false);
     let clients = clients::start(stage, http, round).await;

@@ -1,5 +1,5 @@
-//! A Postgres of this run's own, started by the program's `database` commands, which also work
-//! as root, and killed with -9 by us.
+//! A Postgres for this run, started by the program's `database` commands, which also work as root,
+//! and killed with -9 by us.
 
 use std::{
     path::PathBuf,
@@ -12,13 +12,13 @@ use sqlx::{ConnectOptions as _, PgConnection, postgres::PgConnectOptions};
 
 use crate::process;
 
-/// How long it may take to come back.
+/// How long it may take to restart.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Roles that the two servers log in as, so that the database can tell who did what.
+/// Roles of the two servers, so that the database can record which did what.
 pub const ROLES: [&str; 2] = ["chaos_a", "chaos_b"];
 
-/// Notes when a generation is made, who ends it, and who each instance is.
+/// Records when a generation is created, who ends it, and which server each instance is.
 const WATCH: &str = "
     create role chaos_a superuser login;
     create role chaos_b superuser login;
@@ -54,14 +54,14 @@ const WATCH: &str = "
         for each row execute function chaos.note_end();
 ";
 
-/// The server, which is killed when this is dropped.
+/// The Postgres server, which is killed when this is dropped.
 pub struct Postgres {
     folder: PathBuf,
     url: String,
 }
 
 impl Postgres {
-    /// Starts the one in a folder; makes it first where there is none.
+    /// Starts the one in a folder; creates it first if there is none.
     pub async fn open(folder: PathBuf) -> Self {
         let mut postgres = Self {
             folder,
@@ -71,7 +71,7 @@ impl Postgres {
         postgres
     }
 
-    /// Makes and starts one in an empty folder, with the schema and our triggers.
+    /// Creates and starts one in an empty folder, with the schema and our triggers.
     pub async fn start(folder: PathBuf) -> Self {
         let postgres = Self::open(folder).await;
         let migrated = process::gensvc(&postgres.folder, &postgres.url, &["migrate"]).await;
@@ -89,7 +89,7 @@ impl Postgres {
         Ok(printed["url"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// Where commands connect.
+    /// The URL for commands.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -114,13 +114,13 @@ impl Postgres {
         }
     }
 
-    /// Of its first process, which starts the others.
+    /// The pid of the postmaster.
     pub fn pid(&self) -> Option<u32> {
         let text = std::fs::read_to_string(self.cluster().join("postmaster.pid")).ok()?;
         text.lines().next()?.parse().ok()
     }
 
-    /// The folder of its files.
+    /// The data directory.
     pub fn cluster(&self) -> PathBuf {
         self.folder.join("postgres/cluster")
     }

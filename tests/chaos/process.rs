@@ -10,7 +10,7 @@ use tokio::process::Command;
 
 use crate::clocks;
 
-/// The longest that one command of the program may take.
+/// Timeout of one command of the program.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A process that is killed when this is dropped.
@@ -33,14 +33,14 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // -9 also ends a process that is stopped. It may be gone: then there is nothing to do.
+        // -9 also ends a suspended process. It may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
         clocks::clean_up(self.pid());
     }
 }
 
-/// Sends a signal by the system's own `kill`. A process that is gone is no error.
+/// Sends a signal with the system's `kill`. A process that has exited is not an error.
 pub fn signal(pid: u32, name: &str) {
     let mut kill = std::process::Command::new("kill");
     kill.args(["-s", name, &pid.to_string()]);
@@ -48,7 +48,7 @@ pub fn signal(pid: u32, name: &str) {
     assert!(kill.status().is_ok(), "there is no kill on this machine");
 }
 
-/// `gensvc ARGS --json` on a database. `Err`: what it said.
+/// `gensvc ARGS --json` on a database. `Err`: its output.
 pub async fn gensvc(folder: &Path, database: &str, args: &[&str]) -> Result<String, String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gensvc"));
     command

@@ -1,4 +1,4 @@
-//! A TCP proxy that can cut and stall what it carries.
+//! A TCP proxy that can cut and stall connections.
 
 use std::{
     net::SocketAddr,
@@ -21,23 +21,23 @@ use tokio::{
 #[derive(Debug, Clone)]
 pub enum Target {
     Nowhere,
-    /// To a host that is gone: nothing comes back, no refusal either.
+    /// To a lost host: neither data nor a refusal comes back.
     Silence,
     Tcp(SocketAddr),
     Unix(PathBuf),
 }
 
-/// What a proxy lets through.
+/// What a proxy forwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
     Free,
     /// Nothing, for now.
     Stalled,
-    /// What is asked, but no answers, for now: whoever asked cannot know what was done.
+    /// Requests, but no responses, for now: the client cannot know what was done.
     AnswersStalled,
 }
 
-/// A listener on a port of its own, which stays the same while what is behind it changes.
+/// A listener with a fixed port, whose target may change.
 pub struct Proxy {
     address: SocketAddr,
     state: Arc<State>,
@@ -49,7 +49,7 @@ struct State {
     cuts: watch::Sender<u64>,
     freezes: watch::Sender<u64>,
     flow: watch::Sender<Flow>,
-    /// Milliseconds by which every answer is late.
+    /// Delay of every response in milliseconds.
     delay: AtomicU64,
 }
 
@@ -81,7 +81,7 @@ impl Proxy {
         self.address
     }
 
-    /// Where new connections lead from now on.
+    /// Sets the target of new connections.
     pub fn lead_to(&self, target: Target) {
         *self.state.target.lock().unwrap() = target;
     }
@@ -91,17 +91,17 @@ impl Proxy {
         self.state.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// Leaves every connection open, and never again reads from it or writes to it.
+    /// Leaves every connection open, but never reads from or writes to it again.
     pub fn freeze(&self) {
         self.state.freezes.send_modify(|freezes| *freezes += 1);
     }
 
-    /// What is let through from now on. What is held back is let go later, unless it is cut.
+    /// Sets what is forwarded. What is held back is forwarded later, unless it is cut.
     pub fn set(&self, flow: Flow) {
         self.state.flow.send_replace(flow);
     }
 
-    /// By how much every answer is late from now on.
+    /// Sets the delay of every response.
     pub fn slow(&self, delay: Duration) {
         let millis = u64::try_from(delay.as_millis()).unwrap();
         self.state.delay.store(millis, Ordering::Relaxed);
@@ -144,7 +144,7 @@ async fn carry(client: TcpStream, state: Arc<State>) {
         () = &mut carried => {}
         _ = cuts.changed() => {}
         _ = freezes.changed() => {
-            // Not polled any more, `carried` keeps its sockets.
+            // No longer polled, `carried` keeps its sockets.
             let _ = cuts.changed().await;
         }
     }

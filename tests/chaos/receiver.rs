@@ -1,5 +1,5 @@
-//! Where webhooks go: one listener for all accounts, told apart by path. It refuses, hangs,
-//! breaks off and redirects now and then, and notes all that arrives.
+//! The webhook receiver: one listener for all accounts, which differ by path. It refuses, hangs,
+//! disconnects and redirects at times, and records everything that arrives.
 
 use std::{
     collections::HashMap,
@@ -24,7 +24,7 @@ use crate::{
     wire::{self, Reply},
 };
 
-/// A wait that outlasts the servers' patience of 1 s.
+/// Longer than the servers' timeout of 1 s.
 const TOO_LONG: Duration = Duration::from_millis(1_800);
 
 /// One message.
@@ -49,7 +49,7 @@ struct Shared {
     args: Args,
     tally: Arc<Tally>,
     arrivals: Mutex<Vec<Arrival>>,
-    /// How often each message has come to each path.
+    /// How often each message has arrived at each path.
     counts: Mutex<HashMap<String, u32>>,
     calm: AtomicBool,
 }
@@ -83,12 +83,12 @@ impl Receiver {
         format!("{}{path}", self.address)
     }
 
-    /// Stops, or resumes, making faults.
+    /// Disables or enables faults.
     pub fn calm(&self, calm: bool) {
         self.shared.calm.store(calm, Ordering::Relaxed);
     }
 
-    /// What has arrived since this was last asked.
+    /// What has arrived since the last call.
     pub fn drain(&self) -> Vec<Arrival> {
         std::mem::take(&mut self.shared.arrivals.lock().unwrap())
     }
@@ -119,7 +119,7 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
 }
 
 impl Shared {
-    /// How a message is met; `None`: it is taken.
+    /// The fault of a delivery; `None`: it is accepted.
     fn draw(&self, request: &wire::Request) -> (Reply, Option<&'static str>) {
         let id = request.headers.get("webhook-id");
         let id = id.and_then(|id| id.to_str().ok()).unwrap_or_default();

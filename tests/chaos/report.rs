@@ -1,10 +1,10 @@
-//! What is printed.
+//! Output.
 
 use std::time::Duration;
 
 use crate::{args::Args, audit::Round, clocks, stage::Stage, tally::Tally};
 
-/// Violations of one kind that are spelled out.
+/// Violations of one kind that are printed in full.
 const SPELLED_OUT: usize = 5;
 
 /// Before the first round.

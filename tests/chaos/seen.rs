@@ -1,4 +1,4 @@
-//! What the clients were told, to be held against the books.
+//! What the clients saw, to be compared with the ledger.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::tally::Tally;
 
-/// The end of a generation, as somebody was told it.
+/// The outcome of a generation, as a client saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told {
     pub status: String,
@@ -21,20 +21,20 @@ pub struct Told {
     pub result: String,
 }
 
-/// A generation that somebody has heard of.
+/// A generation that a client knows of.
 #[derive(Debug, Clone)]
 pub struct Known {
     pub account: usize,
     pub mark: String,
-    /// Its end, once somebody was told.
+    /// Its outcome, once a client saw it.
     pub told: Option<Told>,
     /// A DELETE was sent.
     pub deleted: bool,
-    /// When its end was first told.
+    /// When its outcome was first seen.
     told_at: Option<Instant>,
 }
 
-/// An operator's grant, which is made once however often it is asked for.
+/// An operator's grant, which is carried out once however often it is requested.
 #[derive(Debug, Clone)]
 pub struct Grant {
     pub account: usize,
@@ -42,16 +42,16 @@ pub struct Grant {
     pub amount: i64,
 }
 
-/// A key with a cap on what it may spend.
+/// A key with a spend limit.
 #[derive(Debug, Clone, Copy)]
 pub struct Cap {
     pub account: usize,
     pub id: i64,
-    /// In which it is used.
+    /// The period in which it is used.
     pub round: u32,
 }
 
-/// A time in which an account was suspended for certain.
+/// A time in which an account was certainly suspended.
 #[derive(Debug, Clone, Copy)]
 pub struct Suspension {
     pub account: usize,
@@ -59,7 +59,7 @@ pub struct Suspension {
     pub to: DateTime<Utc>,
 }
 
-/// All that is known outside the servers.
+/// Everything that is known outside the servers.
 pub struct Seen {
     tally: Arc<Tally>,
     state: Mutex<State>,
@@ -68,7 +68,7 @@ pub struct Seen {
 #[derive(Default)]
 pub struct State {
     pub known: HashMap<String, Known>,
-    /// The generation that an account's idempotency key made.
+    /// The generation that an account's idempotency key created.
     pub keyed: HashMap<(usize, String), String>,
     /// Marks of requests that were completed after the revocation of their key was acknowledged.
     pub forbidden: HashSet<String>,
@@ -89,7 +89,7 @@ impl Seen {
         self.state.lock().unwrap()
     }
 
-    /// Notes a record, and whether it agrees with what was told before it was asked for.
+    /// Records a record, and whether it agrees with what was seen before it was requested.
     pub fn record(&self, account: usize, key: Option<&str>, record: &Value, asked: Instant) {
         let (Some(uuid), Some(status)) = (record["uuid"].as_str(), record["status"].as_str())
         else {

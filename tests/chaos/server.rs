@@ -1,5 +1,5 @@
-//! One of the two servers: a process behind two proxies, one towards its clients and one
-//! towards the database.
+//! One of the two servers: a process behind two proxies, one for its clients and one for the
+//! database.
 
 use std::{
     fs::File,
@@ -18,25 +18,25 @@ use crate::{
     proxy::{Proxy, Target},
 };
 
-/// How long a start or a stop may take.
+/// How long startup or shutdown may take.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Between two looks at the log.
+/// Between two polls of the log.
 const TICK: Duration = Duration::from_millis(20);
-/// Seconds after which a silent server's work may be taken over.
+/// Lease in seconds.
 pub const LEASE_SECONDS: u64 = 2;
 
 /// A server, running or not.
 pub struct Server {
     log: PathBuf,
     env: Vec<(String, String)>,
-    /// What clients talk to.
+    /// The proxy for clients.
     front: Proxy,
-    /// What the server takes for its database.
+    /// The proxy for the database.
     back: Proxy,
     machine: Mutex<Machine>,
 }
 
-/// What it runs on.
+/// What the server needs to run.
 struct Machine {
     process: Option<Guard>,
     clock: Clock,
@@ -61,7 +61,7 @@ impl Server {
         let env = [
             ("PATH", &*std::env::var("PATH").unwrap_or_default()),
             ("DATABASE_URL", &database),
-            // Both keep their files in one place, as replicas on one machine do.
+            // Both store their files in one place, as replicas on one machine do.
             (
                 "GENSVC_DATA_DIR",
                 &folder.join("files").display().to_string(),
@@ -104,7 +104,7 @@ impl Server {
         }
     }
 
-    /// Under which clients reach it.
+    /// The URL for clients.
     pub fn url(&self) -> String {
         format!("http://{}", self.front.address())
     }
@@ -119,7 +119,7 @@ impl Server {
         &self.back
     }
 
-    /// What it has logged since the log had that length, and its length now.
+    /// What it has logged since the log had that length, and its current length.
     pub fn log_from(&self, offset: u64) -> (String, u64) {
         let mut bytes = Vec::new();
         if let Ok(mut file) = File::open(&self.log) {
@@ -130,7 +130,7 @@ impl Server {
         (String::from_utf8_lossy(&bytes).into_owned(), length)
     }
 
-    /// Starts it, again and again while the database is away.
+    /// Starts it, with retries while the database is unavailable.
     pub async fn start(&self) {
         self.start_on(&mut *self.machine.lock().await).await;
     }
@@ -182,7 +182,7 @@ impl Server {
         }
     }
 
-    /// Whether it has ended without being asked to.
+    /// Whether it has exited unexpectedly.
     pub async fn has_died(&self) -> bool {
         let mut machine = self.machine.lock().await;
         machine.process.as_mut().is_none_or(Guard::has_ended)
@@ -196,7 +196,7 @@ impl Server {
         self.start_on(&mut machine).await;
     }
 
-    /// Asks it to stop, as an update would, and starts it again. `false`: it did not end.
+    /// Stops it gracefully, as for an update, and restarts it. `false`: it did not exit.
     pub async fn restart(&self) -> bool {
         let mut machine = self.machine.lock().await;
         let begun = Instant::now();
@@ -213,7 +213,7 @@ impl Server {
         ended
     }
 
-    /// Stops it for a while, as a frozen machine would be.
+    /// Suspends it for a while, like a frozen machine.
     pub async fn pause(&self, length: Duration) {
         let mut machine = self.machine.lock().await;
         if let Some(process) = machine.process.as_mut() {

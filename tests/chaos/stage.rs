@@ -1,4 +1,4 @@
-//! All that takes part in a run.
+//! All participants of a run.
 
 use std::sync::{
     Arc,
@@ -22,7 +22,7 @@ use crate::{
     upstream::Upstream,
 };
 
-/// What the accounts begin with: two that have plenty, and two that run short.
+/// Initial credits: two accounts have plenty, and two run short.
 const CREDITS: [&str; 4] = ["1000000", "20000", "40", "15"];
 
 /// A webhook of an account.
@@ -30,14 +30,14 @@ pub struct Hook {
     pub id: i64,
     pub account: usize,
     pub account_id: i64,
-    /// Where the receiver finds it.
+    /// The path at the receiver.
     pub path: String,
     pub secret: String,
     events: Vec<&'static str>,
 }
 
-/// All that takes part. What is dropped first is named first: servers, then the database, then
-/// the folder.
+/// All participants, in the order in which they are dropped: servers, then the database, then the
+/// folder.
 pub struct Stage {
     pub servers: [Server; 2],
     pub upstream: Upstream,
@@ -50,7 +50,7 @@ pub struct Stage {
     pub seen: Seen,
     pub tally: Arc<Tally>,
     pub args: Args,
-    /// Set: clients begin nothing more.
+    /// Set: clients start nothing new.
     over: AtomicBool,
     folder: Folder,
 }
@@ -90,12 +90,12 @@ impl Stage {
         })
     }
 
-    /// Whether clients are to begin nothing more.
+    /// Whether clients must start nothing new.
     pub fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Ends the load, or lets it begin.
+    /// Ends or starts the load.
     pub fn set_over(&self, over: bool) {
         self.over.store(over, Ordering::Relaxed);
         self.upstream.calm(over);
@@ -108,21 +108,21 @@ impl Stage {
         hooks.filter(move |hook| hook.account_id == account_id)
     }
 
-    /// A command of the program on the database. `Err`: what it said.
+    /// Runs a command of the program on the database. `Err`: its output.
     pub async fn command(&self, args: &[&str]) -> Result<String, String> {
         process::gensvc(&self.folder.path().join("files"), self.postgres.url(), args).await
     }
 }
 
 impl Hook {
-    /// Whether it is told of that.
+    /// Whether it gets that event.
     pub fn wants(&self, event: &str) -> bool {
         self.events.contains(&event)
     }
 }
 
-/// Gives each account a template and its webhooks: one for everything, the first account one
-/// more for what failed.
+/// Gives each account a template and its webhooks: one for all events, and the first account one
+/// more for failures.
 async fn equip(url: &str, accounts: &mut [Account], receiver: &Receiver) -> Vec<Hook> {
     let client = Client::builder().no_proxy().build().unwrap();
     let mut hooks = Vec::new();

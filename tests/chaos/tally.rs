@@ -1,4 +1,4 @@
-//! What was done, and what was found.
+//! Counts of actions and findings.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,7 +30,7 @@ impl Tally {
         *self.answers.lock().unwrap().entry(status).or_default() += 1;
     }
 
-    /// Something was broken on purpose.
+    /// A fault was injected.
     pub fn fault(&self, name: &'static str) {
         *self.faults.lock().unwrap().entry(name).or_default() += 1;
     }
@@ -45,7 +45,7 @@ impl Tally {
         self.kills.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A promise was not kept. The same finding of a later round is not counted again.
+    /// A guarantee was violated. The same finding of a later round is not counted again.
     pub fn violation(&self, name: &'static str, detail: String) {
         self.violations
             .lock()

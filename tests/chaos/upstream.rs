@@ -1,6 +1,5 @@
-//! The fake upstreams: `OpenAI` (text, images), Anthropic (text), Runway (video) and
-//! ElevenLabs (speech), in one listener. They fail in every way that the plan can think of,
-//! and keep a log of what they were asked to make.
+//! The fake upstreams: `OpenAI` (text, images), Anthropic (text), Runway (video) and ElevenLabs
+//! (speech), in one listener. They fail in every planned way, and log what was submitted.
 
 mod files;
 mod mood;
@@ -32,7 +31,7 @@ use crate::{
     wire::{self, Reply, Request},
 };
 
-/// What one mark was submitted for.
+/// The submissions with one mark.
 #[derive(Debug, Default, Clone)]
 pub struct Submissions {
     /// How many arrived.
@@ -41,7 +40,7 @@ pub struct Submissions {
     pub started: u32,
     /// How many arrived after one that was started.
     pub late: u32,
-    /// The price of what was answered, in micro-credits; `None` where it was no honest answer.
+    /// The price of the response in micro-credits; `None` where it was not a valid one.
     pub due: Option<i64>,
 }
 
@@ -92,17 +91,17 @@ impl Upstream {
         format!("http://{}", self.address)
     }
 
-    /// Stops, or resumes, making new faults.
+    /// Disables or enables new faults.
     pub fn calm(&self, calm: bool) {
         self.shared.calm.store(calm, Ordering::Relaxed);
     }
 
-    /// Refuses connections for a while. Those that wait for a request are closed, those with an
-    /// answer under way get it.
+    /// Refuses connections for a while. Idle connections are closed, those with a response in
+    /// progress get it.
     pub async fn refuse(&self, length: Duration) {
         let mut accepting = self.accepting.lock().await;
         accepting.abort();
-        // Ended, it has closed the port.
+        // Once ended, it has closed the port.
         let _ = (&mut *accepting).await;
         self.shared.closings.send_modify(|closings| *closings += 1);
         tokio::time::sleep(length).await;
@@ -110,7 +109,7 @@ impl Upstream {
         let listener = loop {
             match TcpListener::bind(self.address).await {
                 Ok(listener) => break listener,
-                // Some connection may have been given the port; it will be gone.
+                // Another connection may have been given the port; it will close soon.
                 Err(error) => assert!(begun.elapsed() < PATIENCE, "the port is taken: {error}"),
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -123,7 +122,7 @@ impl Upstream {
         *self.shared.closings.borrow()
     }
 
-    /// What was submitted, by mark.
+    /// Submissions by mark.
     pub fn log(&self) -> HashMap<String, Submissions> {
         self.shared.log.lock().unwrap().clone()
     }
@@ -198,7 +197,7 @@ impl Shared {
         mood.dress(reply)
     }
 
-    /// Notes a submission, and draws how it will be met.
+    /// Records a submission, and draws its fault.
     fn submitted(&self, mark: &str, path: &str) -> Mood {
         let mut log = self.log.lock().unwrap();
         let entry = log.entry(mark.to_owned()).or_default();
@@ -265,7 +264,7 @@ impl Shared {
         )
     }
 
-    /// Looks at a task, its file, or its cancellation.
+    /// Polls a task, downloads its file, or cancels it.
     fn look(&self, method: &str, path: &str) -> Reply {
         let calm = self.calm.load(Ordering::Relaxed);
         let name = path.rsplit('/').next().unwrap_or_default();
@@ -284,7 +283,7 @@ impl Shared {
     }
 }
 
-/// How long the port may take to be free again.
+/// How long the port may take to become free.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A wait that outlasts the servers' patience of 2 s.
+/// Longer than the servers' timeout of 2 s.
 const TOO_LONG: Duration = Duration::from_secs(5);

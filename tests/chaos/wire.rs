@@ -1,4 +1,4 @@
-//! HTTP/1.1 by hand, so that answers can break its rules.
+//! Hand-written HTTP/1.1, so that responses can violate it.
 
 use std::time::Duration;
 
@@ -16,25 +16,25 @@ pub struct Request {
     pub method: String,
     /// With the query.
     pub path: String,
-    /// Those that can be read.
+    /// The valid ones.
     pub headers: HeaderMap,
     pub body: Vec<u8>,
 }
 
-/// What goes out, piece by piece.
+/// A response, in pieces.
 #[derive(Default)]
 pub struct Reply {
     pub pieces: Vec<Piece>,
     pub end: End,
 }
 
-/// A part of an answer.
+/// A piece of a response.
 pub enum Piece {
     Wait(Duration),
     Bytes(Vec<u8>),
 }
 
-/// What becomes of the connection.
+/// What happens to the connection afterwards.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// It takes the next request.
@@ -130,7 +130,7 @@ fn head(status: u16, headers: &[(&str, &str)]) -> Vec<u8> {
     lines.concat().into_bytes()
 }
 
-/// The next request; `None` at the end of the connection, or of what can be read.
+/// The next request; `None` at the end of the connection, or of valid data.
 pub async fn read(stream: &mut TcpStream) -> Option<Request> {
     let mut bytes = Vec::new();
     let head_end = loop {
@@ -170,7 +170,7 @@ pub async fn read(stream: &mut TcpStream) -> Option<Request> {
     })
 }
 
-/// Sends an answer. `false`: the connection is of no more use.
+/// Sends a response. `false`: the connection is unusable.
 pub async fn write(stream: &mut TcpStream, reply: Reply) -> bool {
     for piece in reply.pieces {
         match piece {

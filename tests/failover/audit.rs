@@ -1,10 +1,10 @@
-//! After each round: lets everything settle, then holds the books of the promoted database, the
-//! upstreams' log and what clients were told against each other, as `tests/chaos` does.
+//! After each round: waits for all work to settle, then compares the ledger of the promoted
+//! database, the upstreams' log and the clients' results, as `tests/chaos` does.
 
 #[path = "../chaos/audit/api.rs"]
 mod api;
-#[path = "../chaos/audit/books.rs"]
-mod books;
+#[path = "../chaos/audit/ledger.rs"]
+mod ledger;
 #[path = "../chaos/audit/outside.rs"]
 mod outside;
 
@@ -18,14 +18,14 @@ use crate::{clients::Http, stage::Stage};
 
 /// How long work may take to end once the load is over.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Between two looks at unfinished work.
+/// Between two polls for unfinished work.
 const TICK: Duration = Duration::from_millis(100);
 
 /// What was checked.
 pub struct Checked {
-    /// Generations that a client was told of.
+    /// Generations that a client knows of.
     pub told: usize,
-    /// Of them, charges that a client was told.
+    /// Of them, charges that a client saw.
     pub charges: usize,
     /// Generations that were called more than once upstream.
     pub double_calls: usize,
@@ -33,10 +33,9 @@ pub struct Checked {
     pub settling: Duration,
 }
 
-/// Checks everything.
 pub async fn check(stage: &Arc<Stage>, http: &Http, round: u32) -> Checked {
     let settling = settle(stage).await;
-    let rows = books::check(stage, round).await;
+    let rows = ledger::check(stage, round).await;
     outside::check(stage, &rows, round, false);
     api::check(stage, http, &rows).await;
     if let Err(said) = stage.command(&["ledger", "verify"]).await {
@@ -71,12 +70,12 @@ pub async fn check(stage: &Arc<Stage>, http: &Http, round: u32) -> Checked {
     }
 }
 
-/// Waits until nothing is unfinished; how long that took. What is left then is found by the
+/// Waits until nothing is unfinished; returns how long that took. What is left then is found by the
 /// checks.
 async fn settle(stage: &Stage) -> Duration {
     let begun = Instant::now();
     let mut database = stage.postgres.connect().await;
-    while books::unfinished(&mut database).await > 0 && begun.elapsed() < PATIENCE {
+    while ledger::unfinished(&mut database).await > 0 && begun.elapsed() < PATIENCE {
         tokio::time::sleep(TICK).await;
     }
     begun.elapsed()

@@ -1,4 +1,4 @@
-//! What clients ask and how, as the clients of `tests/chaos` do.
+//! The requests, shared with the clients of `tests/chaos`.
 
 #[path = "../chaos/clients/call.rs"]
 #[expect(dead_code, reason = "chaos uses more of it")]

@@ -1,5 +1,5 @@
-//! The load: clients that make generations of all modalities and follow them to their ends,
-//! and a steady beat of small requests, which no wait holds up.
+//! The load: clients that create generations of all modalities and poll them until they end, and
+//! small requests at a constant rate, independent of responses.
 
 use std::{
     sync::Arc,
@@ -16,15 +16,15 @@ use crate::{
     stage::Stage,
 };
 
-/// Tries of a request with an idempotency key whose outcome is unknown.
+/// Attempts of a request with an idempotency key whose outcome is unknown.
 const TRIES: u32 = 6;
 /// Between two of them.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Between two looks at unfinished work.
+/// Between two polls for unfinished work.
 const LOOK: Duration = Duration::from_millis(300);
 /// Between two small requests to each server.
 const BEAT: Duration = Duration::from_millis(200);
-/// How long the last answers may take.
+/// How long the last responses may take.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// Starts all clients of a round, half of them at each server. They end when the stage is over.
@@ -47,7 +47,7 @@ pub fn start(stage: &Arc<Stage>, http: &Http, samples: &Samples, round: u32) -> 
     clients
 }
 
-/// Waits until all have their last answers.
+/// Waits until all have their last responses.
 pub async fn join(stage: &Stage, mut clients: JoinSet<()>) {
     let all = async {
         while let Some(ended) = clients.join_next().await {
@@ -85,7 +85,7 @@ impl Client {
         }
     }
 
-    /// A text at each beat, whatever became of those before.
+    /// A text at each tick, whatever happened to those before.
     async fn beat(self, name: String) {
         let mut texts = JoinSet::new();
         let mut beats = tokio::time::interval(BEAT);
@@ -101,7 +101,7 @@ impl Client {
         texts.join_all().await;
     }
 
-    /// Makes a generation; again while its outcome is unknown, if it has a key. Answers its id
+    /// Creates a generation; retries while its outcome is unknown, if it has a key. Returns its id
     /// where it has not ended yet.
     async fn make(&self, call: &Call) -> Option<String> {
         for attempt in 1..=TRIES {
@@ -114,7 +114,7 @@ impl Client {
                 let uuid = record["uuid"].as_str().map(str::to_owned);
                 return uuid.filter(|_| unfinished);
             }
-            // Without a key, asking again would be another request.
+            // Without a key, a retry would be another request.
             if call.key.is_none() || self.stage.is_over() {
                 return None;
             }
@@ -123,7 +123,7 @@ impl Client {
         None
     }
 
-    /// Looks at a generation until it has ended, or the stage is over.
+    /// Polls a generation until it has ended, or the stage is over.
     async fn follow(&self, uuid: &str) {
         while !self.stage.is_over() {
             tokio::time::sleep(LOOK).await;
@@ -137,7 +137,7 @@ impl Client {
         }
     }
 
-    /// Sends it, notes how it went and what was told; the record, where one came.
+    /// Sends it, records the outcome and what was seen; returns the record, if any.
     async fn send(
         &self,
         request: RequestBuilder,
@@ -182,7 +182,7 @@ fn text(mark: String) -> Call {
     }
 }
 
-/// What it failed of, if it did.
+/// Why it failed, if it did.
 fn failure_of(answer: &Answer, makes: bool) -> Option<String> {
     let (status, body) = (answer.status, &answer.body);
     let failed = makes && body["status"] == "failed";

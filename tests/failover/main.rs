@@ -1,13 +1,13 @@
-//! Failover: two servers on a primary Postgres with a synchronous standby, under a mixed load.
-//! The primary is lost, once killed and once silenced as a host is that drops off the network;
-//! the standby is promoted, and the name of the database leads to it. Measured is when callers
-//! are served again; checked is that every answer that they got is in the books of the new
-//! primary. `make failover` runs it; `cargo test` does not, since it takes minutes.
+//! Failover test: two servers on a primary Postgres with a synchronous standby, under a mixed load.
+//! The primary is lost, once killed and once silenced like a host that drops off the network; the
+//! standby is promoted and takes over the database's address. Measured is when callers are served
+//! again; checked is that every confirmed result is in the ledger of the new primary.
+//! `make failover` runs it; `cargo test` does not, since it takes minutes.
 //!
-//! Here: the run. In the files: the two databases ([`pair`]), how one of them falls silent
-//! ([`network`]), who takes part ([`stage`]), what is asked ([`clients`], [`load`]), what is
-//! measured ([`samples`]) and checked ([`audit`]), and what is printed ([`report`]). The rest is
-//! shared with `tests/chaos`.
+//! Here: the run. Elsewhere: the two databases ([`pair`]), how one of them falls silent
+//! ([`network`]), participants ([`stage`]), requests ([`clients`], [`load`]), measurements
+//! ([`samples`]), checks ([`audit`]), and output ([`report`]). The rest is shared with
+//! `tests/chaos`.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -72,19 +72,19 @@ use crate::{
     stage::Stage,
 };
 
-/// From the loss of the primary to the promotion: what noticing it takes.
+/// From the loss of the primary to the promotion: the time to detect it.
 const UNNOTICED: Duration = Duration::from_secs(3);
-/// How long the load goes on after the switch.
+/// How long the load continues after the switch.
 const AFTERWARDS: Duration = Duration::from_secs(15);
-/// Callers are served again this long after the switch.
+/// Deadline after the switch for callers to be served again.
 const AIM: Duration = Duration::from_secs(5);
 
-/// Loses the primary database under load, promotes its standby, and checks the books.
+/// Loses the primary database under load, promotes its standby, and audits the ledger.
 #[derive(Debug, Parser)]
 struct Options {
     #[command(flatten)]
     args: Args,
-    /// Have the proxies fall silent even where packets can be dropped.
+    /// Use the proxies to drop traffic even where packets can be dropped.
     #[arg(long)]
     stall: bool,
 }
@@ -95,7 +95,7 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();
-    // Dropped last: with it go all tasks, and with them whatever was started.
+    // Dropped last: all tasks end with it, and with them whatever was started.
     let runtime = runtime.unwrap();
     runtime.block_on(async {
         let mut terminated = signal(SignalKind::terminate()).unwrap();
@@ -160,7 +160,7 @@ async fn round(args: &Args, network: &Network, n: u32, loss: Loss) -> Round {
         }
     }
     if services.iter().any(|service| service.steady.is_none()) {
-        // So that the books can close all the same.
+        // So that the ledger can be settled all the same.
         println!("Service stays away: the dead connections are cut.");
         stage.proxies().iter().for_each(|proxy| proxy.cut());
         network.restore();

@@ -1,7 +1,6 @@
-//! How a host falls silent: in a network namespace of our own, where the kernel can be told to
-//! drop the packets of the database; where there can be none, the proxies fall silent in its
-//! stead. The kernel then still acknowledges what reaches them, which a host that is gone does
-//! not.
+//! How a host falls silent: in a separate network namespace, where the kernel drops the packets of
+//! the database; where that is not possible, the proxies stop forwarding instead. The kernel then
+//! still acknowledges what reaches them, unlike with a lost host.
 
 use std::{
     env,
@@ -13,7 +12,7 @@ use crate::proxy::{Proxy, Target};
 
 /// Set within the namespace.
 const INSIDE: &str = "FAILOVER_INSIDE";
-/// Makes the namespace usable, and fails where packets cannot be dropped in it.
+/// Sets up the namespace, and fails where packets cannot be dropped in it.
 const PREPARE: &str =
     "ip link set lo up && nft add table inet probe && nft delete table inet probe";
 
@@ -26,7 +25,7 @@ pub enum Network {
 }
 
 impl Network {
-    /// Begins the program anew in a namespace of its own, if that is possible. That ends with
+    /// Restarts the program in a separate namespace, if that is possible. The namespace ends with
     /// its last process.
     pub fn enter(stall: bool) -> Self {
         if stall {
@@ -37,10 +36,10 @@ impl Network {
         }
         let id = Command::new("id").arg("-u").output();
         let is_root = id.is_ok_and(|id| id.stdout.trim_ascii() == b"0");
-        // Root needs no namespace of users, and could not become Postgres' user in one.
+        // Root needs no user namespace, and could not become Postgres' user in one.
         let users = ["--user", "--map-current-user", "--keep-caps"];
         let users = if is_root { &[] } else { &users[..] };
-        // The tools of an administrator are not on everybody's path.
+        // Administrative tools are not on everybody's path.
         let path = env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
         let unshare = || {
             let mut command = Command::new("unshare");
@@ -62,8 +61,7 @@ impl Network {
         Self::Shared(format!("no network of our own: {gist}"))
     }
 
-    /// From now on nothing passes through these, neither on connections that are there nor on
-    /// new ones.
+    /// From now on nothing passes through these, on existing or new connections.
     pub fn silence(&self, proxies: &[&Proxy]) {
         for proxy in proxies {
             proxy.freeze();
@@ -87,7 +85,7 @@ impl Network {
         ));
     }
 
-    /// Lets through what begins from now on. The connections from before stay silent.
+    /// Lets new connections through. Existing ones stay silent.
     pub fn admit_newcomers(&self) {
         self.nft(
             "insert rule inet failover arriving \

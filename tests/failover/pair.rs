@@ -17,14 +17,14 @@ use crate::{
     proxy::{Proxy, Target},
 };
 
-/// How long the standby may take to follow.
+/// How long the standby may take to catch up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How the primary is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
     Killed,
-    /// It goes on, but nothing comes from it or reaches it.
+    /// It runs on, but is unreachable in both directions.
     Silenced,
 }
 
@@ -47,13 +47,13 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Makes and starts both in an empty folder. A commit is acknowledged once the standby has
-    /// it on its disk.
+    /// Creates and starts both in an empty folder. A commit is acknowledged once the standby has it
+    /// on disk.
     pub async fn start(folder: PathBuf) -> Self {
         let (primary, standby) = (folder.join("primary"), folder.join("standby"));
         let pair = Self {
             primary: Postgres::start(primary.clone()).await,
-            // Made only to have its folder where it must be, and of whom it must be.
+            // Created only to have its folder with the right place and owner.
             standby: Postgres::open(standby.clone()).await,
             replication: Proxy::start(Target::Nowhere).await,
             promoted: AtomicBool::new(false),
@@ -71,17 +71,17 @@ impl Pair {
         pair
     }
 
-    /// Makes the standby's files from those of the primary, while neither runs.
+    /// Creates the standby's files from those of the primary, while neither runs.
     fn copy(&self) {
         let (from, to) = (self.primary.cluster(), self.standby.cluster());
         let cp = |from: PathBuf, to: PathBuf| {
-            // It keeps the owner, which is not us where we are root.
+            // It keeps the owner, which is not us when we are root.
             let copied = Command::new("cp").arg("-a").arg(from).arg(to).status();
             assert!(copied.unwrap().success(), "the primary cannot be copied");
         };
         fs::remove_dir_all(&to).unwrap();
         cp(from.clone(), to.clone());
-        // Only that it is there counts.
+        // Only its existence matters.
         cp(from.join("PG_VERSION"), to.join("standby.signal"));
         let settings = to.join("postgresql.auto.conf");
         let mut settings = File::options().append(true).open(settings).unwrap();
@@ -95,7 +95,7 @@ impl Pair {
         .unwrap();
     }
 
-    /// Has the primary wait for the standby at each commit.
+    /// Makes the primary wait for the standby at each commit.
     async fn tie(&self) {
         let mut primary = self.primary.connect().await;
         for sql in [
@@ -142,7 +142,7 @@ impl Pair {
     /// Kills the primary and all its processes with -9.
     pub fn kill(&self) {
         let first = self.primary.pid().unwrap();
-        // Otherwise it would notice the end of the others, and begin to recover.
+        // Otherwise it would notice that the others ended, and begin to recover.
         process::signal(first, "STOP");
         let listed = Command::new("ps").args(["-A", "-o", "pid=,ppid="]).output();
         let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
@@ -157,7 +157,7 @@ impl Pair {
         process::signal(first, "KILL");
     }
 
-    /// Makes the standby the primary.
+    /// Promotes the standby.
     pub async fn promote(&self) {
         let seconds = PATIENCE.as_secs();
         let promote = format!("select pg_promote(true, {seconds})");
@@ -168,8 +168,8 @@ impl Pair {
         self.promoted.store(true, Ordering::Relaxed);
     }
 
-    /// Starts the lost one, for nobody: what was killed has left memory of the system behind,
-    /// which only its next end gives back.
+    /// Starts the lost one, unused: a killed one leaves shared memory behind, which only its next
+    /// exit frees.
     pub async fn revive_lost(&self) {
         self.primary.revive().await;
     }

@@ -1,4 +1,4 @@
-//! What is printed.
+//! Output.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,10 +15,10 @@ use crate::{
     samples::{Failures, Service},
 };
 
-/// Violations of one kind that are spelled out.
+/// Violations of one kind that are printed in full.
 const SPELLED_OUT: usize = 5;
 
-/// What a round came to.
+/// The result of a round.
 pub struct Round {
     pub n: u32,
     pub loss: Loss,
@@ -119,7 +119,7 @@ pub fn closing(rounds: &[Round], args: &Args) -> ExitCode {
     }
 }
 
-/// Seconds, if it came to pass.
+/// Seconds, if it happened.
 pub fn seconds(time: Option<Duration>) -> String {
     time.map_or_else(
         || "never".to_owned(),

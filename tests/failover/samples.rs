@@ -1,4 +1,4 @@
-//! How each request went, and what that says of the service.
+//! The outcome of each request, and the availability of the service.
 
 use std::{
     collections::BTreeMap,
@@ -13,11 +13,11 @@ pub struct Sample {
     pub server: usize,
     pub begun: Instant,
     pub ended: Instant,
-    /// It asks for a generation, rather than how one stands.
+    /// Whether it creates a generation, rather than polls one.
     pub makes: bool,
-    /// It is no repetition, whose answer may be the failure of the first.
+    /// Whether it is not a retry, whose response may be the failure of the first.
     pub is_first: bool,
-    /// What it failed of.
+    /// Why it failed.
     pub failure: Option<String>,
 }
 
@@ -25,17 +25,16 @@ pub struct Sample {
 #[derive(Clone, Default)]
 pub struct Samples(Arc<Mutex<Vec<Sample>>>);
 
-/// Requests that failed, by what they failed of: begun before the loss, between that and the
-/// switch, and after it.
+/// Failed requests by reason: sent before the loss, between that and the switch, and after it.
 pub type Failures = BTreeMap<String, [usize; 3]>;
 
 /// When a server served again, counted from the switch.
 #[derive(Debug, Clone, Copy)]
 pub struct Service {
-    /// The first generation was answered.
+    /// The first generation succeeded.
     pub first: Option<Duration>,
-    /// The last request had ended that was begun after the switch and failed, or took longer
-    /// than the aim. `None`: that was one of the last at all.
+    /// The end of the last request that was sent after the switch and failed, or took longer than
+    /// the target. `None`: that was one of the last of all.
     pub steady: Option<Duration>,
 }
 

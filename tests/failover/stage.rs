@@ -1,4 +1,4 @@
-//! All that takes part in a round.
+//! All participants of a round.
 
 use std::sync::{
     Arc,
@@ -19,8 +19,8 @@ use crate::{
     upstream::Upstream,
 };
 
-/// All that takes part. What is dropped first is named first: servers, then the databases, then
-/// the folder.
+/// All participants, in the order in which they are dropped: servers, then the databases, then the
+/// folder.
 pub struct Stage {
     pub servers: [Server; 2],
     pub upstream: Upstream,
@@ -31,7 +31,7 @@ pub struct Stage {
     pub seen: Seen,
     pub tally: Arc<Tally>,
     pub args: Args,
-    /// Set: clients begin nothing more.
+    /// Set: clients start nothing new.
     over: AtomicBool,
     folder: Folder,
 }
@@ -42,7 +42,7 @@ impl Stage {
         let folder = Folder::make(name, args.keep);
         let tally = Arc::new(Tally::default());
         let upstream = Upstream::start(args, &tally).await;
-        // What fails here fails for want of the database.
+        // Failures here are due to the missing database.
         upstream.calm(true);
         let postgres = Pair::start(folder.path().to_owned()).await;
         let primary = postgres.current();
@@ -67,13 +67,13 @@ impl Stage {
         })
     }
 
-    /// All that leads to the database.
+    /// All proxies to the database.
     pub fn proxies(&self) -> [&Proxy; 3] {
         let [a, b] = &self.servers;
         [a.back(), b.back(), self.postgres.replication()]
     }
 
-    /// Leads the servers' new connections to the database that serves now.
+    /// Directs the servers' new connections to the database that serves now.
     pub fn switch(&self) {
         for server in &self.servers {
             let socket = self.postgres.current().socket();
@@ -81,7 +81,7 @@ impl Stage {
         }
     }
 
-    /// Whether clients are to begin nothing more.
+    /// Whether clients must start nothing new.
     pub fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }
@@ -90,7 +90,7 @@ impl Stage {
         self.over.store(true, Ordering::Relaxed);
     }
 
-    /// A command of the program on the database that serves. `Err`: what it said.
+    /// Runs a command of the program on the database that serves. `Err`: its output.
     pub async fn command(&self, args: &[&str]) -> Result<String, String> {
         let url = self.postgres.current().url();
         process::gensvc(&self.folder.path().join("files"), url, args).await

@@ -1,4 +1,4 @@
-//! The house keeps its order: imports go one way (see the crate's documentation).
+//! The module order holds: imports go one way (see the crate's documentation).
 
 use std::{fs, path::Path};
 
@@ -87,9 +87,7 @@ fn imports_go_one_way() {
         let (_, allowed) = ALLOWED
             .iter()
             .find(|(p, _)| *p == place)
-            .unwrap_or_else(|| {
-                panic!("{place} has no place in the house; give it one in this table")
-            });
+            .unwrap_or_else(|| panic!("{place} is not in this table of modules; add it"));
         let text = fs::read_to_string(&file).unwrap();
         for found in imported(&text) {
             if found != place && !allowed.contains(&found.as_str()) {

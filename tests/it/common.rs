@@ -1,4 +1,4 @@
-//! The application under test, and a caller.
+//! The application under test, and an HTTP client for it.
 
 pub mod bucket;
 mod clocks;
@@ -41,10 +41,9 @@ pub use clocks::MovableClock;
 pub use upstream::{Recorded, Reply, Upstream};
 pub use work::link;
 
-/// What every account's password is.
+/// The password of every account.
 pub const PASSWORD: &str = "correct horse battery";
 
-/// The application under test.
 pub struct TestApp {
     pub app: App,
     pub clock: Arc<ManualClock>,
@@ -55,7 +54,7 @@ pub struct TestApp {
     options: PgConnectOptions,
 }
 
-/// An account with a key that may do everything.
+/// An account with a key that has every ability.
 #[derive(Clone)]
 pub struct Account {
     pub id: AccountId,
@@ -63,12 +62,11 @@ pub struct Account {
     pub key: String,
 }
 
-/// An answer.
 #[derive(Debug)]
 pub struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
-    /// Lossy, of files.
+    /// Lossy, for files.
     pub text: String,
     pub bytes: Bytes,
 }
@@ -79,8 +77,7 @@ impl TestApp {
         Self::with(options, &[]).await
     }
 
-    /// With OpenAI, Anthropic, Gemini and a compatible server `local`, all played by
-    /// `upstream`.
+    /// With OpenAI, Anthropic, Gemini and a compatible server `local`, all served by `upstream`.
     pub async fn upstream(options: PgConnectOptions, upstream: &Upstream) -> Self {
         let url = upstream.url();
         Self::with(
@@ -97,7 +94,7 @@ impl TestApp {
         .await
     }
 
-    /// With more in the environment.
+    /// With additional environment variables.
     pub async fn with(options: PgConnectOptions, env: &[(&str, &str)]) -> Self {
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(Uuid::now_v7().to_string());
         let mut all = BTreeMap::from([
@@ -107,12 +104,12 @@ impl TestApp {
                 "1".to_owned(),
             ),
             ("GENSVC__JOBS__POLL_INTERVAL_MS".to_owned(), "10".to_owned()),
-            // Whatever else the machine does.
+            // Independent of the machine's load.
             (
                 "GENSVC__DATABASE__ACQUIRE_TIMEOUT_MS".to_owned(),
                 "30000".to_owned(),
             ),
-            // Receivers are on this machine, and no name server is asked.
+            // Receivers run on this machine; no name server is queried.
             (
                 "GENSVC__WEBHOOKS__ALLOW_PRIVATE".to_owned(),
                 "true".to_owned(),
@@ -152,21 +149,21 @@ impl TestApp {
         }
     }
 
-    /// Another server on the same database: what a second replica, or a restart after a
-    /// crash, sees. The first goes on.
+    /// Another server on the same database, as a second replica or after a crash. The first
+    /// continues.
     pub async fn replica(&self) -> Self {
         let (options, env) = (self.options.clone(), self.env.clone());
         Self::start(options, env, self.clock.clone()).await
     }
 
-    /// As [`Self::replica`], with another environment.
+    /// As [`Self::replica`], with a different environment.
     pub async fn replica_with(&self, env: &[(&str, &str)]) -> Self {
         let (options, mut all) = (self.options.clone(), self.env.clone());
         all.extend(env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
         Self::start(options, all, self.clock.clone()).await
     }
 
-    /// The same server over another store of files.
+    /// The same server with a different media store.
     pub async fn over(mut self, storage: MediaStore) -> Self {
         let config = app::config::load(None, &self.env).unwrap();
         let (store, clock) = (self.store.clone(), self.clock.clone());
@@ -175,7 +172,7 @@ impl TestApp {
         self
     }
 
-    /// The same server over other adapters.
+    /// The same server with different adapters.
     pub async fn with_adapters(mut self, adapters: Registry) -> Self {
         let config = app::config::load(None, &self.env).unwrap();
         let storage = MediaStore::open(self.media_folder()).await.unwrap();
@@ -186,7 +183,6 @@ impl TestApp {
         self
     }
 
-    /// Moves the clock.
     pub fn advance(&self, by: TimeDelta) {
         self.clock.advance(by);
     }
@@ -195,8 +191,7 @@ impl TestApp {
         self.clock.now()
     }
 
-    /// An account with `credits` and a key that may do everything, without a rate limit that
-    /// would get in the way.
+    /// An account with `credits` and a key with every ability and a rate limit that never applies.
     pub async fn account(&self, credits: &str) -> Account {
         let email = format!("{}@example.com", Uuid::now_v7());
         let request = AccountRequest {
@@ -215,7 +210,7 @@ impl TestApp {
         Account { id, email, key }
     }
 
-    /// A key of an account, as POST /v1/api-keys would make it.
+    /// A key of an account, as created by POST /v1/api-keys.
     pub async fn key(&self, account: AccountId, body: Value) -> String {
         let body: Map<String, Value> = body.as_object().unwrap().clone();
         let (request, errors) = KeyRequest::parse(&body);
@@ -229,7 +224,7 @@ impl TestApp {
         secret.expose_secret().to_owned()
     }
 
-    /// Logs in and answers the session's token.
+    /// Logs in and returns the session token.
     pub async fn login(&self, account: &Account) -> String {
         let body = json!({"email": account.email, "password": PASSWORD});
         let answer = self.post("", "/v1/auth/login", &body).await;
@@ -261,7 +256,7 @@ impl TestApp {
             .await
     }
 
-    /// Generates text and answers whatever comes.
+    /// Generates text and returns the response, whatever it is.
     pub async fn text(&self, token: &str, body: Value) -> Answer {
         self.post(token, "/v1/generate/text", &body).await
     }
@@ -286,7 +281,7 @@ impl TestApp {
         self.send(request.body(body).unwrap()).await
     }
 
-    /// Status and length of an answer that need not be text.
+    /// Status and length of a response that need not be text.
     pub async fn size(&self, path: &str) -> (StatusCode, usize) {
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
         let response = self.app.router.clone().oneshot(request).await.unwrap();
@@ -309,7 +304,7 @@ impl TestApp {
         }
     }
 
-    /// Balance and held of an account, as the API tells them.
+    /// Balance and held of an account, from the API.
     pub async fn balance(&self, account: &Account) -> (String, String) {
         let body = self.get(&account.key, "/v1/credits/balance").await.json();
         let text = |name: &str| body[name].as_str().unwrap().to_owned();
@@ -340,7 +335,7 @@ impl Answer {
             .unwrap_or_else(|e| panic!("{e}: {} {:?}", self.status, self.text))
     }
 
-    /// Asserts the status and answers the body.
+    /// Asserts the status and returns the body.
     #[track_caller]
     pub fn expect(&self, status: u16) -> Value {
         assert_eq!(self.status.as_u16(), status, "{}", self.text);
@@ -351,7 +346,7 @@ impl Answer {
         }
     }
 
-    /// Asserts status and code of an error in its envelope, and answers `error`.
+    /// Asserts status and code of an error response, and returns `error`.
     #[track_caller]
     pub fn error(&self, status: u16, code: &str) -> Value {
         let body = self.expect(status);
@@ -380,12 +375,12 @@ impl Answer {
             .collect()
     }
 
-    /// A header's text; empty when it is missing.
+    /// The value of a header; empty when it is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |v| v.to_str().unwrap())
     }
 
-    /// Where `Link` says that the next page is; empty on the last one.
+    /// The URL of the next page in `Link`; empty on the last one.
     #[track_caller]
     pub fn next_page(&self) -> String {
         let link = self.header("link");

@@ -1,4 +1,4 @@
-//! A database that vanishes, is slow, or has defaults of its own.
+//! A database that disappears, is slow, or has its own defaults.
 
 mod proxy;
 
@@ -22,9 +22,9 @@ use tokio::task::JoinHandle;
 use crate::common::{Account, Answer, TestApp};
 use proxy::Proxy;
 
-/// What any single wait may take on a slow machine.
+/// The longest any single wait may take on a slow machine.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Few, so that all are soon taken.
+/// Few, so that they are soon exhausted.
 const CONNECTIONS: (&str, usize) = ("8", 8);
 /// Of these, the ones for requests.
 const FOR_REQUESTS: usize = 5;
@@ -33,7 +33,7 @@ fn text() -> Value {
     json!({"prompt": "x", "parameters": {"max_tokens": 8}})
 }
 
-/// With few connections, for which requests wait as long as by default.
+/// With few connections, for which requests wait with the default timeout.
 async fn small(options: PgConnectOptions) -> Arc<TestApp> {
     let env = [
         ("GENSVC__DATABASE__MAX_CONNECTIONS", CONNECTIONS.0),
@@ -42,10 +42,10 @@ async fn small(options: PgConnectOptions) -> Arc<TestApp> {
     Arc::new(TestApp::with(options, &env).await)
 }
 
-/// Keeps every statement of requests waiting.
+/// Makes every statement of requests wait.
 struct Lock {
     _holder: PgConnection,
-    /// Another one, because in a transaction the activity looks as it did at first.
+    /// A separate connection, because pg_stat_activity is frozen within a transaction.
     watcher: PgConnection,
 }
 
@@ -73,7 +73,7 @@ impl Lock {
         answer.unwrap()
     }
 
-    /// Until so many statements wait.
+    /// Waits until that many statements wait.
     async fn waiting(&mut self, statements: usize) {
         let since = Instant::now();
         loop {
@@ -91,7 +91,7 @@ impl Lock {
     }
 }
 
-/// Sets what sessions of the test's database begin with.
+/// Sets defaults for sessions of the test's database.
 pub async fn set_default(options: &PgConnectOptions, setting: &str) {
     let name = options.get_database().unwrap();
     let statement = format!("alter database \"{name}\" set {setting}");
@@ -101,8 +101,8 @@ pub async fn set_default(options: &PgConnectOptions, setting: &str) {
         .unwrap();
 }
 
-/// Starts requests at the same time. While told to, each is repeated that got 503: what waits for
-/// a lock gives up after a while, and a slow machine may need longer.
+/// Starts requests concurrently. If told to, repeats each that got 503: statements that wait for a
+/// lock time out, and a slow machine may need longer.
 fn ask(
     app: &Arc<TestApp>,
     account: &Account,
@@ -141,7 +141,7 @@ async fn health(app: &TestApp, status: u16) {
     }
 }
 
-/// All places of the pool are taken by statements, and all are served.
+/// All connections of the pool are taken by statements, and all are served.
 async fn every_place_serves(app: &Arc<TestApp>, account: &Account, options: &PgConnectOptions) {
     let mut lock = Lock::new(options).await;
     let requests = ask(app, account, FOR_REQUESTS, &Arc::new(true.into()));
@@ -171,7 +171,7 @@ async fn after_a_silence_in_statements_all_connections_serve_again(
     repeat.store(false, Ordering::Relaxed);
     drop(lock);
     health(&app, 503).await;
-    // More than there are connections, which cannot be made either.
+    // More than there are connections, and new ones cannot be opened either.
     let more = ask(&app, &account, 2 * CONNECTIONS.1, &repeat);
     for answer in answers(lost).await.into_iter().chain(answers(more).await) {
         answer.error(503, "database_unavailable");
@@ -197,8 +197,8 @@ async fn many_connections_that_died_idle_cost_one_probe(
     let account = app.account("10").await;
     every_place_serves(&app, &account, &options).await;
     proxy.switch();
-    // One may meet a connection that answered a moment ago, which is not probed. From then on
-    // none is trusted, and the first that does not answer a probe speaks for all.
+    // One may get a connection that responded a moment ago, which is not probed. From then on none
+    // is trusted, and the first that fails a probe speaks for all.
     let mut failures = 0;
     while app.get(&account.key, "/v1/credits/balance").await.status != 200 {
         failures += 1;
@@ -242,7 +242,7 @@ async fn no_more_connections_than_configured_are_open(
     let env = [("GENSVC__DATABASE__MAX_CONNECTIONS", "4")];
     let app = Arc::new(TestApp::with(options.clone(), &env).await);
     let account = app.account("10").await;
-    // Settlements, and whatever else has connections of its own.
+    // Settlements, and everything else with reserved connections.
     let texts = (0..20).map(|_| app.text(&account.key, text()));
     for answer in join_all(texts).await {
         answer.expect(200);
@@ -296,7 +296,7 @@ async fn a_slow_statement_is_logged_by_its_name(_: PgPoolOptions, options: PgCon
     let account = app.account("10").await;
     let log = Log::default();
     let writer = log.clone();
-    // Of this thread, on which all of this test runs.
+    // Of this thread, which runs the whole test.
     let _logging = tracing::subscriber::set_default(
         tracing_subscriber::fmt()
             .with_max_level(tracing::Level::WARN)

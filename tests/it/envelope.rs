@@ -1,4 +1,4 @@
-//! What all routes share: methods, ids of requests, tokens, the order of checks, CORS.
+//! What all routes share: methods, request ids, tokens, the order of checks, CORS.
 
 mod bodies;
 mod paths;
@@ -134,7 +134,7 @@ async fn checks_come_in_the_order_of_the_contract(_: PgPoolOptions, options: PgC
     let json = ("content-type", "application/json");
     let plain = ("content-type", "text/plain");
     let large = "x".repeat(262_145);
-    // Everything is wrong about the request; one mistake less in each step.
+    // Everything is wrong with the request; each step fixes one mistake.
     for (path, token, content_type, body, status, code) in [
         ("/v1/nowhere", "", plain, "{", 404, "not_found"),
         (TEXT, "", plain, "{", 401, "missing_token"),
@@ -169,7 +169,7 @@ async fn checks_come_in_the_order_of_the_contract(_: PgPoolOptions, options: PgC
         ),
     ] {
         for query in ["", "?zzz=1"] {
-            // An unknown parameter is a matter of validation.
+            // Unknown parameters are a validation error.
             let late = query.is_empty() || ![402, 422].contains(&status);
             let (status, code) = if late {
                 (status, code)
@@ -195,7 +195,7 @@ async fn checks_come_in_the_order_of_the_contract(_: PgPoolOptions, options: PgC
     app.get(&unable, "/v1/api-keys/none")
         .await
         .error(403, "missing_ability");
-    // A dead key is told so, not that it is too fast.
+    // An expired key is reported as such, not as rate limited.
     let revoked = key("*", 1).await;
     app.get(&revoked, "/v1/auth/me").await.expect(200);
     sqlx::query("update api_keys set revoked_at = now() where rate_limit_per_minute = 1")

@@ -1,5 +1,5 @@
-//! What strangers and upstreams may send, made up: valid things, changed at random. Small in
-//! every run and then always the same; `make fuzz` runs many more, from a seed that it prints.
+//! Randomly mutated input from clients and upstreams. Every run tries a few cases, always the same;
+//! `make fuzz` tries many, from a seed that it prints.
 
 mod answers;
 mod bytes;
@@ -17,12 +17,12 @@ use proptest::{
 };
 use tokio::runtime::Handle;
 
-/// How many cases a test takes.
+/// How many cases a test runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
     /// In every run.
     pub small: u32,
-    /// A large run asks for so many cases that this test does one of each `cost`.
+    /// With a large run's number of cases, this test runs one per `cost`.
     pub cost: u32,
 }
 
@@ -42,7 +42,7 @@ fn number(name: &str) -> Option<u64> {
     Some(number.unwrap_or_else(|_| panic!("{name} is no number: {text}")))
 }
 
-/// Runs `test` on cases of `strategy`, and tells the smallest one that fails.
+/// Runs `test` on cases of `strategy`, and reports the smallest one that fails.
 pub async fn check<S, T, F>(size: Size, strategy: S, test: T)
 where
     S: Strategy + Send + 'static,

@@ -43,7 +43,7 @@ async fn it_says_so_when_the_machines_clock_is_wrong(_: PgPoolOptions, options: 
     ];
     for (machine, clock) in machines {
         let app = app.replica().await.on_machine(machine).await;
-        // It serves all the same.
+        // It works all the same.
         let body = app.get("", "/health").await.expect(200);
         let status = if clock.is_some() { "degraded" } else { "ok" };
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Jobs over several servers: taking over, cancelling, deadlines.
+//! Jobs over several servers: takeover, cancels, deadlines.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ async fn another_server_takes_over_a_task_of_a_dead_one(
     let account = app.account("100").await;
     let uuid = app.queue(&account, "video", &body()).await;
     app.work_once().await;
-    // It dies while it looks: the row is its own.
+    // It dies while it polls: it still owns the row.
     upstream.hold();
     app.advance(TimeDelta::seconds(1));
     assert_eq!(app.app.runner.work_step().await.unwrap(), 1);
@@ -67,7 +67,7 @@ async fn a_server_is_heard_while_its_sweep_takes_long(_: PgPoolOptions, options:
             .await
             .unwrap()
     };
-    // What it has to end waits behind somebody's lock on the account.
+    // The abandoned row's account is locked.
     let mut lock = other.pool.begin().await.unwrap();
     sqlx::query("select from accounts where id = $1 for update")
         .bind(account.id.0)
@@ -118,7 +118,7 @@ async fn an_intent_without_a_task_is_interrupted(_: PgPoolOptions, options: PgCo
     }
     app.assert_settled().await;
     assert_eq!(other.work_once().await, 0);
-    // The first one was only slow: its task is told to stop, for nobody waits for it.
+    // The first one was only slow: its task is cancelled, since nobody waits for it.
     upstream.release(usize::MAX >> 4);
     app.idle().await;
     assert_eq!(upstream.calls(&Method::POST, "text_to_video"), 1);
@@ -182,7 +182,7 @@ async fn a_job_waits_as_pending_for_a_free_worker(_: PgPoolOptions, options: PgC
     let first = app.queue(&account, "video", &body()).await;
     assert_eq!(app.app.runner.work_step().await.unwrap(), 1);
     upstream.arrived(1).await;
-    // The answer itself says processing, a lookup says how it is.
+    // The response itself says processing, a lookup shows the actual status.
     let second = app.queue(&account, "video", &body()).await;
     assert_eq!(app.app.runner.work_step().await.unwrap(), 0);
     let waiting = app.record(&account, &second).await;

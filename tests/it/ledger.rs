@@ -1,5 +1,5 @@
-//! The ledger: what the audit finds, what the database refuses, and random movements against
-//! a model.
+//! The ledger: what the audit finds, what the database refuses, and random movements against a
+//! model.
 
 mod cast;
 mod model;
@@ -33,7 +33,7 @@ async fn the_audit_finds_every_tampering(_: PgPoolOptions, options: PgConnectOpt
     let running = mover.hold(80).await.unwrap();
     assert!(mover.finish(charged, Some(20)).await);
     assert!(mover.finish(failed, None).await);
-    // Completed for nothing: released.
+    // Completed at no cost: released.
     assert!(mover.finish(free, Some(0)).await);
     let refunded = mover.hold(40).await.unwrap();
     assert!(mover.finish(refunded, Some(30)).await);
@@ -113,7 +113,7 @@ async fn the_audit_finds_every_tampering(_: PgPoolOptions, options: PgConnectOpt
         ),
         format!("delete from {}", entry(refunded, "refund")),
         // The account's sums stay right: more than the charge, twice, of a failure, of one that
-        // cost nothing, of one that runs, and of another account.
+        // cost nothing, of a running one, and of another account.
         refund_of(charged),
         refund_of(refunded),
         refund_of(failed),
@@ -144,7 +144,7 @@ async fn the_audit_finds_every_tampering(_: PgPoolOptions, options: PgConnectOpt
     app.assert_settled().await;
 }
 
-/// Takes the locks off and keeps a copy.
+/// Drops the constraints and keeps a copy.
 const SAVE: [&str; 7] = [
     "create table saved_spend as table key_spend",
     "create table saved_usage as table usage_sums",
@@ -206,8 +206,8 @@ async fn what_keys_spend_and_usage_can_be_counted_anew(
         app.store.recount().await.unwrap();
         app.assert_verified().await;
     }
-    // More spent than the limit allows, as an older server may have let through: the limit
-    // holds again as soon as it can.
+    // More spent than the limit allows, as an older server may have admitted: the limit is enforced
+    // again as soon as it can be.
     let lower = "update api_keys set spend_limit = 5000000 where spend_limit is not null";
     run(&app, &["update key_spend set spend_limit = null", lower]).await;
     let video = json!({"prompt": "x", "parameters": {"duration": 1}});
@@ -300,7 +300,7 @@ async fn the_database_itself_refuses_what_must_not_be(_: PgPoolOptions, options:
     assert!(!mover.finish(held, Some(60)).await);
     assert!(!mover.finish(held, None).await);
     assert_eq!(mover.balance_and_unfinished().await, (0, 0));
-    // A hold of nothing leaves no entry.
+    // A hold of zero leaves no entry.
     let free = mover.hold(0).await.unwrap();
     assert!(mover.finish(free, Some(0)).await);
     app.assert_settled().await;

@@ -1,5 +1,5 @@
-//! Too much of everything: connections, headers, slow peers, requests, logins, jobs. What is
-//! too much is refused at once, and nobody else notices.
+//! Overload: connections, headers, slow peers, requests, logins, jobs. The excess is refused
+//! immediately, and nobody else is affected.
 
 use std::{
     sync::Arc,
@@ -32,7 +32,7 @@ async fn who_asks_nothing_or_drips_is_hung_up_on(_: PgPoolOptions, options: PgCo
     let served = Served::new(app.app.router.clone(), limits).await;
     assert_eq!(served.connect().await.read_out().await, "");
     assert_eq!(served.ask("GET / HTTP/1.1\r\nhost: x\r\n").await, "");
-    // A byte now and then does not help.
+    // An occasional byte does not help.
     let mut dripping = served.connect().await;
     dripping.send(b"GET / HTTP/1.1\r\n").await;
     let since = Instant::now();
@@ -109,7 +109,7 @@ async fn a_full_server_says_so_at_once_and_is_open_again_when_somebody_leaves(
         peer.send(LIVE.as_bytes()).await;
         peer.answer().await;
     }
-    // Without a word from the client, and with one.
+    // Without a byte from the client, and with one.
     for request in ["", LIVE] {
         let answer = served.ask(request).await;
         let error = envelope(&answer, 503, "overloaded");
@@ -119,7 +119,7 @@ async fn a_full_server_says_so_at_once_and_is_open_again_when_somebody_leaves(
         );
         assert!(answer.contains("\r\nretry-after: 1\r\n"), "{answer}");
     }
-    // Those who are in are served on.
+    // Existing connections are still served.
     peers[0].send(LIVE.as_bytes()).await;
     assert!(peers[0].answer().await.starts_with("HTTP/1.1 200 "));
     let [_, leaving] = peers;
@@ -138,7 +138,7 @@ async fn a_full_server_says_so_at_once_and_is_open_again_when_somebody_leaves(
 
 #[tokio::test]
 async fn who_does_not_read_an_answer_loses_it() {
-    // Dropped together with the answer.
+    // Dropped together with the response.
     let (held, dropped) = oneshot::channel::<()>();
     let held = Arc::new(std::sync::Mutex::new(Some(held)));
     let endless = move || {

@@ -1,5 +1,5 @@
-//! The integration tests: one binary that mirrors the URLs. Each test has its own database,
-//! the real router, the real adapters against a fake upstream, and a clock that it moves.
+//! The integration tests: one binary that mirrors the URLs. Each test has its own database, the
+//! real router, the real adapters against a fake upstream, and a manual clock.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,4 +1,4 @@
-//! GET /metrics: what moves, who may read it, and the self-audit.
+//! GET /metrics: counters, access, and the self-audit.
 
 mod audit;
 mod format;
@@ -21,7 +21,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// The value of a series; `None` when it is not there.
+    /// The value of a series; `None` when it does not exist.
     pub fn get(&self, series: &str) -> Option<f64> {
         self.series.get(&format!("gensvc_{series}")).copied()
     }
@@ -38,7 +38,7 @@ impl Numbers {
     }
 }
 
-/// A scrape by a program on this machine.
+/// A scrape by a local program.
 pub async fn scrape(app: &TestApp) -> Numbers {
     let answer = app.get("", "/metrics").await;
     assert_eq!(answer.status, 200, "{}", answer.text);
@@ -57,7 +57,7 @@ pub async fn scrape(app: &TestApp) -> Numbers {
     }
 }
 
-/// Micro-credits of an amount.
+/// An amount in micro-credits.
 fn micros(amount: &Value) -> u32 {
     let amount: gensvc::domain::credits::Credits = amount.as_str().unwrap().parse().unwrap();
     u32::try_from(amount.micros()).unwrap()
@@ -104,7 +104,7 @@ async fn a_success_and_a_failure_are_counted(_: PgPoolOptions, options: PgConnec
     after.expect(&format!(r#"http_requests_total{{{post},status="200"}}"#), 1);
     after.expect(&format!(r#"http_requests_total{{{post},status="502"}}"#), 1);
     after.expect(&format!("http_request_duration_seconds_count{{{post}}}"), 2);
-    // This one.
+    // This request.
     after.expect("http_requests_in_flight", 1);
     for secret in ["a-very-private-prompt", &account.email, &account.key] {
         assert!(!after.text.contains(secret));
@@ -166,7 +166,7 @@ async fn the_operators_loss_and_the_first_token_are_counted(
         r#"provider_first_token_seconds_count{provider="openai"}"#,
         1,
     );
-    // What was dropped by nobody is no drop.
+    // Nothing was dropped, so no such metric appears.
     assert!(!numbers.text.contains("dropped"), "{}", numbers.text);
     app.assert_settled().await;
 }
@@ -232,7 +232,7 @@ async fn what_a_dead_process_left_is_counted_where_it_is_ended(
         .await
         .unwrap();
     let other = app.replica().await;
-    // The first look was made at its start.
+    // The first audit ran at startup.
     let numbers = scrape(&other).await;
     let end = r#"generations_finished_total{type="text",provider="sandbox",model="sandbox-text-1",status="failed",code="interrupted"}"#;
     numbers.expect(end, 1);
@@ -281,11 +281,11 @@ async fn with_a_token_only_that_token_reads(_: PgPoolOptions, options: PgConnect
     app.get("scrape-me-7", "/metrics?x=1")
         .await
         .error(422, "validation_failed");
-    // Neither a key elsewhere nor an ability here.
+    // Neither an API key nor an ability grants access here.
     app.get("scrape-me-7", "/v1/credits/balance")
         .await
         .error(401, "invalid_token");
-    // From anywhere.
+    // From any address.
     assert_eq!(
         status_from(
             &app,
@@ -341,7 +341,7 @@ async fn without_a_token_only_this_machine_reads(_: PgPoolOptions, options: PgCo
     ] {
         let status = status_from(&app, "127.0.0.1:9", &[header]).await;
         assert_eq!(status, 403, "{header:?}");
-        // Nor does one make a stranger local.
+        // Nor does it make a remote peer local.
         assert_eq!(status_from(&app, "203.0.113.9:9", &[header]).await, 403);
     }
     let headers = [("x-forwarded-for", "203.0.113.9")];

@@ -21,7 +21,7 @@ fn the_committed_document_is_up_to_date() {
     );
 }
 
-/// The page names no other host, and every file that it names is there.
+/// The page names no other host, and every file that it names exists.
 #[sqlx::test]
 async fn the_page_is_whole(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;

@@ -1,4 +1,4 @@
-//! Every operation of GET /openapi.json, called as it is documented.
+//! Every operation of GET /openapi.json, called as documented.
 
 mod admin;
 mod bodies;
@@ -11,7 +11,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use crate::common::{Account, Answer, TestApp};
 
-/// The abilities that a key can have one by one.
+/// The abilities that a key can have individually.
 const ABILITIES: [&str; 7] = [
     "generate:text",
     "generate:image",
@@ -30,7 +30,7 @@ pub struct Operation {
     pub spec: Value,
 }
 
-/// Objects that paths can name.
+/// Objects that paths can refer to.
 pub struct Objects {
     pub uuid: String,
     pub key_id: i64,
@@ -44,7 +44,7 @@ pub fn document() -> Value {
     gensvc::api::openapi().unwrap()
 }
 
-/// All operations of the document but the operator's.
+/// All operations except admin ones.
 pub fn operations() -> Vec<Operation> {
     let mut all = every_operation();
     all.retain(|o| !o.is_admin());
@@ -77,12 +77,12 @@ impl Operation {
         self.spec["security"] == json!([{"bearer": []}])
     }
 
-    /// Whether it is the operator's.
+    /// Whether it is an admin operation.
     pub fn is_admin(&self) -> bool {
         self.spec["security"] == json!([{"admin": []}])
     }
 
-    /// Whether it needs a signature, which no walk can know.
+    /// Whether it needs a signature, which this test cannot create.
     pub fn is_media(&self) -> bool {
         self.path.starts_with("/v1/media/")
     }
@@ -91,7 +91,7 @@ impl Operation {
         self.spec["x-required-ability"].as_str().unwrap_or_default()
     }
 
-    /// Whether a path parameter names an object of an account.
+    /// Whether a path parameter refers to an object of an account.
     pub fn owned(&self) -> bool {
         self.secured() && ["{uuid}", "{id}"].iter().any(|id| self.path.contains(id))
     }
@@ -141,14 +141,14 @@ impl Operation {
             .await
     }
 
-    /// The answer has a documented status, and its documented shape.
+    /// The response has a documented status and shape.
     pub fn check(&self, answer: &Answer, context: &str) {
         let at = format!("{} {} {context}", self.method, self.path);
         let status = answer.status.as_u16().to_string();
         let documented = &self.spec["responses"][&status];
         assert!(!documented.is_null(), "{at}: {status} is not documented");
         assert_ne!(answer.header("x-request-id"), "", "{at}");
-        // Files apart, which the walk has no link to, all of it is for the caller alone.
+        // All responses are private to the caller, except files, to which the test has no link.
         assert_eq!(answer.header("cache-control"), "no-store", "{at}");
         if let Some(text) = documented["content"].get("text/plain") {
             assert_eq!(text["schema"]["type"], "string", "{at}");
@@ -192,7 +192,7 @@ pub async fn objects(app: &TestApp, account: &Account) -> Objects {
     }
 }
 
-/// The account's only webhook, made if it has none: it may not have many.
+/// The account's only webhook, created if it has none: their number is limited.
 async fn webhook(app: &TestApp, account: &Account) -> i64 {
     let found = app.get(&account.key, "/v1/webhooks").await.expect(200);
     if let Some(id) = found["data"][0]["id"].as_i64() {
@@ -331,7 +331,7 @@ async fn what_another_account_owns_is_not_found(_: PgPoolOptions, options: PgCon
             assert_eq!(found, missing, "existence leaks at {}", operation.path);
         }
     }
-    // Nothing of theirs was touched.
+    // No object of the other account was changed.
     let key = format!("/v1/api-keys/{}", theirs.key_id);
     assert_eq!(
         app.get(&other.key, &key).await.expect(200)["revoked_at"],

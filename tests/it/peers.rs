@@ -1,8 +1,8 @@
-//! The mistakes of the peers: what other gateways got wrong with other people's money, each as
-//! a test that would catch it here. One test a mistake; its name says which, its comment whose.
+//! Known mistakes of other gateways with other people's money, each as a test that would catch it
+//! here. One test per mistake; its name says which one, its comment whose.
 //!
-//! Many of these rules are tested in more detail beside the routes; this list stays complete by
-//! itself, so that it can be read as one.
+//! Many of these rules are tested in more detail with their routes; this list is complete on its
+//! own, so that it can be read as one.
 
 mod admission;
 mod broken;
@@ -25,7 +25,7 @@ fn text() -> Value {
     json!({"prompt": "x", "provider": "openai", "parameters": {"max_tokens": 64}})
 }
 
-/// `n` posts of a text at once, dealt out to the servers.
+/// `n` concurrent posts of a text, spread over the servers.
 fn posted(servers: &[&Arc<TestApp>], key: &str, n: usize) -> Vec<tokio::task::JoinHandle<Answer>> {
     let post = |i: usize| {
         let (app, key) = (Arc::clone(servers[i % servers.len()]), key.to_owned());
@@ -39,7 +39,7 @@ async fn answers(posted: Vec<tokio::task::JoinHandle<Answer>>) -> Vec<Answer> {
     all.into_iter().map(Result::unwrap).collect()
 }
 
-/// Kinds and amounts of an account's ledger, oldest first, without the first grant.
+/// Kinds and amounts of an account's ledger entries, oldest first, without the initial grant.
 async fn movements(app: &TestApp, account: &Account) -> Vec<(String, String)> {
     let path = "/v1/credits/ledger?per_page=100";
     let page = app.get(&account.key, path).await.expect(200);

@@ -1,4 +1,4 @@
-//! The program itself: started, killed with -9, stopped. Its own private Postgres, over HTTP.
+//! The program itself: started, killed with -9, stopped, with its private Postgres, over HTTP.
 
 mod operator;
 mod retention;
@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 mod hanging;
 
-/// What any single wait may take on a slow machine.
+/// The longest any single wait may take on a slow machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A data folder and the demo account in it.
@@ -32,7 +32,7 @@ struct Site {
 struct Server {
     child: Child,
     url: String,
-    /// One for all requests: each takes a while to make.
+    /// One for all requests: each takes a while to create.
     client: reqwest::Client,
     stderr: Lines<BufReader<ChildStderr>>,
 }
@@ -62,7 +62,7 @@ impl Site {
         command
     }
 
-    /// Starts a server on a new data folder; answers the key that it prints.
+    /// Starts a server on a new data folder; returns the key that it prints.
     async fn first(&self) -> (Server, String) {
         let mut server = self.serve().await;
         let mut stdout = BufReader::new(server.child.stdout.take().unwrap()).lines();
@@ -109,7 +109,7 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        // What a failed test leaves running; after a good one there is nothing to stop.
+        // What a failed test leaves running; after a successful one there is nothing to stop.
         if let Ok(text) =
             std::fs::read_to_string(self.folder.join("postgres/cluster/postmaster.pid"))
             && let Some(pid) = text.lines().next()
@@ -138,7 +138,7 @@ async fn line_with<R: AsyncRead + Unpin>(lines: &mut Lines<BufReader<R>>, wanted
 }
 
 impl Server {
-    /// Starts a streamed generation; answers once its hold is placed.
+    /// Starts a streamed generation; returns once its hold is placed.
     async fn stream(&self, key: &str, prompt: &str) -> reqwest::Response {
         let body = json!({"prompt": prompt, "stream": true, "parameters": {"max_tokens": 8}});
         let mut response = self
@@ -163,7 +163,7 @@ impl Server {
         self.get_within(key, path, 0).await
     }
 
-    /// A lookup that waits for the end, at most that many seconds.
+    /// A lookup that waits for completion, at most that many seconds.
     async fn get_within(&self, key: &str, path: &str, seconds: u32) -> Value {
         let request = self
             .client
@@ -182,14 +182,14 @@ impl Server {
         assert!(sent.unwrap().success());
     }
 
-    /// Its end by itself, with success.
+    /// Its exit without a signal, successful.
     async fn ended(&mut self) {
         let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
         let status = ended.unwrap().unwrap();
         assert!(status.success(), "{status}");
     }
 
-    /// SIGTERM, and its end with success.
+    /// SIGTERM and a successful exit.
     async fn stop(mut self) {
         self.terminate();
         self.ended().await;
@@ -237,7 +237,7 @@ async fn kill_9_of_the_server_in_the_middle_of_100_generations_leaves_no_hold() 
 async fn kill_9_of_postgres_in_the_middle_of_100_generations_loses_nothing() {
     let site = Site::new(&[]);
     let (mut server, key) = site.first().await;
-    // They end while the database is away: their answers are settled when it is back.
+    // They end while the database is unavailable: their results are settled when it is back.
     let running = server.streams(&key, "[[slow:0.3]]", 100).await;
     let status = std::process::Command::new("kill")
         .args(["-9", &site.postmaster()])
@@ -274,7 +274,7 @@ async fn kill_9_of_the_server_between_submission_and_end_of_a_video_loses_and_re
     assert_eq!(made.status(), 202);
     let made: Value = made.json().await.unwrap();
     let path = format!("/v1/generate/{}", made["uuid"].as_str().unwrap());
-    // A progress is told by a task that was submitted and looked at.
+    // Progress means that a task was submitted and polled.
     let watched = async { while server.get_within(&key, &path, 1).await["progress"].is_null() {} };
     tokio::time::timeout(PATIENCE, watched).await.unwrap();
     server.child.kill().await.unwrap();

@@ -1,4 +1,4 @@
-//! `docs/security.md`: that it names a test for every threat, and the tests that belong to no
+//! `docs/security.md` names a test for every threat; and the security tests that belong to no
 //! route.
 
 mod browser;

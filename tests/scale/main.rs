@@ -1,8 +1,8 @@
-//! `make scale`: what the history and the usage report cost over millions of generations.
+//! `make scale`: the cost of history and usage reports over millions of generations.
 //!
-//! Not a test, but a benchmark: it fills a database, asks every page and report twice, and
-//! prints how long each took (the best of some), how many pages of the database it touched,
-//! and which tables its plan read from end to end. Nothing is asserted.
+//! A benchmark, not a test: it fills a database, requests every page and report twice, and prints
+//! how long each took (the best of some), how many database pages it touched, and which tables its
+//! plan scanned sequentially. Nothing is asserted.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -32,7 +32,7 @@ use uuid::Uuid;
 /// The page that is compared with the first.
 const FAR: i64 = 10_000;
 const PER_PAGE: i64 = 20;
-/// The best of so many.
+/// The best of that many.
 const TRIES: usize = 5;
 const ACCOUNT: AccountId = AccountId(1);
 const DATABASE: &str = "gensvc_scale";
@@ -94,7 +94,7 @@ struct Bench {
     pool: PgPool,
 }
 
-/// What one question cost.
+/// The cost of one query.
 struct Cost {
     best: Duration,
     plan: plans::Plan,

@@ -1,4 +1,4 @@
-//! The plans of statements, as the database tells them in notices.
+//! Plans of statements, as reported by the database in notices.
 
 use std::{
     fmt::{self, Write as _},
@@ -19,7 +19,7 @@ pub struct Plans(Arc<Mutex<Vec<String>>>);
 pub struct Plan {
     /// Pages of the database that were touched.
     pub pages: u64,
-    /// Tables that were read from end to end.
+    /// Tables that were scanned sequentially.
     pub scanned: Vec<String>,
 }
 

@@ -1,14 +1,14 @@
 #!/bin/sh
-# Runs Schemathesis against a server of its own: make schemathesis [seed=N] [examples=N]
+# Runs Schemathesis against a separate server: make schemathesis [seed=N] [examples=N]
 #
-# The server has a private Postgres, data folder and port, and all of it is stopped however
-# this ends. There are three passes, each with the tokens of the routes it is for, since one
-# token of all would end itself: the admin's may suspend the account, a logout ends its session.
-# Together they cover every operation, with every check and in every phase.
+# The server has its own private Postgres, data folder and port, and all of it is stopped on exit.
+# There are three passes, each with the tokens for its routes, since a single pass would invalidate
+# its own tokens: the admin's may suspend the account, a logout ends its session. Together they
+# cover every operation, with every check and in every phase.
 #
-# One finding is known, and not mended: use_after_free (ST301) of DELETE /v1/api-keys/{id}. A
-# revoked key is still shown, with revoked_at, as the contract has it; Schemathesis knows no
-# revocation. It is printed like any other, but it alone does not fail the run.
+# One known finding is accepted: use_after_free (ST301) of DELETE /v1/api-keys/{id}. A revoked key
+# is still returned, with revoked_at, as documented; Schemathesis has no notion of revocation. It is
+# printed like any other, but does not fail the run on its own.
 set -eu
 cd "$(dirname "$0")/../.."
 

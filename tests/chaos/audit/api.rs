@@ -1,5 +1,5 @@
-//! What the API tells once all has ended: every paid answer can be fetched, at either server,
-//! and is what clients were told before.
+//! The API after all work has ended: every paid result can be fetched from either server, and
+//! equals what clients saw before.
 
 use std::{sync::Arc, time::Instant};
 
@@ -8,21 +8,21 @@ use gensvc::domain::credits::Credits;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::books::Row;
+use super::ledger::Row;
 use crate::{clients::Http, stage::Stage};
 
-/// Lookups at once.
+/// Concurrent lookups.
 const AT_ONCE: usize = 8;
-/// Tries of one: a connection may still be dying.
+/// Attempts of one: a connection may still be closing.
 const TRIES: usize = 3;
 
-/// Fetches what the round has made, and compares.
+/// Fetches what the round has created, and compares.
 pub async fn check(stage: &Arc<Stage>, http: &Http, rows: &[Row]) {
     let living: Vec<&Row> = rows.iter().filter(|row| !row.deleted).collect();
     stream::iter(living.iter().enumerate())
         .for_each_concurrent(AT_ONCE, |(n, row)| fetch(stage, http, n % 2, row))
         .await;
-    // What clients were told, also of what was deleted since.
+    // Including what was deleted since.
     let charged = |row: &Row| Credits::from_micros(row.charged.unwrap_or(-1)).to_string();
     let seen = stage.seen.state();
     for row in rows {
@@ -42,7 +42,7 @@ pub async fn check(stage: &Arc<Stage>, http: &Http, rows: &[Row]) {
             );
             stage
                 .tally
-                .violation("the books differ from what was told", detail);
+                .violation("the ledger differs from what a client saw", detail);
         }
     }
 }

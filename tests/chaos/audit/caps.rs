@@ -1,13 +1,13 @@
-//! Keys with a cap of their own: what the ledger says that they had spent at every moment, and
-//! what the API says.
+//! Keys with a spend limit: what they had spent at every moment by the ledger, and what the API
+//! reports.
 
 use gensvc::domain::credits::Credits;
 use serde_json::Value;
 
 use crate::{clients::Http, stage::Stage};
 
-/// What a key had charged and on hold after each movement: the ledger's order is the order in
-/// which the account moved, and a key is of one account.
+/// What a key had charged and on hold after each movement: the ledger's order is the order in which
+/// the account changed, and a key belongs to one account.
 const OVERDRAWN: &str = "
     with moves as (
         select g.api_key_id, k.spend_limit, e.id,
@@ -34,14 +34,15 @@ const OVERCHARGED: &str = "
              case k.spend_period when 'day' then (g.created_at at time zone 'UTC')::date end
     having sum(coalesce(g.charged, g.estimated)) > k.spend_limit";
 
-/// What a key was charged in its present period.
+/// What a key was charged in the current period.
 const CHARGED: &str = "
     select coalesce(sum(g.charged), 0)::bigint
     from generations g join api_keys k on k.id = g.api_key_id
     where k.id = $1 and (k.spend_period is null
         or (g.created_at at time zone 'UTC')::date = (now() at time zone 'UTC')::date)";
 
-/// Checks the caps of all keys, and what is told of the keys of a round; `None`: of all.
+/// Checks the spend limits of all keys, and what is reported for the keys of a round; `None`: for
+/// all.
 pub async fn check(stage: &Stage, http: &Http, round: Option<u32>) {
     let mut database = stage.postgres.connect().await;
     for sql in [OVERDRAWN, OVERCHARGED] {

@@ -1,11 +1,11 @@
-//! What upstreams and clients know, against the books.
+//! What upstreams and clients know, compared with the ledger.
 
 use std::collections::{HashMap, HashSet};
 
-use super::books::Row;
+use super::ledger::Row;
 use crate::{stage::Stage, upstream};
 
-/// The most that one generation may be submitted.
+/// Maximum submissions of one generation.
 const SUBMISSIONS: u32 = 3;
 
 /// Checks the marks of a round. `refused`: upstreams have refused connections in it, which the

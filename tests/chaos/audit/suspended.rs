@@ -1,8 +1,8 @@
-//! Suspended accounts: nothing was made for them while the suspension stood.
+//! Suspended accounts: nothing was created for them during the suspension.
 
 use crate::stage::Stage;
 
-/// The database noted when it made each generation, within the statement that did.
+/// The database recorded when it created each generation, within the same statement.
 const MADE: &str = "
     select format('%s of account %s, made at %s', generation, account, at) from chaos.begins
     where account = $1 and at between $2 and $3";

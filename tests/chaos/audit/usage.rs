@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{clients::Http, stage::Stage};
 
-/// An account's sums, as the report names them, and how much of it the ledger knows as charged.
+/// An account's sums, named as in the report, and how much the ledger has charged.
 const SUMS: &str = "
     select json_build_object(
         'generations', count(*),
@@ -22,7 +22,7 @@ const SUMS: &str = "
                    where account_id = $1 and kind = 'charge'))
     from generations where account_id = $1";
 
-/// The moment in the middle of what an account made.
+/// The moment in the middle of what an account created.
 const MIDDLE: &str = "
     select to_char(percentile_disc(0.5) within group (order by created_at) at time zone 'UTC',
                    'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')
@@ -85,7 +85,7 @@ fn rows(sums: &Map<String, Value>) -> i64 {
     sums["generations"].as_i64().unwrap_or(-1)
 }
 
-/// How many generations, and micro-credits, the groups of reports add up to.
+/// The total generations and micro-credits of the groups of reports.
 fn added<const N: usize>(reports: [&Value; N]) -> Option<(i64, i64)> {
     let mut sum = (0, 0);
     for row in reports

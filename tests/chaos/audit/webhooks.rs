@@ -1,4 +1,5 @@
-//! Events: each message that arrived against the books, and in the end whether all were told.
+//! Events: each delivered message compared with the ledger, and in the end whether all were
+//! delivered.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,15 +22,15 @@ use crate::{
     stage::{Hook, Stage},
 };
 
-/// How long the last events may take once nothing is broken any more. The longest that one may
-/// wait by itself is a dead server's lease of 41 s.
+/// How long the last events may take after the last fault. The longest that one may wait on its own
+/// is a dead server's lease of 41 s.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// Seconds until the next attempt beyond which the owner asks for it.
+/// Seconds until the next attempt above which the owner requests a redelivery.
 const ASK_BEYOND: f64 = 45.0;
-/// Between two looks at the outbox.
+/// Between two polls of the outbox.
 const TICK: Duration = Duration::from_millis(200);
 
-/// What has arrived so far: of which webhook and generation, and how often.
+/// What has arrived so far: for which webhook and generation, and how often.
 #[derive(Default)]
 pub struct Events(Mutex<State>);
 
@@ -59,7 +60,7 @@ struct Delivery {
 }
 
 impl Events {
-    /// Checks what has arrived since the last look.
+    /// Checks what has arrived since the last call.
     pub async fn check(&self, stage: &Stage) {
         let arrivals = stage.receiver.drain();
         let bodies: Vec<Value> = arrivals
@@ -93,7 +94,7 @@ impl Events {
             let known = &mut *self.0.lock().unwrap();
             let key = (hook.id, uuid);
             *known.counts.entry(key.clone()).or_default() += 1;
-            // What clients were told must be what the event says, unless it is gone by now.
+            // What clients saw must equal the event, unless it has been deleted by now.
             let there = rows.get(&*key.1).is_some_and(|row| !row.deleted);
             let record = &body["data"];
             if there && record["prompt"] != "" {
@@ -107,7 +108,7 @@ impl Events {
         }
     }
 
-    /// Waits until every event is told; how long that took.
+    /// Waits until every event is delivered; returns how long that took.
     pub async fn finish(&self, stage: &Stage, http: &Http) -> Duration {
         let mut database = stage.postgres.connect().await;
         let (begun, mut waited) = (Instant::now(), Duration::ZERO);
@@ -131,7 +132,7 @@ impl Events {
         waited
     }
 
-    /// Whether everybody was told everything, and by no more messages than are in the log.
+    /// Whether every event was delivered to every webhook, with no more messages than in the log.
     async fn complete(&self, stage: &Stage, database: &mut PgConnection) {
         let pending: Vec<String> = sqlx::query_scalar(
             "select format('%s of webhook %s: %s after %s attempts (%s)', generation_id,
@@ -188,7 +189,7 @@ impl Events {
     }
 }
 
-/// What is wrong with a message.
+/// The error in a message.
 fn fault(hook: &Hook, arrival: &Arrival, body: &Value, row: Option<&Row>) -> Option<&'static str> {
     let webhook = Webhook::new(&hook.secret).unwrap();
     if webhook.verify(&arrival.body, &arrival.headers).is_err() {
@@ -213,7 +214,7 @@ fn fault(hook: &Hook, arrival: &Arrival, body: &Value, row: Option<&Row>) -> Opt
         || data["status"] != *row.status
         || data["credits"]["charged"].as_str() != charged.as_deref()
     {
-        return Some("an event that the books deny");
+        return Some("an event that contradicts the ledger");
     }
     let id = arrival.headers.get("webhook-id");
     if id.is_none_or(|id| id.as_bytes() != format!("msg_{}", row.uuid).as_bytes()) {
@@ -222,7 +223,7 @@ fn fault(hook: &Hook, arrival: &Arrival, body: &Value, row: Option<&Row>) -> Opt
     None
 }
 
-/// Asks for what would be tried again only after minutes, once.
+/// Requests, once, the redelivery of what would be retried only after minutes.
 async fn ask(stage: &Stage, http: &Http, database: &mut PgConnection, asked: &mut HashSet<i64>) {
     let late: Vec<Delivery> = sqlx::query_as(
         "select id, webhook_id, generation_id::text as uuid, attempts from webhook_deliveries
@@ -250,7 +251,7 @@ async fn ask(stage: &Stage, http: &Http, database: &mut PgConnection, asked: &mu
             .send(http.build(server, Method::POST, &path, key))
             .await;
         if answer.is_some_and(|answer| answer.status == 202) && asked.insert(delivery.id) {
-            stage.tally.deed("asked for an event anew");
+            stage.tally.deed("requested a redelivery");
         }
     }
 }

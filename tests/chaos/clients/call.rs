@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::request::{Http, json_body};
 
-/// A generation that a client wants.
+/// A generation that a client requests.
 #[derive(Clone)]
 pub struct Call {
     pub route: &'static str,
@@ -16,7 +16,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// One of any modality, with a mark that is found again upstream and in the database.
+    /// One of any modality, with a mark that identifies it upstream and in the database.
     pub fn draw(rng: &mut fastrand::Rng, name: &str) -> Self {
         let mark = format!("mk-{name}-end");
         let prompt = format!("Say {mark}");

@@ -1,4 +1,4 @@
-//! Keys that are revoked while requests with them are under way.
+//! Keys that are revoked while they are used.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,13 +12,13 @@ use super::{
 };
 use crate::stage::Stage;
 
-/// Makes and revokes keys until the stage is over.
+/// Creates and revokes keys until the stage is over.
 pub async fn run(stage: Arc<Stage>, http: Http, round: u32) {
     let mut rng = stage.args.rng(&format!("keys {round}"));
     let mut n = 0;
     while !stage.is_over() {
         n += 1;
-        // Accounts that have plenty: a refusal for want of credits would show nothing.
+        // Accounts with plenty of credits: a refusal for lack of credits would prove nothing.
         let account = rng.usize(0..2);
         churn(&stage, &http, account, &format!("{round}-k{n}"), &mut rng).await;
         tokio::time::sleep(Duration::from_millis(rng.u64(50..300))).await;
@@ -46,7 +46,7 @@ async fn churn(
     let key = made.body["key"].as_str().unwrap().to_owned();
     let path = format!("/v1/api-keys/{}", made.body["id"]);
 
-    // Its head is sent, and so its key is looked at; the rest of its body comes after the
+    // Its headers are sent, so its key is checked; the rest of its body follows after the
     // revocation. Only the statement that places the hold can still refuse it.
     let slow = Call::draw(rng, &format!("{name}-slow"));
     let text = slow.body.to_string();
@@ -72,7 +72,7 @@ async fn churn(
         let http = http.clone();
         async move { http.send(request).await }
     });
-    // One that is complete is under way too: it may finish.
+    // A complete one is in progress too: it may finish.
     let quick = Call::draw(rng, &format!("{name}-quick"));
     let request = http.build(1 - server, Method::POST, quick.route, &key);
     let request = json_body(request, quick.body.to_string());

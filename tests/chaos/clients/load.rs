@@ -1,4 +1,4 @@
-//! A client: one thing after the other, drawn from numbers of its own.
+//! A client: a sequence of random actions.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,10 +11,10 @@ use super::{
 };
 use crate::stage::Stage;
 
-/// Tries of a request whose outcome is unknown.
+/// Attempts of a request whose outcome is unknown.
 const TRIES: usize = 5;
 
-/// Who a client is.
+/// The identity of a client.
 pub struct Own {
     pub n: u32,
     pub account: usize,
@@ -22,14 +22,14 @@ pub struct Own {
     pub token: String,
 }
 
-/// A client's own things.
+/// A client's own state.
 struct Client {
     stage: Arc<Stage>,
     http: Http,
     rng: fastrand::Rng,
     account: usize,
     token: String,
-    /// Generations that it has heard of.
+    /// Generations that it knows of.
     mine: Vec<String>,
 }
 
@@ -70,7 +70,7 @@ pub async fn run(stage: Arc<Stage>, http: Http, round: u32, own: Own) {
 }
 
 impl Client {
-    /// Makes a generation; hangs up on it, asks several times at once, or tries again.
+    /// Creates a generation; disconnects, sends duplicates, or retries.
     async fn make(&mut self, call: &Call) {
         let patience = match self.rng.u32(0..8) {
             0 => Duration::from_millis(self.rng.u64(5..700)),
@@ -105,7 +105,7 @@ impl Client {
                     self.end(Method::POST, "/cancel").await;
                 }
             }
-            // Without a key, asking again would be another request.
+            // Without a key, a retry would be another request.
             let unknown = answer.is_none_or(|a| a.status >= 500 && a.body["generation"].is_null());
             if !unknown || call.key.is_none() || self.stage.is_over() {
                 return;
@@ -152,7 +152,7 @@ impl Client {
     }
 
     fn any(&mut self) -> Option<String> {
-        // Mostly young ones: they are still at work.
+        // Mostly recent ones: they are still running.
         let back = self.rng.usize(1..4);
         let at = self.mine.len().checked_sub(back)?;
         Some(self.mine[at].clone())
@@ -207,7 +207,7 @@ impl Client {
         }
     }
 
-    /// Asks for the newest event of a webhook anew.
+    /// Requests a redelivery of a webhook's newest event.
     async fn redeliver(&mut self) {
         let id = self.stage.accounts[self.account].id;
         let Some(hook) = self.stage.hooks_of(id).next() else {
@@ -224,7 +224,7 @@ impl Client {
         let request = self.http.build(server, Method::POST, &path, &self.token);
         let answer = self.http.send(request).await;
         if answer.is_some_and(|answer| answer.status == 202) {
-            self.stage.tally.deed("asked for an event anew");
+            self.stage.tally.deed("requested a redelivery");
         }
     }
 

@@ -1,11 +1,11 @@
-//! The operator, who grants credits and, not knowing whether it worked, grants them again
-//! under the same reference.
+//! The operator, who grants credits and, not knowing whether it worked, repeats the grant with the
+//! same reference.
 
 use std::{sync::Arc, time::Duration};
 
 use crate::{seen::Grant, stage::Stage};
 
-/// Grants to the accounts that run short, until the stage is over.
+/// Grants credits to the accounts that run short, until the stage is over.
 pub async fn run(stage: Arc<Stage>, round: u32) {
     let mut rng = stage.args.rng(&format!("operator {round}"));
     let mut n = 0;
@@ -17,14 +17,14 @@ pub async fn run(stage: Arc<Stage>, round: u32) {
             amount: rng.i64(1..40),
         };
         stage.seen.state().grants.push(made.clone());
-        // Both at once: the second one must find the first.
+        // Both concurrently: the second one must find the first.
         let _ = tokio::join!(grant(&stage, &made), grant(&stage, &made));
         stage.tally.deed("granted twice under one reference");
         tokio::time::sleep(Duration::from_millis(rng.u64(1_000..2_500))).await;
     }
 }
 
-/// Asks for a grant once.
+/// Requests a grant once.
 pub async fn grant(stage: &Stage, grant: &Grant) -> Result<(), String> {
     let email = &stage.accounts[grant.account].email;
     let amount = grant.amount.to_string();

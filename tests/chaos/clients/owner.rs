@@ -1,4 +1,4 @@
-//! An account's owner, who makes capped keys and edits the account's template.
+//! An account's owner, who creates keys with a spend limit and edits the account's template.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,17 +8,17 @@ use serde_json::{Value, json};
 use super::request::{Http, json_body};
 use crate::{seen::Cap, stage::Stage};
 
-/// Tries of what is asked while all is well.
+/// Attempts of requests without faults.
 const TRIES: usize = 5;
 
-/// The keys of a round: of each account one without a cap, one with a cap for ever, and one
-/// with a cap for each day.
+/// The keys of a round: per account one without a spend limit, one with a total limit, and one with
+/// a daily limit.
 pub async fn keys(stage: &Stage, http: &Http, round: u32) -> Vec<[String; 3]> {
     let mut rng = stage.args.rng(&format!("caps {round}"));
     let mut keys = Vec::new();
     for (account, owner) in stage.accounts.iter().enumerate() {
         let mut capped = async |period: Value| {
-            // A film or two, or many texts: some are used up at once, some are never.
+            // A video or two, or many texts: some are used up immediately, some never.
             let limit = format!("{}.5", rng.i32(1..120));
             let body = json!({"name": format!("cap {round}"), "spend_limit": limit,
                 "spend_period": period, "rate_limit_per_minute": 1_000_000});
@@ -37,7 +37,7 @@ pub async fn keys(stage: &Stage, http: &Http, round: u32) -> Vec<[String; 3]> {
     keys
 }
 
-/// Writes the accounts' templates anew, every now and then, until the stage is over.
+/// Updates the accounts' templates periodically until the stage is over.
 pub async fn edit(stage: Arc<Stage>, http: Http, round: u32) {
     let mut rng = stage.args.rng(&format!("templates {round}"));
     while !stage.is_over() {
@@ -57,7 +57,7 @@ pub async fn edit(stage: Arc<Stage>, http: Http, round: u32) {
     }
 }
 
-/// A template whose text tells its edition.
+/// A template whose text contains its version.
 pub fn template(edition: &str) -> Value {
     json!({"name": "chaos", "prompt": format!("Edition {edition}, {{{{ tone }}}}: {{{{ prompt }}}}"),
         "system_prompt": "You are {{ tone }}."})

@@ -1,4 +1,4 @@
-//! One request and its answer.
+//! One request and its response.
 
 use std::{
     sync::Arc,
@@ -10,22 +10,22 @@ use serde_json::Value;
 
 use crate::stage::Stage;
 
-/// The longest that an answer is waited for.
+/// The longest wait for a response.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Sends requests and notes what comes back.
+/// Sends requests and records what comes back.
 #[derive(Clone)]
 pub struct Http {
     stage: Arc<Stage>,
     client: reqwest::Client,
 }
 
-/// An answer that came whole.
+/// A complete response.
 pub struct Answer {
-    /// When it was asked for.
+    /// When it was sent.
     pub asked: Instant,
     pub status: u16,
-    /// Null where it is no JSON.
+    /// Null where it is not JSON.
     pub body: Value,
 }
 
@@ -47,7 +47,7 @@ impl Http {
         self.client.request(method, url).bearer_auth(token)
     }
 
-    /// Sends it. `None`: nobody knows what became of it.
+    /// Sends it. `None`: its outcome is unknown.
     pub async fn send(&self, request: RequestBuilder) -> Option<Answer> {
         self.try_send(request).await.ok()
     }
@@ -82,7 +82,7 @@ impl Http {
             .await
     }
 
-    /// A file by its link, which names the server that signed it, at any server.
+    /// A file by its link, which names the server that signed it, from any server.
     pub async fn file(&self, server: usize, link: &str) -> Option<(u16, bytes::Bytes)> {
         let path = &link[link.find("/v1/").unwrap_or_default()..];
         self.stage.tally.request();

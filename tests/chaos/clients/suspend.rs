@@ -1,5 +1,5 @@
-//! The operator, who suspends accounts at work and lets them go on. What still is suspended at
-//! the end of a round stays so until all work has ended.
+//! The operator, who suspends busy accounts and resumes them. What is suspended at the end of a
+//! round stays so until all work has ended.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -16,13 +16,13 @@ use crate::{seen::Suspension, stage::Stage};
 /// Suspends one account after the other until the stage is over.
 pub async fn run(stage: Arc<Stage>, http: Http, round: u32) {
     let mut rng = stage.args.rng(&format!("suspend {round}"));
-    // An unanswered command may still be on its way, behind a connection that stands still, and
-    // upset a later one: that account is left alone for the rest of the round.
+    // An unconfirmed command may still be on its way, behind a stalled connection, and interfere
+    // with a later one: that account is skipped for the rest of the round.
     let mut unclear = HashSet::new();
     let mut n = 0;
     loop {
         tokio::time::sleep(Duration::from_millis(rng.u64(300..2_000))).await;
-        // By the command line or by either server.
+        // By the command line or through either server.
         let (account, by) = (rng.usize(0..stage.accounts.len()), rng.usize(0..3));
         if stage.is_over() {
             return;
@@ -79,7 +79,7 @@ async fn set(stage: &Stage, http: &Http, account: usize, what: &str, by: usize) 
     answer.is_some_and(|answer| answer.status == 200)
 }
 
-/// Lets all accounts go on, which must work once nothing is broken.
+/// Resumes all accounts, which must work once there are no faults.
 pub async fn resume_all(stage: &Stage) {
     for account in &stage.accounts {
         let command = ["account", "resume", "--email", &account.email];

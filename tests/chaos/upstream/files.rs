@@ -1,4 +1,4 @@
-//! Real files, made once by the built-in sandbox.
+//! Real files, generated once by the built-in sandbox.
 
 use std::{io::Cursor, sync::Arc, time::Duration};
 

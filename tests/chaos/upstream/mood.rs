@@ -1,4 +1,4 @@
-//! How a submission is met.
+//! Faults of submissions.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use serde_json::json;
 use super::TOO_LONG;
 use crate::wire::Reply;
 
-/// How a submission is met. Waits are in milliseconds.
+/// The fault of a submission. Delays are in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mood {
     Good {
         wait: u64,
     },
-    /// A good answer, long after the caller has given up.
+    /// A valid response, long after the caller's timeout.
     Late,
-    /// Not now: nothing was started.
+    /// Refused: nothing was started.
     Busy {
         status: u16,
         retry_after: bool,
@@ -30,7 +30,7 @@ pub enum Mood {
     Garbage,
     Html,
     Empty,
-    /// The same answer twice on one connection; in a stream, its last events twice.
+    /// The same response twice on one connection; in a stream, its last events twice.
     Twice,
     /// Of token counts.
     Lie(u8),
@@ -49,7 +49,7 @@ impl Mood {
         Self::Good { wait: 20 }
     }
 
-    /// Good in about six of ten.
+    /// No fault in about six of ten.
     pub fn draw(rng: &mut fastrand::Rng, path: &str) -> Self {
         let wait = rng.u64(10..500);
         let is_text = !["/images/", "/text_to_video", "/text-to-speech/"]
@@ -91,7 +91,7 @@ impl Mood {
         matches!(self, Self::Busy { .. })
     }
 
-    /// What it is counted as.
+    /// The name that it is counted under.
     pub const fn name(self) -> Option<&'static str> {
         Some(match self {
             Self::Good { .. } => return None,
@@ -112,7 +112,7 @@ impl Mood {
         })
     }
 
-    /// The answer, where it does not depend on what was asked.
+    /// The response, where it does not depend on the request.
     pub fn spoilt(self, path: &str) -> Option<Reply> {
         let error = |status, message: &str, code: &str| {
             let error =
@@ -139,12 +139,12 @@ impl Mood {
         })
     }
 
-    /// When and how the answer goes out.
+    /// When and how the response is sent.
     pub fn dress(self, reply: Reply) -> Reply {
         let millis = Duration::from_millis;
         let is_stream = reply.pieces.len() > 1;
         match self {
-            // Their events are cut or repeated already, the chunks around them are sound.
+            // Their events are cut or repeated already, the chunks around them are valid.
             Self::Cut { wait } if is_stream => reply.after(millis(wait)),
             Self::Twice if is_stream => reply.after(millis(30)),
             Self::Good { wait } => reply.after(millis(wait)),

@@ -1,5 +1,5 @@
-//! Texts of `OpenAI` and Anthropic, whole and streamed. Both are priced at 10 and 50
-//! micro-credits for a token.
+//! Texts of `OpenAI` and Anthropic, complete and streamed. Both cost 10 and 50 micro-credits per
+//! token.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::wire::Reply;
 /// Between two events of a stream.
 const PAUSE: Duration = Duration::from_millis(40);
 
-/// An answer with the mark in it, and what it costs.
+/// A response with the mark in it, and its price.
 pub fn answer(path: &str, call: &Value, mark: &str, mood: Mood) -> (Reply, Option<i64>) {
     let text = format!("You said {mark}, and this is the answer to that.");
     let (input, output) = (20, i64::try_from(text.len() / 4).unwrap());

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{TOO_LONG, files::Files, mood::Mood};
 use crate::wire::Reply;
 
-/// Every task that was begun.
+/// All tasks.
 #[derive(Default)]
 pub struct Tasks(Mutex<HashMap<String, Task>>);
 
@@ -23,11 +23,11 @@ struct Task {
     rng: fastrand::Rng,
 }
 
-/// An answer, and the fault that it is.
+/// A response, and its fault.
 type Look = (Reply, Option<&'static str>);
 
 impl Tasks {
-    /// Begins one and answers its id.
+    /// Creates one and returns its id.
     pub fn begin(&self, mark: &str, seconds: i64, mood: Mood, mut rng: fastrand::Rng) -> String {
         let mut tasks = self.0.lock().unwrap();
         // A second one for the same mark must not be mistaken for the first.
@@ -49,7 +49,7 @@ impl Tasks {
         }
     }
 
-    /// How a task stands.
+    /// The state of a task.
     pub fn look(&self, id: &str, calm: bool, address: &str) -> Look {
         let mut tasks = self.0.lock().unwrap();
         let Some(task) = tasks.get_mut(id).filter(|task| task.mood != Mood::Vanished) else {

@@ -1,5 +1,5 @@
-//! An S3 of one bucket, in memory, that checks the signature of every request as S3 does: over
-//! its method, its path and its query.
+//! An in-memory S3 with one bucket, which checks the signature of every request as S3 does: over
+//! method, path and query.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -32,7 +32,7 @@ pub struct Bucket {
 #[derive(Default)]
 struct Shared {
     files: Mutex<HashMap<String, Bytes>>,
-    /// Methods of the requests that were answered.
+    /// Methods of the requests that were served.
     served: Mutex<Vec<Method>>,
     away: AtomicBool,
 }
@@ -49,7 +49,7 @@ impl Bucket {
         Self { url, shared }
     }
 
-    /// What lets a server keep its files here.
+    /// The settings for a server to store its files here.
     pub fn env(&self) -> [(&str, &str); 5] {
         [
             ("GENSVC__MEDIA__STORAGE", "s3"),
@@ -60,12 +60,12 @@ impl Bucket {
         ]
     }
 
-    /// Whether it refuses everything from now on.
+    /// Makes it refuse all further requests.
     pub fn set_away(&self, away: bool) {
         self.shared.away.store(away, Ordering::Release);
     }
 
-    /// Methods of the requests that were answered since the last look.
+    /// Methods of the requests that were served since the last call.
     pub fn served(&self) -> Vec<Method> {
         std::mem::take(&mut self.shared.served.lock().unwrap())
     }
@@ -87,7 +87,7 @@ async fn answer(
     shared.served.lock().unwrap().push(method.clone());
     let mut files = shared.files.lock().unwrap();
     if method == Method::POST {
-        // An upload in parts, which begins or is complete. Here it has one part.
+        // A multipart upload, being created or completed. It has one part here.
         return concat!(
             "<Result><UploadId>an-upload</UploadId>",
             "<ETag>&quot;an-etag&quot;</ETag></Result>"

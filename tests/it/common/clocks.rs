@@ -1,4 +1,4 @@
-//! Machines whose clocks are wrong, and a database whose clock jumps.
+//! Machines with wrong clocks, and a database whose clock jumps.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use sqlx::{ConnectOptions as _, PgConnection, postgres::PgConnectOptions};
 use super::TestApp;
 
 impl TestApp {
-    /// The same server on a machine with that clock, by the database's clock as in earnest.
+    /// The same server on a machine with that clock, using the database's clock as in production.
     pub async fn on_machine(mut self, machine: fn() -> DateTime<Utc>) -> Self {
         let config = app::config::load(None, &self.env).unwrap();
         let reading = ClockReading::of(self.store.time()).await.unwrap();
@@ -24,8 +24,8 @@ impl TestApp {
     }
 }
 
-/// The clock of a test's database, to be moved: connections that are made after it was taken
-/// over see it in the place of the true one.
+/// The clock of a test's database: connections that are opened after the takeover see it instead of
+/// the real one.
 pub struct MovableClock(PgConnection);
 
 impl MovableClock {

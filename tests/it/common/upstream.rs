@@ -1,5 +1,5 @@
-//! A fake upstream that speaks the vendors' wire formats, records what it is asked, and can
-//! hold its answers back.
+//! A fake upstream that implements the vendors' wire formats, records requests, and can hold
+//! responses back.
 
 use std::{
     net::SocketAddr,
@@ -23,11 +23,11 @@ pub mod text;
 /// The longest wait for a request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// One request that arrived.
+/// A recorded request.
 #[derive(Debug, Clone)]
 pub struct Recorded {
     pub method: Method,
-    /// With the query.
+    /// Including the query.
     pub path: String,
     pub headers: HeaderMap,
     /// As JSON; null when it is none.
@@ -36,37 +36,36 @@ pub struct Recorded {
     pub text: String,
 }
 
-/// Chooses a reply by the request.
+/// Chooses a response by the request.
 type Player = Arc<dyn Fn(&Recorded) -> Reply + Send + Sync>;
 
-/// What it answers.
+/// The response of an upstream.
 #[derive(Debug, Clone)]
 pub enum Reply {
-    /// A good answer in the format of the path, with this text and these token counts.
+    /// A valid response in the format of the path, with this text and these token counts.
     Text(String, i64, i64),
-    /// The same, event by event: each is sent when it is let ([`Upstream::send_events`]).
+    /// The same, event by event: each is sent when released ([`Upstream::send_events`]).
     Stepwise(String, i64, i64),
-    /// These events, in the same way.
+    /// These events, sent in the same way.
     Steps(Vec<String>),
     /// A status with a JSON body.
     Status(u16, Value),
-    /// A status with a body as it is, and a content type.
+    /// A status with a raw body and its content type.
     Raw(u16, &'static str, String),
-    /// The same, of bytes that need not be text.
+    /// The same for bytes that need not be text.
     Bytes(u16, String, Bytes),
-    /// A good answer's first half, then a cut.
+    /// The first half of a valid response, then a cut connection.
     Cut,
     /// A file.
     File(&'static str, Bytes),
-    /// A file that is shorter than its header says.
+    /// A file that is shorter than its Content-Length.
     Short(&'static str, Bytes),
-    /// A file that does not end.
+    /// An endless file.
     Endless(&'static str),
-    /// Elsewhere.
+    /// A redirect.
     Redirect(String),
 }
 
-/// The fake upstream.
 #[derive(Clone)]
 pub struct Upstream {
     address: SocketAddr,
@@ -77,14 +76,14 @@ struct Shared {
     requests: Mutex<Vec<Recorded>>,
     arrived: watch::Sender<usize>,
     player: Mutex<Player>,
-    /// Only requests whose path has this in it are held back.
+    /// Only requests whose path contains this are held back.
     held: Mutex<String>,
     gate: Semaphore,
     steps: steps::Steps,
 }
 
 impl Upstream {
-    /// Answers everything with a good text at once.
+    /// Responds to everything with a valid text immediately.
     pub async fn start() -> Self {
         let shared = Arc::new(Shared {
             requests: Mutex::default(),
@@ -107,50 +106,50 @@ impl Upstream {
         format!("http://{}", self.address)
     }
 
-    /// What it answers from now on.
+    /// Sets the response.
     pub fn reply(&self, reply: Reply) {
         self.play(move |_| reply.clone());
     }
 
-    /// What it answers from now on, by the request.
+    /// Sets the response by request.
     pub fn play(&self, player: impl Fn(&Recorded) -> Reply + Send + Sync + 'static) {
         *self.shared.player.lock().unwrap() = Arc::new(player);
     }
 
-    /// As [`Self::hold`], but only answers to requests with `part` in their path.
+    /// As [`Self::hold`], but only for requests with `part` in their path.
     pub fn hold_only(&self, part: &str) {
         part.clone_into(&mut self.shared.held.lock().unwrap());
         self.hold();
     }
 
-    /// How many requests arrived with this method and with `part` in their path.
+    /// Number of requests with this method and with `part` in their path.
     pub fn calls(&self, method: &Method, part: &str) -> usize {
         let requests = self.shared.requests.lock().unwrap();
         let meant = |r: &&Recorded| r.method == *method && r.path.contains(part);
         requests.iter().filter(meant).count()
     }
 
-    /// Holds answers back until [`Self::release`].
+    /// Holds responses back until [`Self::release`].
     pub fn hold(&self) {
         self.shared.gate.forget_permits(Semaphore::MAX_PERMITS);
     }
 
-    /// Lets `n` held answers go.
+    /// Releases `n` held responses.
     pub fn release(&self, n: usize) {
         self.shared.gate.add_permits(n);
     }
 
-    /// How many requests arrived.
+    /// Number of requests.
     pub fn count(&self) -> usize {
         self.shared.requests.lock().unwrap().len()
     }
 
-    /// What arrived.
+    /// The recorded requests.
     pub fn requests(&self) -> Vec<Recorded> {
         self.shared.requests.lock().unwrap().clone()
     }
 
-    /// Waits until `n` requests have arrived in all.
+    /// Waits until `n` requests have arrived in total.
     pub async fn arrived(&self, n: usize) {
         let mut arrived = self.shared.arrived.subscribe();
         let waiting = arrived.wait_for(|&count| count >= n);

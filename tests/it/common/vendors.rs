@@ -1,4 +1,4 @@
-//! What the vendors of images, speech and video answer.
+//! Responses of the image, speech and video vendors.
 
 use std::{
     io::Cursor,
@@ -24,7 +24,6 @@ use serde_json::{Value, json};
 
 use super::{Recorded, Reply, Upstream};
 
-/// A picture.
 pub fn png(width: u32, height: u32) -> Bytes {
     let picture = image::RgbImage::from_fn(width, height, |x, y| {
         image::Rgb([x.to_le_bytes()[0], y.to_le_bytes()[0], 128])
@@ -36,7 +35,6 @@ pub fn png(width: u32, height: u32) -> Bytes {
     bytes.into_inner().into()
 }
 
-/// Speech of a text.
 pub async fn speech(format: SpeechFormat, text: &str) -> Bytes {
     let call = SpeechCall {
         model: "sandbox-speech-1".to_owned(),
@@ -48,7 +46,6 @@ pub async fn speech(format: SpeechFormat, text: &str) -> Bytes {
     SandboxSpeech.generate(&call).await.unwrap().parts[0].clone()
 }
 
-/// A film.
 pub async fn mp4(seconds: u32) -> Bytes {
     let now = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
     let sandbox = SandboxVideo::new(Arc::new(ManualClock::new(now)), Duration::ZERO);
@@ -65,14 +62,14 @@ pub async fn mp4(seconds: u32) -> Bytes {
     }
 }
 
-/// The images of OpenAI.
+/// Images from OpenAI.
 pub fn openai_images(images: &[Bytes]) -> Reply {
     let item = |bytes: &Bytes| json!({"b64_json": BASE64_STANDARD.encode(bytes)});
     let data: Vec<Value> = images.iter().map(item).collect();
     Reply::Status(200, json!({"created": 1, "data": data}))
 }
 
-/// One image of Stability.
+/// One image from Stability.
 pub fn stability_image(image: &Bytes, reason: &str) -> Reply {
     let image = BASE64_STANDARD.encode(image);
     Reply::Status(
@@ -81,7 +78,7 @@ pub fn stability_image(image: &Bytes, reason: &str) -> Reply {
     )
 }
 
-/// Speech of Gemini.
+/// Speech from Gemini.
 pub fn gemini_speech(mime: &str, bytes: &Bytes) -> Reply {
     let data = json!({"inlineData": {"mimeType": mime, "data": BASE64_STANDARD.encode(bytes)}});
     Reply::Status(
@@ -91,8 +88,8 @@ pub fn gemini_speech(mime: &str, bytes: &Bytes) -> Reply {
     )
 }
 
-/// A Runway that has a task done at its poll number `done_at`, with its output at `output`
-/// (`None`: at the upstream itself) and `file` for whatever else is asked.
+/// A Runway whose task is done at poll number `done_at`, with its output at `output` (`None`: at
+/// the upstream itself) and `file` for all other requests.
 pub fn runway(upstream: &Upstream, done_at: usize, output: Option<String>, file: Reply) {
     let output = output.unwrap_or_else(|| format!("{}/files/out.mp4", upstream.url()));
     let (tasks, polls) = (AtomicUsize::new(0), AtomicUsize::new(0));

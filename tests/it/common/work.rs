@@ -1,4 +1,4 @@
-//! The worker of the application under test, driven by hand, and the files that it stores.
+//! The worker of the application under test, driven manually, and its stored files.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,7 +17,7 @@ const PATIENCE: usize = 15_000;
 const STEP: Duration = Duration::from_millis(2);
 
 impl TestApp {
-    /// With every vendor, all played by `upstream`.
+    /// With every vendor, all served by `upstream`.
     pub async fn vendors(
         options: PgConnectOptions,
         upstream: &Upstream,
@@ -43,14 +43,14 @@ impl TestApp {
         Self::with(options, &env).await
     }
 
-    /// One round of the worker, to its end. Answers how many jobs it took.
+    /// One round of the worker, to completion. Returns how many jobs it claimed.
     pub async fn work_once(&self) -> usize {
         let claimed = self.app.runner.work_step().await.unwrap();
         self.idle().await;
         claimed
     }
 
-    /// One round of deliveries to webhooks, to its end. Answers how many it took.
+    /// One round of webhook deliveries, to completion. Returns how many it claimed.
     pub async fn deliver_once(&self) -> usize {
         let taken = self.app.dispatcher.step().await.unwrap();
         for _ in 0..PATIENCE {
@@ -88,7 +88,7 @@ impl TestApp {
         self.get(&account.key, &path).await.expect(200)
     }
 
-    /// Works, and lets the time pass, until a generation is finished.
+    /// Runs the worker and advances the clock until a generation is finished.
     pub async fn until_finished(&self, account: &Account, uuid: &str) -> Value {
         for _ in 0..400 {
             self.work().await;
@@ -104,7 +104,7 @@ impl TestApp {
         );
     }
 
-    /// Posts, expects 202, and answers the uuid.
+    /// Posts, expects 202, and returns the uuid.
     pub async fn queue(&self, account: &Account, kind: &str, body: &Value) -> String {
         let path = format!("/v1/generate/{kind}");
         let record = self.post(&account.key, &path, body).await.expect(202);
@@ -112,35 +112,35 @@ impl TestApp {
         record["uuid"].as_str().unwrap().to_owned()
     }
 
-    /// Fetches a file by the link of a record.
+    /// Downloads a file by the link in a record.
     pub async fn file(&self, url: &Value, headers: &[(&str, &str)]) -> Answer {
         let path = link(url);
         self.call(Method::GET, "", &path, headers, None).await
     }
 
-    /// Hears nothing of the other instances for longer than a lease, and sweeps. Answers how many
-    /// generations it ended.
+    /// Sees no heartbeat of the other instances for longer than a lease, and sweeps. Returns how
+    /// many generations it ended.
     pub async fn bury(&self) -> u64 {
         self.app.runner.sweep_step().await.unwrap();
         self.advance(TimeDelta::seconds(31));
         self.app.runner.sweep_step().await.unwrap()
     }
 
-    /// The files that are kept, and those on their way in.
+    /// Stored files, and those still being uploaded.
     pub fn files(&self) -> Vec<PathBuf> {
         let mut found = Vec::new();
         walk(&self.media_folder(), &mut found);
         found
     }
 
-    /// Where files lie.
+    /// The folder of stored files.
     pub fn media_folder(&self) -> PathBuf {
         Path::new(&self.env["GENSVC_DATA_DIR"]).join("media")
     }
 
     /// Nothing is stored, and nothing on hold.
     pub async fn assert_nothing_kept(&self) {
-        // Workers that have not learnt of an end may still write for a while.
+        // Workers that do not know of an end yet may still write for a while.
         self.advance(TimeDelta::minutes(16));
         while self.app.runner.empty_trash(100).await.unwrap() {}
         assert_eq!(self.files(), Vec::<PathBuf>::new());
@@ -148,7 +148,7 @@ impl TestApp {
     }
 }
 
-/// A link's path and query.
+/// The path and query of a link.
 pub fn link(url: &Value) -> String {
     let url = url.as_str().unwrap();
     url.strip_prefix("http://test").unwrap().to_owned()
@@ -158,7 +158,7 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).into_iter().flatten() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        // The store's own marks begin with a dot.
+        // The store's own files begin with a dot.
         if name.starts_with('.') {
             continue;
         }

@@ -1,4 +1,4 @@
-//! What stands between a server and its database, and can fall silent.
+//! A proxy between a server and its database that can stop forwarding.
 
 use std::{future::pending, path::PathBuf, pin::pin};
 
@@ -11,13 +11,13 @@ use tokio::{
 };
 use uuid::Uuid;
 
-/// The way to the test's database. Silent, it takes connections as the network does whose far
-/// end is gone: nothing comes through, nothing comes back, nothing is closed. So it stays for
-/// them for ever; whoever connects after [`Self::switch`] reaches the database again.
+/// A proxy to the test's database. Silent, it behaves like a network whose far end is gone: it
+/// accepts connections, but forwards nothing and closes nothing. Existing connections stay that way
+/// for ever; new ones after [`Self::switch`] reach the database again.
 pub struct Proxy {
     folder: PathBuf,
     port: u16,
-    /// Odd: silent. A connection is alive while it is what it was at its beginning.
+    /// Odd: silent. A connection keeps the state that it began with.
     epoch: watch::Sender<u64>,
     accepting: JoinHandle<()>,
 }
@@ -42,18 +42,18 @@ impl Proxy {
         }
     }
 
-    /// The database by this way.
+    /// The database through this proxy.
     pub fn over(&self, options: PgConnectOptions) -> PgConnectOptions {
         assert_eq!(options.get_port(), self.port);
         options.socket(&self.folder)
     }
 
-    /// From now on nothing comes through.
+    /// From now on nothing is forwarded.
     pub fn silence(&self) {
         self.epoch.send_modify(|epoch| *epoch |= 1);
     }
 
-    /// Leads to the database again, but what is connected stays silent.
+    /// New connections reach the database again; existing ones stay silent.
     pub fn switch(&self) {
         self.silence();
         self.epoch.send_modify(|epoch| *epoch += 1);

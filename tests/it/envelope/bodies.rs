@@ -10,10 +10,10 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::{TEXT, raw};
 use crate::common::{Account, Answer, TestApp};
 
-/// The routes that take a body.
+/// The routes with a body.
 const ROUTES: [&str; 3] = [TEXT, "/v1/api-keys", "/v1/auth/login"];
 pub const JSON: (&str, &str) = ("content-type", "application/json");
-/// The largest body.
+/// The largest allowed body.
 const MOST: usize = 256 * 1024;
 
 pub async fn post(
@@ -27,7 +27,7 @@ pub async fn post(
         .await
 }
 
-/// A body without a length, in pieces.
+/// A chunked body, without a Content-Length.
 fn chunked(bytes: usize) -> Body {
     let piece = Bytes::from(vec![b'x'; 1000]);
     let pieces = (0..bytes / 1000).map(move |_| piece.clone());
@@ -173,7 +173,7 @@ async fn a_body_has_256_kib_at_most(_: PgPoolOptions, options: PgConnectOptions)
             let error = answer.error(413, "payload_too_large");
             assert_eq!(error["type"], "invalid_request");
         }
-        // Announced, it is refused before it comes.
+        // With a Content-Length it is refused before it arrives.
         let (name, length) = announced(MOST + 1);
         let never = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
         post(&app, &account, path, &[JSON, (name, &length)], never)

@@ -27,7 +27,7 @@ async fn unknown_routes_and_wrong_methods_are_told_in_the_envelope(
         ("GET", "/v2/models", ""),
         ("GET", "/V1/models", ""),
         ("POST", "/v1/nope", ""),
-        // No redirects for slashes.
+        // No redirects for trailing slashes.
         ("GET", "/v1/models/", ""),
         ("GET", "/v1/generate/history/", ""),
         ("POST", "/v1/generate/text/", ""),
@@ -230,7 +230,7 @@ async fn a_query_is_read_strictly(_: PgPoolOptions, options: PgConnectOptions) {
         let fields = answer.fields();
         assert_eq!(fields.get(param).map(String::as_str), Some(code), "{url}");
     }
-    // What is served beside the table of operations.
+    // Routes besides the table of operations.
     for url in ["/openapi.json?zzz=1", "/docs?zzz=1"] {
         assert_eq!(app.get("", url).await.fields()["zzz"], "unknown_field");
     }

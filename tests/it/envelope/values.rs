@@ -1,4 +1,5 @@
-//! Values that JSON can say and a request cannot: U+0000, integers written as fractions, null.
+//! Values that are valid JSON but not valid in a request: U+0000, integers written as fractions,
+//! null.
 
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -45,7 +46,7 @@ async fn a_nul_is_named_by_its_path_and_hides_no_other_mistake(
         let code = fields.get(param).map(String::as_str);
         assert_eq!(code, Some("invalid_format"), "{path} {body}: {fields:?}");
     }
-    // All failing fields, not the first kind of failure.
+    // All failing fields, not only the first kind of failure.
     let body = json!({"prompt": "\0", "stream": 1, "zzz": 2});
     let fields = app.text(&account.key, body).await.fields();
     let names: Vec<_> = fields.keys().map(String::as_str).collect();

@@ -1,5 +1,5 @@
-//! What upstreams answer: good answers of every vendor, changed. Whatever comes, the generation
-//! ends, a failure costs nothing, a success at most its hold, and what is kept is what it says.
+//! Mutated upstream responses of every vendor. Whatever arrives, the generation ends, a failure
+//! costs nothing, a success costs at most its hold, and stored files are what they claim to be.
 
 mod harm;
 mod stage;

@@ -1,22 +1,22 @@
-//! Bytes that were valid, changed at random.
+//! Random mutations of valid bytes.
 
 use proptest::{collection::vec, prelude::*, sample::Index};
 
-/// One change of bytes.
+/// A mutation of bytes.
 #[derive(Debug, Clone)]
 pub enum Cut {
     Insert(Index, Vec<u8>),
     Remove(Index, usize),
-    /// Says so many bytes twice.
+    /// Duplicates that many bytes.
     Repeat(Index, usize),
-    /// Turns bits of one byte.
+    /// Flips bits of one byte.
     Flip(Index, u8),
-    /// Moves what follows to the front.
+    /// Moves the rest to the front.
     Turn(Index),
     Truncate(Index),
 }
 
-/// Up to `most` changes of bytes.
+/// Up to `most` mutations of bytes.
 pub fn cuts(most: usize) -> impl Strategy<Value = Vec<Cut>> {
     let at = || any::<Index>();
     let odd: Vec<&[u8]> = vec![
@@ -61,7 +61,7 @@ pub fn cuts(most: usize) -> impl Strategy<Value = Vec<Cut>> {
     vec(one, 0..=most)
 }
 
-/// Makes the changes.
+/// Applies the mutations.
 pub fn cut(bytes: &mut Vec<u8>, cuts: &[Cut]) {
     for cut in cuts {
         let at = |index: &Index| index.index(bytes.len() + 1);

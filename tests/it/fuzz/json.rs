@@ -1,26 +1,26 @@
-//! Values that were valid, changed at random.
+//! Random mutations of valid values.
 
 use proptest::{collection::vec, prelude::*, sample::Index};
 use serde_json::{Map, Value, json};
 
-/// One change of a value. Which part of it is meant is an index into all of them.
+/// A mutation of a value. The part is chosen by an index into all of them.
 #[derive(Debug, Clone)]
 pub enum Edit {
-    /// Takes a part away.
+    /// Removes a part.
     Drop(Index),
-    /// Puts something in its place.
+    /// Replaces a part.
     Replace(Index, Value),
-    /// Puts another part in its place.
+    /// Replaces a part by another part.
     Copy(Index, Index),
     /// Adds a member to an object, or an item to a list.
     Add(Index, String, Value),
-    /// Wraps it into so many lists.
+    /// Wraps it into that many lists.
     Wrap(Index, usize),
-    /// Repeats the items of a list, or a text, so many times.
+    /// Repeats the items of a list, or a text, that many times.
     Repeat(Index, usize),
 }
 
-/// Texts that are likely to be taken wrongly.
+/// Texts that are often handled wrongly.
 pub fn text() -> impl Strategy<Value = String> {
     let odd = [
         "",
@@ -84,7 +84,7 @@ pub fn text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Values that are no lists and no objects.
+/// Values other than lists and objects.
 fn scalar() -> impl Strategy<Value = Value> {
     let numbers = [
         json!(0),
@@ -133,7 +133,7 @@ pub fn value() -> impl Strategy<Value = Value> {
     nested(|| nested(scalar))
 }
 
-/// Up to `most` changes of a value.
+/// Up to `most` mutations of a value.
 pub fn edits(most: usize) -> impl Strategy<Value = Vec<Edit>> {
     let at = || any::<Index>();
     let one = prop_oneof![
@@ -152,7 +152,7 @@ pub fn edits(most: usize) -> impl Strategy<Value = Vec<Edit>> {
     vec(one, 0..=most)
 }
 
-/// Makes the changes.
+/// Applies the mutations.
 pub fn edit(value: &mut Value, edits: &[Edit]) {
     for edit in edits {
         let all = places(value);
@@ -189,7 +189,7 @@ pub fn edit(value: &mut Value, edits: &[Edit]) {
     }
 }
 
-/// Where the parts of a value are, itself first.
+/// Paths of all parts of a value, itself first.
 fn places(value: &Value) -> Vec<String> {
     fn walk(value: &Value, at: &str, found: &mut Vec<String>) {
         found.push(at.to_owned());

@@ -1,4 +1,4 @@
-//! Links to files and tokens, changed: only what was made opens.
+//! Mutated file links and tokens: only the original ones work.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ async fn only_the_link_that_was_signed_opens(_: PgPoolOptions, options: PgConnec
             let answer = app.call(Method::GET, "", &url, &headers, None).await;
             match answer.status.as_u16() {
                 200 | 206 if url.starts_with("/v1/media/") => {
-                    // Only what is no part of the address may have been changed.
+                    // Only what is not part of the URL may have been changed.
                     let bare = url.split('#').next().unwrap();
                     assert_eq!(plain(bare), plain(&good), "{url} opens");
                     let part = file.windows(answer.bytes.len().max(1));
@@ -66,7 +66,7 @@ async fn only_the_link_that_was_signed_opens(_: PgPoolOptions, options: PgConnec
     .await;
 }
 
-/// An address without what means nothing: escapes of plain letters, empty parameters.
+/// A URL without meaningless variations: escapes of plain letters, empty parameters.
 fn plain(url: &str) -> (String, Vec<(String, String)>) {
     let url = url::Url::parse(&format!("http://test{url}")).unwrap();
     let mut pairs: Vec<(String, String)> = url
@@ -96,7 +96,7 @@ async fn only_the_token_that_was_made_opens(_: PgPoolOptions, options: PgConnect
             let Ok(value) = http::HeaderValue::from_bytes(&value) else {
                 return;
             };
-            // Within the rate that a session may ask at.
+            // Within the rate limit of a session.
             app.advance(TimeDelta::milliseconds(200));
             let request = http::Request::builder()
                 .uri("/v1/auth/me")

@@ -1,5 +1,5 @@
-//! Requests of strangers through the whole router: every operation of the document, with what
-//! was valid, changed. Whatever comes, the answer is a documented one, and the credits agree.
+//! Mutated requests through the whole router, for every documented operation. Every response is a
+//! documented one, and the credits agree.
 
 mod made;
 mod stage;
@@ -26,10 +26,10 @@ use crate::{
 use made::{case, id, query};
 use stage::Stage;
 
-/// So many cases share an account.
+/// Cases that share an account.
 const SHARED: usize = 40;
 
-/// A documented answer, and no accident.
+/// A documented response, and not an internal error.
 fn assert_sound(operation: &Operation, answer: &Answer) {
     let status = answer.status.as_u16();
     assert_ne!(status, 500, "{}", answer.text);
@@ -53,7 +53,7 @@ async fn every_operation_answers_as_documented(_: PgPoolOptions, options: PgConn
     let app = Arc::new(TestApp::new(options).await);
     let mut operations = every_operation();
     operations.retain(|o| !o.is_media());
-    // Those with a body are more often meant.
+    // Operations with a body are chosen more often.
     let bodies = every_operation();
     let bodies = bodies.into_iter().filter(|o| o.body_schema().is_some());
     operations.extend(bodies.flat_map(|o| {
@@ -90,7 +90,7 @@ async fn every_operation_answers_as_documented(_: PgPoolOptions, options: PgConn
             let path = request.uri().path().to_owned();
             let answer = app.send(request).await;
             if case.id.is_some() && !operation.path.is_empty() {
-                // It may be another path by now.
+                // The path may have changed by now.
                 assert_envelope(&answer, &path);
             } else {
                 assert_sound(operation, &answer);
@@ -102,7 +102,7 @@ async fn every_operation_answers_as_documented(_: PgPoolOptions, options: PgConn
     audited.assert_verified().await;
 }
 
-/// What is refused is refused in the envelope, and nothing breaks.
+/// Refusals use the error format, and nothing breaks.
 fn assert_envelope(answer: &Answer, context: &str) {
     let status = answer.status.as_u16();
     assert!(status < 500, "{context}: {}", answer.text);
@@ -145,7 +145,7 @@ async fn any_path_and_method_gets_the_envelope(_: PgPoolOptions, options: PgConn
                 let Ok(request) = request.body(Body::empty()) else {
                     return;
                 };
-                // A logout or a deletion by chance is none of this test's matters.
+                // An accidental logout or deletion is not this test's concern.
                 let answer = app.send(request).await;
                 if method == Method::HEAD {
                     assert!(answer.status.as_u16() < 500);

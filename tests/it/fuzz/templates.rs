@@ -1,4 +1,4 @@
-//! Hostile templates: taken or refused, and never more.
+//! Hostile templates: accepted or refused, without side effects.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::common::TestApp;
 
-/// A template's source, of pieces that mean something.
+/// A template's source, made of meaningful pieces.
 fn source() -> impl Strategy<Value = String> {
     let pieces = vec![
         "{{ ",
@@ -119,7 +119,7 @@ async fn templates_are_taken_or_refused(_: PgPoolOptions, options: PgConnectOpti
             match told.status.as_u16() {
                 200 => assert_eq!(told.json()["metadata"]["template"]["id"], id),
                 422 => assert!(!told.fields().is_empty()),
-                // A fault that the text asked the sandbox for.
+                // A fault that the text requested from the sandbox.
                 502 => assert_eq!(told.json()["generation"]["credits"]["charged"], "0"),
                 _ => panic!("{}: {}", told.status, told.text),
             }

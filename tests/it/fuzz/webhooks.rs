@@ -1,4 +1,4 @@
-//! Hostile addresses of webhooks: none leads inside, however it is spelt.
+//! Hostile webhook addresses: none reaches the internal network, in any notation.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
@@ -12,7 +12,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::{Size, check, json::text};
 use crate::common::TestApp;
 
-/// Spellings of addresses, with whether they are anyone's to reach.
+/// Notations of addresses, and whether each is public.
 fn address() -> impl Strategy<Value = (String, bool)> {
     let private = [
         "127.0.0.1",

@@ -1,4 +1,4 @@
-//! Clocks that are wrong: a machine's, which decides nothing, and the database's, which jumps.
+//! Wrong clocks: a machine's, which has no effect, and the database's, which jumps.
 
 use gensvc::domain::clock::machine_time;
 use http::Method;
@@ -16,7 +16,7 @@ fn a_day_ahead() -> DateTime<Utc> {
     machine_time() + TimeDelta::hours(25)
 }
 
-/// Works until a job was taken.
+/// Works until a job was claimed.
 async fn work_on_one(app: &TestApp) {
     while app.work_once().await == 0 {
         tokio::task::yield_now().await;
@@ -39,7 +39,7 @@ async fn a_server_40_minutes_ahead_goes_on_with_anothers_video(
     work_on_one(&ahead).await;
     let record = app.record(&account, &uuid).await;
     assert_eq!(record["status"], "processing", "{record}");
-    // What the one puts back, the other takes.
+    // What one reschedules, the other claims.
     work_on_one(&app).await;
     work_on_one(&ahead).await;
     let record = app.record(&account, &uuid).await;
@@ -58,14 +58,14 @@ async fn a_job_whose_next_step_is_too_far_ahead_is_due(
     let account = app.account("100").await;
     let uuid = app.queue(&account, "video", &body()).await;
     app.work_once().await;
-    // What a server wrote whose clock, or the database's, was ahead.
+    // Written by a server while its clock, or the database's, was ahead.
     sqlx::query("update generations set next_step_at = next_step_at + interval '1 hour'")
         .execute(&app.pool)
         .await
         .unwrap();
     app.advance(TimeDelta::seconds(1));
     assert_eq!(app.work_once().await, 0);
-    // It does not wait for a row that somebody has locked.
+    // It does not wait for a locked row.
     let mut lock = app.pool.begin().await.unwrap();
     sqlx::query("select from generations for update")
         .execute(&mut *lock)
@@ -141,7 +141,7 @@ async fn a_jump_of_the_databases_clock_makes_nobody_dead(
     assert_eq!(app.app.runner.work_step().await.unwrap(), 1);
     upstream.arrived(1).await;
     let other = app.replica().await;
-    // The first lives, and was last heard before the jump.
+    // The first is alive; its last heartbeat was before the jump.
     other.app.runner.sweep_step().await.unwrap();
     app.advance(TimeDelta::seconds(25));
     app.app.runner.heartbeat().await.unwrap();

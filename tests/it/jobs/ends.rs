@@ -1,4 +1,4 @@
-//! Jobs that end early: cancelled, expired, gone, stopped.
+//! Jobs that end early: cancelled, expired, lost, stopped.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ async fn a_cancel_during_the_submission_stops_the_task_too(
     cancel(&app, &account, &uuid).await;
     upstream.release(1);
     app.idle().await;
-    // The vendor has a task that nobody wants: it must be told.
+    // The vendor has a task that nobody wants: it must be cancelled.
     assert_eq!(upstream.calls(&Method::DELETE, "/tasks/task-0"), 1);
     app.assert_nothing_kept().await;
 }
@@ -123,7 +123,7 @@ async fn a_task_that_its_provider_forgot_expires(_: PgPoolOptions, options: PgCo
     app.work_once().await;
     app.advance(TimeDelta::seconds(29));
     app.work_once().await;
-    // Until then it may be lag.
+    // Until then it may be replication lag.
     assert_eq!(app.record(&account, &uuid).await["status"], "processing");
     app.advance(TimeDelta::seconds(2));
     app.work_once().await;
@@ -150,7 +150,7 @@ async fn a_deadline_ends_the_job_and_its_task(_: PgPoolOptions, options: PgConne
     assert_eq!(record["error"]["code"], "expired");
     assert_eq!(upstream.calls(&Method::DELETE, "/tasks/task-0"), 1);
     app.assert_nothing_kept().await;
-    // A job that no worker ever took expires too, and is never submitted.
+    // A job that no worker ever claimed expires too, and is never submitted.
     let late = app.queue(&account, "video", &body()).await;
     app.advance(TimeDelta::seconds(600));
     app.work_once().await;
@@ -214,7 +214,7 @@ async fn a_cancel_at_another_server_stops_the_task_of_a_running_submission(
     upstream.arrived(1).await;
     let other = app.replica().await;
     cancel(&other, &account, &uuid).await;
-    // The first learns of it by its sweep.
+    // The first learns of it in its sweep.
     app.app.runner.sweep_step().await.unwrap();
     app.app.runner.sweep_step().await.unwrap();
     upstream.release(1);
@@ -236,7 +236,7 @@ async fn a_task_that_was_done_before_its_deadline_is_not_thrown_away(
     app.work_once().await;
     app.advance(TimeDelta::seconds(1));
     app.work_once().await;
-    // Nobody could look for an hour; the deadline is half of that.
+    // Nobody could poll for an hour; the deadline is half of that.
     app.advance(TimeDelta::hours(1));
     app.work_once().await;
     let record = app.record(&account, &uuid).await;

@@ -19,7 +19,7 @@ use super::{
     world::World,
 };
 
-/// What each account begins with.
+/// Initial balance of each account.
 const BALANCE: i64 = 400;
 
 /// The accounts and keys of one run.
@@ -31,7 +31,7 @@ pub struct Cast {
 }
 
 impl World {
-    /// New accounts; of each one key without a limit, one that ends, and one with a limit for
+    /// New accounts, each with one key without a limit, one that expires, and one with a limit for
     /// each period.
     pub async fn cast(&self, now: DateTime<Utc>) -> Cast {
         let mut cast = Cast {

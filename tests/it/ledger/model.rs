@@ -1,4 +1,4 @@
-//! The ledger as it should be, in memory: what each step answers, and what it leaves.
+//! An in-memory model of the ledger: the outcome of each step, and the state after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use gensvc::domain::spend::SpendPeriod;
 
 use super::steps::{By, Kind, Step, part_of};
 
-/// What an opening answers.
+/// Outcome of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     Held,
@@ -19,25 +19,24 @@ pub enum Verdict {
     Capped(i64, i64),
     /// With balance and held.
     Short(i64, i64),
-    /// An end that took place, or did not.
+    /// Whether a settlement took place.
     Finished(bool),
     /// Refused by the database: a charge above the hold.
     Impossible,
-    /// A grant, an adjustment or a refund was made.
+    /// A grant, an adjustment or a refund was carried out.
     Moved,
-    /// It was made before, with this amount.
+    /// It was carried out before, with this amount.
     Repeated(i64),
-    /// The reference made another movement before, of this amount.
+    /// The reference was used for another movement, of this amount.
     ReferenceUsed(i64),
-    /// Another refund was made before, with this amount.
+    /// Another refund was carried out before, with this amount.
     Before(i64),
     TooMuch,
     NotCharged,
-    /// Nothing to be answered, or nothing to do it to.
+    /// No outcome, or no subject.
     Nothing,
 }
 
-/// What a movement is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
     Kind(Kind),
@@ -62,7 +61,7 @@ pub struct ModelKey {
     pub period: Option<SpendPeriod>,
     pub expires_at: Option<DateTime<Utc>>,
     pub revoked: bool,
-    /// By the first day of the period; the earliest date for ever.
+    /// By the first day of the period; the earliest date for the total.
     pub spent: BTreeMap<NaiveDate, i64>,
 }
 
@@ -85,7 +84,7 @@ pub struct Model {
 }
 
 impl ModelAccount {
-    /// One that owns so much.
+    /// One with that many objects.
     pub fn new(balance: i64) -> Self {
         Self {
             balance,
@@ -95,7 +94,7 @@ impl ModelAccount {
 }
 
 impl ModelKey {
-    /// When the period began that a moment lies in.
+    /// Start of the period that a moment belongs to.
     pub fn period_start(&self, at: DateTime<Utc>) -> NaiveDate {
         let day = at.date_naive();
         match self.period {
@@ -111,7 +110,7 @@ impl ModelKey {
 }
 
 impl Model {
-    /// Does a step and answers what the database must answer.
+    /// Performs a step and returns the expected outcome.
     pub fn apply(&mut self, step: &Step, most: i32, now: DateTime<Utc>) -> Verdict {
         match *step {
             Step::Open {
@@ -170,7 +169,7 @@ impl Model {
         }
     }
 
-    /// Which generation a step means.
+    /// The generation that a step refers to.
     pub fn pick(&self, which: u16) -> Option<usize> {
         let count = self.generations.len();
         (count > 0).then(|| usize::from(which) % count)
@@ -241,17 +240,17 @@ impl Model {
         bind.is_some_and(|bind| self.accounts[account].bound.contains(&bind))
     }
 
-    /// What a reference has moved.
+    /// The movement of a reference.
     pub fn moved_by(&self, account: usize, reference: Option<u8>) -> Option<(i64, What)> {
         self.accounts[account].references.get(&reference?).copied()
     }
 
-    /// What was given back of a generation's charge.
+    /// The amount refunded of a generation's charge.
     pub fn refunded(&self, n: usize) -> Option<i64> {
         self.generations[n].refund
     }
 
-    /// A movement that was made, whatever the balance was then.
+    /// A movement that was carried out, whatever the balance was then.
     pub fn note_move(&mut self, account: usize, what: What, amount: i64, reference: Option<u8>) {
         let account = &mut self.accounts[account];
         account.balance += amount;
@@ -261,7 +260,7 @@ impl Model {
         }
     }
 
-    /// A refund that was made.
+    /// A refund that was carried out.
     pub fn note_refund(&mut self, n: usize, amount: Option<i64>, reference: u8) {
         assert_eq!(self.refund(n, amount, reference), Verdict::Moved);
     }

@@ -84,7 +84,7 @@ impl Mover {
         }
     }
 
-    /// Charges, or releases where `charge` is `None`. Whether this call ended it.
+    /// Charges, or releases where `charge` is `None`. Returns whether this call ended it.
     pub async fn finish(&self, id: GenerationId, charge: Option<i64>) -> bool {
         let outcome = match charge {
             Some(amount) => Outcome::Completed(Completion {
@@ -98,7 +98,7 @@ impl Mover {
         };
         let settlement = Settlement {
             id,
-            // A cancel comes from anywhere.
+            // A cancel may come from anywhere.
             instance: charge.map(|_| self.instance),
             outcome,
             attempts: Some(1),
@@ -108,12 +108,12 @@ impl Mover {
         self.store.settle(&settlement).await.unwrap().is_some()
     }
 
-    /// Grants or adjusts. Whether it was done.
+    /// Grants or adjusts. Returns whether it was carried out.
     pub async fn adjust(&self, what: fn(Credits) -> Move, amount: i64) -> bool {
         self.make(what(micros(amount))).await
     }
 
-    /// Refunds so much of a charge. Whether it was done.
+    /// Refunds that much of a charge. Returns whether it was carried out.
     pub async fn refund(&self, generation: GenerationId, amount: i64) -> bool {
         let amount = Some(micros(amount));
         self.make(Move::Refund { generation, amount }).await

@@ -1,6 +1,5 @@
-//! Properties over made-up runs: one step after the other as the model says to the letter; and
-//! several workers at once, on several servers, whose sum is what the model makes of their
-//! verdicts.
+//! Properties of random runs: sequential steps that must match the model exactly, and concurrent
+//! workers on several servers, whose total must match the model's for their outcomes.
 
 use std::{
     collections::BTreeMap,
@@ -68,7 +67,7 @@ async fn each_step_does_as_the_model_says(_: PgPoolOptions, options: PgConnectOp
     .await;
 }
 
-/// What the workers of a run share.
+/// State shared by the workers of a run.
 struct Run {
     world: Arc<World>,
     cast: Cast,
@@ -79,7 +78,7 @@ struct Run {
     done: Mutex<Vec<Done>>,
 }
 
-/// A step that was done.
+/// A completed step.
 struct Done {
     step: Step,
     about: Option<GenerationId>,
@@ -128,7 +127,7 @@ impl Run {
         }
     }
 
-    /// One of the latest, so that the workers meet at the same ones.
+    /// One of the latest, so that the workers compete for the same ones.
     fn pick(&self, which: u16) -> Option<Opening> {
         let openings = self.openings.lock().unwrap();
         let few = openings.len().min(6);
@@ -136,7 +135,7 @@ impl Run {
     }
 }
 
-/// A refusal tells a balance_and_unfinished that it follows from.
+/// A refusal reports a balance and unfinished count that explain it.
 fn assert_reason(step: &Step, verdict: Verdict) {
     let amount = match step {
         Step::Open { amount, .. } => *amount,
@@ -150,7 +149,7 @@ fn assert_reason(step: &Step, verdict: Verdict) {
     }
 }
 
-/// What the successes add up to, in any order; each can be there once only.
+/// The total of the successes, in any order; each may occur once only.
 fn fold(mut model: Model, done: &[Done]) -> Model {
     let mut numbers = BTreeMap::new();
     for one in done.iter().filter(|one| one.verdict == Verdict::Held) {
@@ -242,7 +241,7 @@ async fn whatever_is_done_at_once_adds_up(_: PgPoolOptions, options: PgConnectOp
         small: 16,
         cost: 100,
     };
-    // Who is suspended stays so: it can then be told what must be refused.
+    // A suspended account stays suspended: then the expected refusals are known.
     let lasting = step().prop_map(|mut step| {
         if let Step::Suspend { suspended, .. } = &mut step {
             *suspended = true;

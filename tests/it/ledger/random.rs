@@ -1,5 +1,5 @@
-//! Random movements: one after the other against an exact model, then in parallel on several
-//! connections against their sum.
+//! Random movements: sequential against an exact model, then concurrent on several connections
+//! against their total.
 
 use std::sync::{
     Mutex,
@@ -13,7 +13,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::mover::Mover;
 use crate::common::TestApp;
 
-/// Numbers that look random and are the same in every run (xorshift).
+/// Deterministic pseudo-random numbers (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -24,7 +24,7 @@ impl Random {
         (self.0 >> 1).cast_signed() % end
     }
 
-    /// A position in a list that is not empty.
+    /// An index into a list that is not empty.
     fn index(&mut self, length: usize) -> usize {
         usize::try_from(self.below(i64::try_from(length).unwrap())).unwrap()
     }
@@ -79,8 +79,8 @@ async fn one_after_the_other_they_do_as_the_model_says(
     }
 }
 
-/// The balance does for one of them at a time: who is refused is told of the other's hold, not
-/// of a balance that would do.
+/// The balance suffices for one of them at a time: a refusal reports the other's hold, not a
+/// balance that would suffice.
 #[sqlx::test]
 async fn a_refusal_never_says_that_it_would_fit(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
@@ -90,7 +90,7 @@ async fn a_refusal_never_says_that_it_would_fit(_: PgPoolOptions, options: PgCon
         let mover = mover.clone();
         tokio::spawn(async move {
             for _ in 0..100 {
-                // It asserts that a refusal follows from the balance_and_unfinished that it tells.
+                // It asserts that a refusal follows from the balance that it reports.
                 if let Some(id) = mover.hold(100).await {
                     assert!(mover.finish(id, None).await);
                 }
@@ -104,7 +104,7 @@ async fn a_refusal_never_says_that_it_would_fit(_: PgPoolOptions, options: PgCon
     app.assert_settled().await;
 }
 
-/// What several workers did, summed up.
+/// The combined results of several workers.
 struct Sum {
     balance: AtomicI64,
     held: AtomicI64,
@@ -130,7 +130,7 @@ async fn work(mover: &Mover, sum: &Sum, seed: u64) {
                     if open.is_empty() {
                         continue;
                     }
-                    // The eldest, so that the workers meet at the same ones.
+                    // The oldest, so that the workers compete for the same ones.
                     open[random.index(open.len().min(3))]
                 };
                 let (id, hold) = picked;

@@ -1,4 +1,4 @@
-//! The steps that random runs are made of, and how they are made up.
+//! The steps of random runs, and their generators.
 
 use proptest::{option, prelude::*};
 
@@ -7,7 +7,7 @@ pub const ACCOUNTS: usize = 2;
 pub const KEYS: usize = 5;
 pub const SERVERS: usize = 3;
 
-/// A movement by the operator's hand.
+/// A movement by the operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Grant,
@@ -17,15 +17,15 @@ pub enum Kind {
 /// Who ends a generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
-    /// The server that works on it.
+    /// The server that owns it.
     Worker,
-    /// A server that does not.
+    /// A server that does not own it.
     Stranger,
     /// Anyone: a cancel.
     Anyone,
 }
 
-/// One step, made through one of the servers.
+/// One step, performed through one of the servers.
 #[derive(Debug, Clone)]
 pub enum Step {
     Open {
@@ -64,7 +64,7 @@ pub enum Step {
         server: usize,
         suspended: bool,
     },
-    /// The clock goes on.
+    /// The clock advances.
     Wait {
         hours: i64,
     },
@@ -89,7 +89,7 @@ fn open() -> impl Strategy<Value = Step> {
 
 fn finish() -> impl Strategy<Value = Step> {
     let by = prop_oneof![5 => Just(By::Worker), 1 => Just(By::Stranger), 2 => Just(By::Anyone)];
-    // Now and then more than was held.
+    // Sometimes more than was held.
     let charge = option::weighted(0.7, prop_oneof![20 => 0..=250_u8, 1 => Just(255_u8)]);
     (any::<u16>(), server(), charge, by).prop_map(|(which, server, charge, by)| Step::Settle {
         which,
@@ -128,7 +128,7 @@ fn refund() -> impl Strategy<Value = Step> {
     )
 }
 
-/// Any step but a change of the clock.
+/// Any step but a clock change.
 pub fn step() -> impl Strategy<Value = Step> {
     let key = 0..ACCOUNTS * KEYS;
     prop_oneof![
@@ -148,7 +148,7 @@ pub fn timed_step() -> impl Strategy<Value = Step> {
     prop_oneof![15 => step(), 1 => wait]
 }
 
-/// A charge: so many 250ths of the hold, rounded up.
+/// A charge: that many 250ths of the hold, rounded up.
 pub fn part_of(hold: i64, part: u8) -> i64 {
     (hold * i64::from(part) + 249) / 250
 }

@@ -1,4 +1,4 @@
-//! The same steps, done to the database through several servers' connections.
+//! The same steps, performed on the database through several servers' connections.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ use super::{
 /// Connections of each server.
 const CONNECTIONS: u32 = 6;
 
-/// A generation that a run has opened.
+/// A generation that a run has created.
 #[derive(Debug, Clone, Copy)]
 pub struct Opening {
     pub id: GenerationId,
@@ -40,7 +40,7 @@ pub struct Opening {
     pub hold: i64,
 }
 
-/// The servers, and what they share.
+/// The servers and their shared state.
 pub struct World {
     pub stores: Vec<Store>,
     instances: Vec<InstanceId>,
@@ -58,8 +58,8 @@ impl World {
         }
     }
 
-    /// Does a step; `picked` is the generation that it is about. Answers the verdict, and what
-    /// was opened.
+    /// Performs a step; `picked` is its generation. Returns the outcome, and the generation that
+    /// was created.
     pub async fn run(
         &self,
         cast: &Cast,
@@ -256,7 +256,7 @@ impl World {
         }
     }
 
-    /// The database says what the model says, and what must always hold does.
+    /// The database matches the model, and the invariants hold.
     pub async fn assert_agrees(&self, cast: &Cast, model: &Model, now: DateTime<Utc>) {
         for (id, account) in cast.accounts.iter().zip(&model.accounts) {
             let (balance, unfinished) = self.stores[0].balance_and_unfinished(*id).await.unwrap();

@@ -133,7 +133,7 @@ async fn what_a_full_disk_refuses_fails_and_is_released(
     assert_eq!(app.balance(&account).await, ("100".into(), "0".into()));
     app.assert_nothing_kept().await;
 
-    // Somebody makes room.
+    // Space is freed.
     full.store(false, Ordering::Release);
     app.post(&account.key, path, &image).await.expect(200);
     let uuid = app.queue(&account, "video", &video).await;

@@ -1,4 +1,4 @@
-//! A process that has as much to do as it may: requests, calls of a provider, logins.
+//! A process at its limits: requests, provider calls, logins.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ fn text() -> serde_json::Value {
     json!({"prompt": "x", "parameters": {"max_tokens": 8}})
 }
 
-/// 503 with `code`, to be repeated soon.
+/// 503 with `code` and a short Retry-After.
 #[track_caller]
 fn refused(answer: &Answer, code: &str) {
     let error = answer.error(503, code);
@@ -94,7 +94,7 @@ async fn who_waits_for_a_generation_takes_nobodys_place(
                 let wait = [("prefer", "wait=60")];
                 loop {
                     let answer = app.call(Method::GET, &key, &path, &wait, None).await;
-                    // Two that read at once are in each other's way.
+                    // Two concurrent reads compete for the limit.
                     if answer.status != 503 {
                         break answer;
                     }
@@ -103,12 +103,12 @@ async fn who_waits_for_a_generation_takes_nobodys_place(
             })
         })
         .collect();
-    // One too many is not queued, but answered as it is.
+    // An excess request is not queued, but gets the current state.
     let (one, _, others) = futures_util::future::select_all(waits).await;
     let one = one.unwrap();
     assert_eq!(one.expect(200)["status"], "processing");
     assert_eq!(one.header("preference-applied"), "");
-    // A replay is told to come again, and a stream goes on to the end without a wait.
+    // A replay gets Retry-After, and a stream continues to the end without a wait.
     let keyed = [("idempotency-key", "a")];
     app.post_with(&account.key, "/v1/generate/text", &keyed, &text())
         .await
@@ -141,7 +141,7 @@ async fn a_body_on_its_way_takes_nobodys_place(_: PgPoolOptions, options: PgConn
     let (rest, arrives) = oneshot::channel::<Bytes>();
     let asked = Mutex::new(Some(asked));
     let body = stream::once(async move {
-        // Asked for: the handler reads.
+        // The handler reads: the body is requested.
         let asked = asked.lock().unwrap().take();
         let _ = asked.unwrap().send(());
         arrives.await.map_err(std::io::Error::other)
@@ -191,17 +191,17 @@ async fn a_provider_with_enough_calls_is_refused_before_anything_is_held(
     assert_eq!(app.balance(&account).await, before);
     let history = app.get(&account.key, "/v1/generate/history").await;
     assert_eq!(history.expect(200)["data"].as_array().unwrap().len(), 1);
-    // Who cannot pay is told that: to come again later would not help.
+    // Callers who cannot pay are told that: retrying later would not help.
     let poor = app.account("0.0001").await;
     app.text(&poor.key, text())
         .await
         .error(402, "insufficient_credits");
-    // Another provider is not concerned.
+    // Other providers are not affected.
     let other = json!({"prompt": "x", "provider": "sandbox", "parameters": {"max_tokens": 8}});
     app.text(&account.key, other).await.expect(200);
     upstream.release(usize::MAX >> 4);
     first.await.unwrap().expect(200);
-    // The key was left free, and the seat is free again.
+    // The key was not bound, and the permit is free again.
     let answer = app.post_with(&account.key, path, &keyed, &text()).await;
     answer.expect(200);
     assert_eq!(answer.header("idempotent-replayed"), "");
@@ -234,6 +234,6 @@ async fn logins_that_would_queue_too_long_are_refused_alike(
             }
         }
     }
-    // Afterwards it is as before, and a refusal was no failure.
+    // Afterwards everything is as before, and a refusal was not counted as a failure.
     app.login(&account).await;
 }

@@ -1,4 +1,4 @@
-//! A server on a port, and clients that speak HTTP by hand.
+//! A server on a port, and raw HTTP clients.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -12,9 +12,9 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// What any single wait may take on a slow machine.
+/// The longest any single wait may take on a slow machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
-/// A time-out that never comes.
+/// A timeout that never expires.
 const NEVER: Duration = Duration::from_hours(1);
 
 pub const ROOMY: Limits = Limits {
@@ -49,7 +49,7 @@ impl Served {
         Peer(TcpStream::connect(self.address).await.unwrap())
     }
 
-    /// One request on a connection of its own, until it ends.
+    /// One request on its own connection, until it is closed.
     pub async fn ask(&self, request: &str) -> String {
         let mut peer = self.connect().await;
         peer.send(request.as_bytes()).await;
@@ -57,16 +57,16 @@ impl Served {
     }
 }
 
-/// A connection of a client.
+/// A client connection.
 pub struct Peer(pub TcpStream);
 
 impl Peer {
-    /// Sends; a server that has hung up is not the test's concern.
+    /// Sends; a closed connection is not the test's concern.
     pub async fn send(&mut self, bytes: &[u8]) {
         let _ = self.0.write_all(bytes).await;
     }
 
-    /// All that comes until the end.
+    /// All data until the end.
     pub async fn read_out(&mut self) -> String {
         let mut all = Vec::new();
         let read = tokio::time::timeout(PATIENCE, self.0.read_to_end(&mut all)).await;
@@ -74,7 +74,7 @@ impl Peer {
         String::from_utf8(all).unwrap()
     }
 
-    /// One answer's head and body of announced length.
+    /// Head and body of one response with a Content-Length.
     pub async fn answer(&mut self) -> String {
         let mut all = Vec::new();
         let reading = async {
@@ -98,7 +98,7 @@ impl Peer {
 
 pub const LIVE: &str = "GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n";
 
-/// The envelope of a raw answer, whose head must fit it.
+/// The error of a raw response, whose head must match it.
 pub fn envelope(answer: &str, status: u16, code: &str) -> Value {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");

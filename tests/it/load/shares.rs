@@ -1,4 +1,4 @@
-//! Jobs of many accounts and providers: each gets its share of the workers.
+//! Jobs of many accounts and providers: each gets its quota of workers.
 
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -73,7 +73,7 @@ async fn jobs_of_a_provider_with_enough_calls_wait_in_the_database(
     upstream.hold();
     assert_eq!(app.app.runner.work_step().await.unwrap(), 6);
     upstream.arrived(2).await;
-    // The others are put back, unsubmitted.
+    // The others are rescheduled, unsubmitted.
     while app.app.runner.running() > 2 {
         tokio::task::yield_now().await;
     }

@@ -1,4 +1,4 @@
-//! The self-audit: 0 in health, and what it finds when the books are tampered with.
+//! The self-audit: 0 when healthy, and what it finds when the ledger is tampered with.
 
 use chrono::TimeDelta;
 use serde_json::json;
@@ -10,13 +10,13 @@ use crate::common::{Account, TestApp};
 
 const CHECKS: [&str; 5] = ["balance", "holds", "unfinished", "overdue", "ownerless"];
 
-/// A look, and what it found.
+/// An audit and its findings.
 async fn look(app: &TestApp) -> Numbers {
     app.app.auditor.step().await.unwrap();
     scrape(app).await
 }
 
-/// Asserts what each check finds; those that are not named find nothing.
+/// Asserts what each check finds; unnamed ones find nothing.
 #[track_caller]
 fn expect(numbers: &Numbers, found: &[(&str, u32)]) {
     for check in CHECKS {
@@ -123,7 +123,7 @@ async fn what_nobody_works_on_is_found_after_a_while(_: PgPoolOptions, options: 
     expect(&look(&app).await, &[]);
     app.advance(TimeDelta::seconds(1));
     expect(&look(&app).await, &[("ownerless", 1)]);
-    // The sweep gives it to a worker.
+    // The sweep releases it to a worker.
     app.app.runner.sweep_step().await.unwrap();
     expect(&look(&app).await, &[]);
 }

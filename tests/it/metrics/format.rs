@@ -1,4 +1,4 @@
-//! Both text formats, read as strictly as they are defined.
+//! Both text formats, parsed strictly by their specifications.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ fn is_name(text: &str) -> bool {
         && letters.all(|c| c.is_ascii_alphanumeric() || "_:".contains(c))
 }
 
-/// Name and labels of a series, without the label `le` beside it.
+/// Name and labels of a series, without the label `le`.
 fn series(text: &str) -> (&str, Vec<(&str, &str)>) {
     let Some((name, labels)) = text.split_once('{') else {
         return (text, Vec::new());
@@ -76,7 +76,7 @@ fn value(text: &str) -> f64 {
     number
 }
 
-/// What a sample's name may add to its family's.
+/// Suffixes that a sample's name may add to its family's.
 fn endings(kind: &str, format: Format) -> &'static [&'static str] {
     match (format, kind) {
         (Format::Prometheus, "counter" | "gauge" | "untyped") | (_, "gauge") => &[""],
@@ -130,7 +130,7 @@ fn read(text: &str, format: Format) -> Exposition {
 }
 
 impl Exposition {
-    /// Buckets count upwards, and the last one counts all.
+    /// Buckets are cumulative, and the last one counts all.
     fn assert_histograms(&self) {
         let mut highest: BTreeMap<String, (f64, f64)> = BTreeMap::new();
         for (name, count) in &self.series {
@@ -189,7 +189,8 @@ async fn both_formats_tell_the_same(_: PgPoolOptions, options: PgConnectOptions)
     let open = read(&open.text, Format::OpenMetrics);
     plain.assert_histograms();
     open.assert_histograms();
-    // The same families: there a counter's bears the name of its samples, and an info is a gauge.
+    // The same families: there a counter's name includes the suffix of its samples, and an info is
+    // a gauge.
     let renamed = open.types.iter().map(|(name, kind)| match kind.as_str() {
         "counter" => (format!("{name}_total"), kind.clone()),
         "info" => (format!("{name}_info"), "gauge".to_owned()),
@@ -197,7 +198,7 @@ async fn both_formats_tell_the_same(_: PgPoolOptions, options: PgConnectOptions)
     });
     assert_eq!(plain.types, renamed.collect());
     assert!(plain.types.values().any(|kind| kind == "counter"));
-    // And the same series, but those that the first scrape itself has made.
+    // And the same series, except those that the first scrape itself created.
     let names = |exposition: &Exposition| -> BTreeSet<String> {
         let names = exposition.series.keys();
         names
@@ -211,7 +212,7 @@ async fn both_formats_tell_the_same(_: PgPoolOptions, options: PgConnectOptions)
 #[sqlx::test]
 async fn open_metrics_is_told_to_those_who_ask_for_it(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
-    // What Prometheus 2 and 3 send, in both orders of its formats.
+    // What Prometheus 2 and 3 send, with either format first.
     let prefers_open = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
     let prefers_plain =
         "text/plain;version=0.0.4;q=0.6,application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.2";

@@ -1,4 +1,4 @@
-//! The operator's operations, with every kind of token; and the operator's token everywhere else.
+//! Admin operations with every kind of token, and the admin token on all other operations.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ async fn call(app: &TestApp, operation: &Operation, token: &str, account: &Accou
     operation.call_at(app, token, &url).await
 }
 
-/// What is under /v1/admin, and nothing else, is declared as the operator's.
+/// Exactly the routes under /v1/admin are declared as admin operations.
 #[test]
 fn what_is_under_admin_is_the_operators() {
     for operation in every_operation() {
@@ -74,7 +74,7 @@ async fn without_an_admin_token_nothing_is_told_or_done(
             assert_ne!(answer.header("x-ratelimit-limit"), "", "{at}");
         }
     }
-    // Nothing was done.
+    // Nothing was changed.
     assert_eq!(app.balance(&account).await.0, "10");
     let accounts: i64 = sqlx::query_scalar("select count(*) from accounts")
         .fetch_one(&app.pool)
@@ -97,7 +97,7 @@ async fn an_admin_token_gets_what_is_the_operators_and_nothing_else(
         assert!(answer.status.is_success(), "{}", answer.text);
         assert_eq!(answer.header("x-ratelimit-limit"), "600");
     }
-    // That one may be suspended now.
+    // That account may be suspended now.
     let account = app.account("10").await;
     let objects = objects(&app, &account).await;
     for operation in operations() {
@@ -107,7 +107,7 @@ async fn an_admin_token_gets_what_is_the_operators_and_nothing_else(
             answer.error(401, "invalid_token");
             assert_eq!(answer.header("x-ratelimit-limit"), "");
         } else {
-            // What is public does not look at it.
+            // Public routes ignore it.
             assert_eq!(
                 answer.status,
                 operation.call(&app, "", &objects).await.status

@@ -1,4 +1,4 @@
-//! The documented bodies and queries are the ones that are read.
+//! The documented bodies and queries are exactly those that are accepted.
 
 use serde_json::{Map, Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -12,13 +12,13 @@ use crate::{
     v1::admin::operator,
 };
 
-/// A value that is of no field's type.
+/// A value that is valid for no field.
 fn of_no_type() -> Value {
     json!([{}])
 }
 
-/// Sends a body and answers the failing fields. A body is checked before what the path names
-/// is looked up.
+/// Sends a body and returns the failing fields. A body is validated before the objects in the path
+/// are looked up.
 async fn fields(
     app: &TestApp,
     account: &Account,
@@ -106,7 +106,7 @@ async fn exactly_the_documented_fields_are_required(_: PgPoolOptions, options: P
         if !schema["required"].is_array() {
             continue;
         }
-        // Null is as good as nothing.
+        // Null means absent.
         let nulls: Map<String, Value> = properties(&schema)
             .into_iter()
             .map(|(name, _)| (name, Value::Null))
@@ -125,7 +125,7 @@ async fn exactly_the_documented_fields_are_required(_: PgPoolOptions, options: P
     }
 }
 
-/// Values just outside of a property's documented bounds, with the code each gets.
+/// Values just outside a property's documented bounds, with the code of each.
 fn outside(property: &Value) -> Vec<(Value, &'static str)> {
     let mut found = Vec::new();
     if let Some(most) = property["maxLength"].as_u64() {
@@ -213,7 +213,7 @@ async fn every_documented_query_parameter_is_read_and_no_other(
             .call_at(&app, &token, &format!("{url}?zzz=1&per%5Fpage=~"))
             .await;
         assert_eq!(answer.fields()["zzz"], "unknown_field", "{url}");
-        // Both are named: the other is unknown, or no number.
+        // Both are reported: the other is unknown, or not a number.
         assert!(answer.fields().contains_key("per_page"), "{url}");
         operation.check(&answer, "with an unknown parameter");
         let message = answer.json()["error"].to_string();
@@ -223,7 +223,7 @@ async fn every_documented_query_parameter_is_read_and_no_other(
     }
 }
 
-/// Money may be written as a string or as a number, and the document says so.
+/// Money may be written as a string or a number, as documented.
 #[test]
 fn credits_in_a_request_are_documented_as_they_are_read() {
     let request = json!({"$ref": "#/components/schemas/TextGenerationRequest"});

@@ -1,10 +1,10 @@
-//! A small reader of JSON Schema: enough to hold an answer against its document.
+//! A minimal JSON Schema validator: enough to check a response against its document.
 
 use serde_json::Value;
 
 use super::document;
 
-/// What of a value its schema does not allow.
+/// Violations of a schema by a value.
 pub fn errors(schema: &Value, value: &Value) -> Vec<String> {
     let mut found = Vec::new();
     walk(&document(), schema, value, "$", &mut found);
@@ -100,7 +100,7 @@ fn collect(document: &Value, schema: &Value, found: &mut Vec<(String, Value)>) {
     }
 }
 
-/// That the reader itself finds something: a schema checker that finds nothing proves nothing.
+/// The validator itself finds errors: one that finds nothing proves nothing.
 #[test]
 fn it_finds_what_is_wrong() {
     let balance = serde_json::json!({"$ref": "#/components/schemas/BalanceBody"});

@@ -1,4 +1,4 @@
-//! What holds of the document as a whole, so that programs can be made from it.
+//! Properties of the whole document, so that clients can be generated from it.
 
 use std::collections::BTreeSet;
 
@@ -47,7 +47,7 @@ fn every_link_leads_to_an_operation_that_takes_what_it_gives() {
     assert!(links >= 30, "only {links}");
 }
 
-/// Every parameter of the path of what is made can be had from the answer that made it.
+/// Every path parameter of a created object is in the response that created it.
 #[test]
 fn what_is_made_leads_on() {
     for path in [
@@ -82,8 +82,7 @@ async fn documented_values_of_a_query_are_taken_and_others_are_not(
     assert_eq!(refused.fields()["kind"], "not_allowed");
 }
 
-/// Strings of requests hold no U+0000, and the document says so of each that has no form of its
-/// own.
+/// Request strings hold no U+0000, and the document says so for each that has no format of its own.
 #[test]
 fn every_string_of_a_request_has_a_form() {
     let document = document();

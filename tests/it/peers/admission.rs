@@ -1,4 +1,4 @@
-//! Mistakes at the door: who is let in, and what is held before the provider is asked.
+//! Mistakes at admission: what is accepted, and what is held before the provider is called.
 
 use std::{collections::BTreeMap, fs, path::PathBuf, sync::Arc};
 
@@ -10,13 +10,13 @@ use uuid::Uuid;
 use super::{HOLD, answers, movements, pair, posted, text};
 use crate::common::{Reply, TestApp, Upstream};
 
-/// `LiteLLM`: when less is left than the estimate, the reservation is cut down to what is left,
-/// and the request goes through.
+/// `LiteLLM`: when less is left than the estimate, the reservation is reduced to what is left, and
+/// the request is accepted.
 #[sqlx::test]
 async fn a_hold_shrunk_to_what_is_left_and_admitted(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
     let app = TestApp::upstream(options, &upstream).await;
-    // A micro-credit too little.
+    // One micro-credit too little.
     let account = app.account("0.003849").await;
     let error = app.text(&account.key, text()).await;
     let error = error.error(402, "insufficient_credits");
@@ -34,8 +34,8 @@ async fn a_hold_shrunk_to_what_is_left_and_admitted(_: PgPoolOptions, options: P
     assert_eq!(app.balance(&account).await, pair("0.003849", "0"));
 }
 
-/// `LiteLLM`: images, videos, speech and whatever has no price hold nothing, so that any number
-/// of them runs against an empty account.
+/// `LiteLLM`: images, videos, speech and anything without a price hold nothing, so that any number
+/// of them runs on an empty account.
 #[sqlx::test]
 async fn a_modality_that_holds_nothing(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
@@ -69,7 +69,7 @@ async fn a_modality_that_holds_nothing(_: PgPoolOptions, options: PgConnectOptio
         let refused = app.post(&poor.key, &path, &body).await;
         refused.error(402, "insufficient_credits");
         assert_eq!(upstream.count(), arrived, "{body}");
-        // The same, by who can pay: all of the estimate is on hold when the provider is asked.
+        // The same by balance: the whole estimate is on hold when the provider is called.
         let rich = app.account("1000").await;
         let mut asked = body.clone();
         asked["type"] = json!(kind);
@@ -95,7 +95,7 @@ async fn a_modality_that_holds_nothing(_: PgPoolOptions, options: PgConnectOptio
     app.assert_verified().await;
 }
 
-/// Why a server with one model more does not start.
+/// Why a server with one additional model does not start.
 fn refusal(provider: &str, model: &str) -> String {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(Uuid::now_v7().to_string());
     let compatible = "kind = \"openai_compatible\"\nbase_url = \"http://a.test\"\n";
@@ -110,7 +110,7 @@ fn refusal(provider: &str, model: &str) -> String {
     error.unwrap_or_else(|| panic!("this starts:\n{text}"))
 }
 
-/// `LiteLLM`: a model that the price list does not know costs nothing.
+/// `LiteLLM`: a model that is missing in the price list is free.
 #[test]
 fn an_unpriced_model_that_is_free() {
     for (provider, model) in [
@@ -140,7 +140,7 @@ fn an_unpriced_model_that_is_free() {
     }
 }
 
-/// Several: a negative price, or one that is no number, and each request mints credits.
+/// Several: a negative or non-numeric price lets each request mint credits.
 #[test]
 fn a_negative_price_that_mints_credits() {
     for price in [
@@ -173,7 +173,7 @@ fn a_negative_price_that_mints_credits() {
     }
 }
 
-/// one-api, new-api: the balance is read, the request let in, and the cost taken off later, so
+/// one-api, new-api: the balance is read, the request accepted, and the cost deducted later, so
 /// that parallel requests all see the same balance.
 #[sqlx::test]
 async fn check_and_deduct_as_two_steps(_: PgPoolOptions, options: PgConnectOptions) {
@@ -201,8 +201,8 @@ async fn check_and_deduct_as_two_steps(_: PgPoolOptions, options: PgConnectOptio
     app.assert_settled().await;
 }
 
-/// one-api, new-api: an account with much left is trusted, and nothing is held for it; enough
-/// parallel requests spend more than there is.
+/// one-api, new-api: an account with a high balance is trusted, and nothing is held for it; enough
+/// parallel requests spend more than the balance.
 #[sqlx::test]
 async fn a_hold_skipped_for_a_rich_account(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;

@@ -1,4 +1,4 @@
-//! Mistakes when the provider, or its adapter, breaks: what becomes of the hold.
+//! Mistakes when the provider or its adapter fails: what happens to the hold.
 
 use std::sync::{
     Arc,
@@ -18,7 +18,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::{answers, pair, posted, text};
 use crate::common::{Account, Reply, TestApp, Upstream};
 
-/// `TensorZero`: a failure upstream keeps the estimate on the books, and the budget shrinks.
+/// `TensorZero`: a failure upstream keeps the estimate in the ledger, and the budget shrinks.
 #[sqlx::test]
 async fn the_estimate_kept_after_an_upstream_error(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
@@ -57,13 +57,13 @@ async fn the_estimate_kept_after_an_upstream_error(_: PgPoolOptions, options: Pg
     app.assert_nothing_kept().await;
 }
 
-/// one-api, new-api: what was taken off beforehand is given back where the answer is read; a
-/// connection that breaks never gets there.
+/// one-api, new-api: the deduction is refunded where the response is read; a broken connection
+/// never gets there.
 #[sqlx::test]
 async fn a_refund_lost_on_a_transport_error(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
     upstream.reply(Reply::Cut);
-    // A port where nobody listens any more.
+    // A port without a listener.
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let nobody = format!("http://{}", closed.local_addr().unwrap());
     drop(closed);
@@ -109,7 +109,7 @@ async fn a_refund_lost_on_a_transport_error(_: PgPoolOptions, options: PgConnect
     app.assert_nothing_kept().await;
 }
 
-/// Adapters with a defect.
+/// Buggy adapters.
 struct Panics {
     /// Whether a video is at least submitted.
     submits: AtomicBool,
@@ -171,7 +171,7 @@ async fn worked(app: &TestApp, account: &Account, uuid: &str, time: TimeDelta) -
     app.record(account, uuid).await
 }
 
-/// one-api, new-api: the request that panics is answered, and its reservation stays.
+/// one-api, new-api: a request that panics gets a response, but its reservation stays.
 #[sqlx::test]
 async fn a_refund_lost_on_a_panic(_: PgPoolOptions, options: PgConnectOptions) {
     let panics = Arc::new(Panics {
@@ -203,7 +203,7 @@ async fn a_refund_lost_on_a_panic(_: PgPoolOptions, options: PgConnectOptions) {
         .await;
     assert_eq!(streamed.events().pop().unwrap().0, "failed");
     assert_eq!(app.balance(&account).await, pair("1000", "0"));
-    // A call whose outcome nobody knows is not made again.
+    // A call whose outcome is unknown is not repeated.
     for (kind, ask) in [
         ("audio", json!({"prompt": "x"})),
         ("video", json!({"prompt": "x"})),
@@ -214,7 +214,7 @@ async fn a_refund_lost_on_a_panic(_: PgPoolOptions, options: PgConnectOptions) {
         assert_eq!(record["metadata"]["attempts"], 1);
         assert_eq!(app.balance(&account).await, pair("1000", "0"));
     }
-    // A task that can never be looked at ends at its deadline.
+    // A task that can never be polled ends at its deadline.
     panics.submits.store(true, Ordering::Relaxed);
     let uuid = app.queue(&account, "video", &json!({"prompt": "x"})).await;
     let record = worked(&app, &account, &uuid, TimeDelta::seconds(30)).await;
@@ -226,8 +226,8 @@ async fn a_refund_lost_on_a_panic(_: PgPoolOptions, options: PgConnectOptions) {
     app.assert_settled().await;
 }
 
-/// A database that was set back, to a backup or a standby that lagged, has never heard of what
-/// runs. Its callers must not be told that they asked for nothing.
+/// A database that was restored from a backup, or a standby that lagged, does not know what is
+/// running. Callers must not be told that their request never existed.
 #[sqlx::test]
 async fn a_database_set_back_while_a_request_runs(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;

@@ -1,4 +1,4 @@
-//! Mistakes at the end: what is billed when somebody goes away first.
+//! Mistakes at the end: what is billed when somebody disconnects first.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use tower::ServiceExt as _;
 use super::{HOLD, answers, movements, pair, posted, text};
 use crate::common::{Account, TestApp, Upstream};
 
-/// `LiteLLM`: spend is gathered in memory and written now and then; a stop drops what waits.
+/// `LiteLLM`: spend is buffered in memory and written periodically; a shutdown loses the buffer.
 #[sqlx::test]
 async fn spend_dropped_at_shutdown(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
@@ -22,7 +22,7 @@ async fn spend_dropped_at_shutdown(_: PgPoolOptions, options: PgConnectOptions) 
     let account = app.account("1").await;
     let running = posted(&[&app], &account.key, 5);
     upstream.arrived(5).await;
-    // The stop begins; answers come while it waits for them.
+    // Shutdown begins; responses arrive while it waits for them.
     let stop = {
         let app = Arc::clone(&app);
         tokio::spawn(async move {
@@ -38,7 +38,7 @@ async fn spend_dropped_at_shutdown(_: PgPoolOptions, options: PgConnectOptions) 
     for answer in answers(running).await {
         assert_eq!(answer.expect(200)["credits"]["charged"], "0.00025");
     }
-    // All of it is in the database by the end of the stop: another server reads it.
+    // All of it is in the database by the end of the shutdown: another server reads it.
     let next = app.replica().await;
     assert_eq!(next.balance(&account).await, pair("0.99875", "0"));
     let charges = movements(&next, &account).await;
@@ -47,7 +47,7 @@ async fn spend_dropped_at_shutdown(_: PgPoolOptions, options: PgConnectOptions) 
     next.assert_settled().await;
 }
 
-/// Posts a stream, reads until an event has come, and hangs up. Answers what was read.
+/// Posts a stream, reads until an event arrives, and disconnects. Returns what was read.
 async fn hung_up_after(app: &TestApp, account: &Account, mut body: Value, event: &str) -> String {
     body["stream"] = json!(true);
     let request = Request::post("/v1/generate/text")
@@ -75,7 +75,7 @@ async fn newest(app: &TestApp, account: &Account) -> Value {
     app.record(account, &uuid).await
 }
 
-/// `LiteLLM` bills nothing then, and new-api the estimate. Here: what was used, as for anybody.
+/// `LiteLLM` then bills nothing, and new-api the estimate. Here: the usage, as always.
 #[sqlx::test]
 async fn a_client_that_hangs_up_and_pays_nothing_or_the_estimate(
     _: PgPoolOptions,
@@ -85,7 +85,7 @@ async fn a_client_that_hangs_up_and_pays_nothing_or_the_estimate(
     upstream.hold();
     let app = TestApp::upstream(options, &upstream).await;
     let account = app.account("1").await;
-    // Before the provider has said a word.
+    // Before the provider has sent anything.
     hung_up_after(&app, &account, text(), "generation").await;
     upstream.arrived(1).await;
     assert_eq!(app.balance(&account).await, pair("1", HOLD));
@@ -96,7 +96,7 @@ async fn a_client_that_hangs_up_and_pays_nothing_or_the_estimate(
     assert_eq!(record["credits"]["charged"], "0.00025");
     assert_eq!(app.balance(&account).await, pair("0.99975", "0"));
 
-    // In the middle: the same as who stays to the end of the same text.
+    // In the middle: the same as reading the same text to the end.
     let ask = json!({"prompt": "tell me of the sea", "provider": "sandbox"});
     let stayed = app.text(&account.key, ask.clone()).await.expect(200);
     let read = hung_up_after(&app, &account, ask, "delta").await;

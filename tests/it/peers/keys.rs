@@ -1,4 +1,4 @@
-//! Mistakes with keys: what lives on after it was revoked.
+//! Mistakes with keys: what survives a revocation.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,7 +19,7 @@ async fn made(app: &TestApp, account: &Account) -> Value {
         .expect(201)
 }
 
-/// All of them: a key is kept in a cache, and is good elsewhere for as long as that is.
+/// All of them: keys are cached, and stay valid elsewhere until the cache expires.
 #[sqlx::test]
 async fn a_key_that_lives_on_after_its_revocation(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
@@ -46,7 +46,7 @@ async fn a_key_that_lives_on_after_its_revocation(_: PgPoolOptions, options: PgC
     app.assert_settled().await;
 }
 
-/// A text whose body is asked for, so that its token has been checked, and does not come yet.
+/// A text request whose body is pending, so that its token has been checked already.
 async fn begun(app: &Arc<TestApp>, token: &str) -> (oneshot::Sender<Bytes>, JoinHandle<Answer>) {
     let (asked, waiting) = oneshot::channel::<()>();
     let (rest, arrives) = oneshot::channel::<Bytes>();
@@ -67,7 +67,7 @@ async fn begun(app: &Arc<TestApp>, token: &str) -> (oneshot::Sender<Bytes>, Join
     (rest, answer)
 }
 
-/// All of them: what has passed the check goes on, however long ago that was.
+/// All of them: what has passed the check continues, however long ago that was.
 #[sqlx::test]
 async fn a_key_revoked_between_the_check_and_the_hold(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;

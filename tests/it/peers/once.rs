@@ -1,4 +1,4 @@
-//! Mistakes of doing twice what may be done once.
+//! Mistakes of repeating what may happen only once.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ async fn looked_up(app: &Arc<TestApp>, other: &Arc<TestApp>, account: &Account, 
     }
 }
 
-/// `LiteLLM`: each look at a finished video bills it.
+/// `LiteLLM`: each poll of a finished video bills it.
 #[sqlx::test]
 async fn a_poll_that_charges_again(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = playing().await;
@@ -50,7 +50,7 @@ async fn a_poll_that_charges_again(_: PgPoolOptions, options: PgConnectOptions) 
     app.assert_settled().await;
 }
 
-/// new-api: a submission that was not answered well is made again, with another job.
+/// new-api: a submission with a failed response is retried, which makes another job.
 #[sqlx::test]
 async fn a_retried_submission_that_makes_a_second_job(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
@@ -82,7 +82,7 @@ async fn a_retried_submission_that_makes_a_second_job(_: PgPoolOptions, options:
             let record = app.until_finished(&account, first.as_str().unwrap()).await;
             assert_eq!(record["status"], "failed", "{reply:?}");
             assert_eq!(record["metadata"]["attempts"], 1, "{reply:?}");
-            // Who asks again with the same key is told of the same one.
+            // A retry with the same key gets the same one.
             let again = post().await;
             assert_eq!(again.header("idempotent-replayed"), "true");
             assert_eq!(again.json()["uuid"], first);
@@ -96,7 +96,7 @@ async fn a_retried_submission_that_makes_a_second_job(_: PgPoolOptions, options:
     app.assert_nothing_kept().await;
 }
 
-/// Several: a job that is ended twice is given back twice.
+/// Several: a job that ends twice is refunded twice.
 #[sqlx::test]
 async fn a_double_refund_that_mints_credits(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
@@ -104,7 +104,7 @@ async fn a_double_refund_that_mints_credits(_: PgPoolOptions, options: PgConnect
     let app = Arc::new(TestApp::upstream(options, &upstream).await);
     let other = Arc::new(app.replica().await);
     let account = app.account("1").await;
-    // Ten generations, each cancelled ten times on two servers while its answer comes.
+    // Ten generations, each cancelled ten times on two servers while its response arrives.
     let running = posted(&[&app, &other], &account.key, 10);
     upstream.arrived(10).await;
     let listed = app.get(&account.key, "/v1/generate/history").await;
@@ -128,7 +128,7 @@ async fn a_double_refund_that_mints_credits(_: PgPoolOptions, options: PgConnect
     assert_eq!((count("charge"), ends.len()), (completed, 20));
     app.assert_settled().await;
 
-    // What was charged is given back once, by however many.
+    // A charge is refunded once, however many try.
     upstream.release(1);
     let record = app.text(&account.key, text()).await.expect(200);
     let before = app.store.verify_ledger().await.unwrap();
@@ -153,7 +153,7 @@ async fn a_double_refund_that_mints_credits(_: PgPoolOptions, options: PgConnect
     app.assert_settled().await;
 }
 
-/// Several: a usage below zero, or one that is no number, is taken at its word.
+/// Several: negative or non-numeric usage is accepted as reported.
 #[sqlx::test]
 async fn a_negative_usage_that_mints_credits(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
@@ -189,7 +189,7 @@ async fn a_negative_usage_that_mints_credits(_: PgPoolOptions, options: PgConnec
         let left = gensvc::domain::credits::Credits::from_micros(1_000_000 - spent);
         assert_eq!(app.balance(&account).await, pair(&left.to_string(), "0"));
     }
-    // Nor can a caller ask for less than nothing.
+    // Nor can a caller request a negative amount.
     for (kind, ask) in [
         (
             "text",

@@ -1,11 +1,11 @@
-//! A Postgres that lives and answers nothing, as one on a host that is out of reach.
+//! A Postgres that is alive but does not respond, like one on an unreachable host.
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::{PATIENCE, Site};
 
-/// All processes of a Postgres, stopped until this is dropped.
+/// All processes of a Postgres, suspended until this is dropped.
 struct Paused(Vec<String>);
 
 impl Paused {
@@ -44,7 +44,7 @@ fn signal(name: &str, pids: &[String]) {
 async fn a_postgres_that_hangs_makes_503_and_loses_nothing() {
     let site = Site::new(&[]);
     let (server, key) = site.first().await;
-    // They end while the database hangs: their answers are settled when it goes on.
+    // They end while the database hangs: their results are settled when it resumes.
     let running = server.streams(&key, "[[slow:0.3]]", 20).await;
     let paused = Paused::new(&site.postmaster());
     let client = &server.client;

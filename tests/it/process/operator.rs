@@ -1,4 +1,4 @@
-//! The operator's commands, each a process of its own, over one database.
+//! The operator's commands, each its own process, on one database.
 
 mod credits;
 mod usage;
@@ -9,7 +9,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::Site;
 use crate::common::{PASSWORD, TestApp};
 
-/// Where a test's database is.
+/// The URL of a test's database.
 pub fn database_url(options: &PgConnectOptions) -> String {
     let mut url: url::Url = std::env::var("DATABASE_URL").unwrap().parse().unwrap();
     url.set_path(options.get_database().unwrap());
@@ -30,7 +30,7 @@ impl Shell {
         }
     }
 
-    /// Whether it succeeded, and what it wrote to stdout and stderr.
+    /// Whether it succeeded, with stdout and stderr.
     async fn run(&self, arguments: &[&str]) -> (bool, String, String) {
         let output = self
             .site
@@ -49,7 +49,7 @@ impl Shell {
         )
     }
 
-    /// What a command prints for people.
+    /// The human-readable output of a command.
     async fn people(&self, arguments: &[&str]) -> String {
         let (success, out, err) = self.run(arguments).await;
         assert!(success, "{arguments:?}: {err}");
@@ -57,13 +57,13 @@ impl Shell {
         out
     }
 
-    /// What a command prints for scripts.
+    /// The JSON output of a command.
     async fn script(&self, arguments: &[&str]) -> Value {
         let out = self.people(&[arguments, &["--json"]].concat()).await;
         serde_json::from_str(&out).unwrap()
     }
 
-    /// The one sentence that a command fails with.
+    /// The error message of a command.
     async fn fails(&self, arguments: &[&str], sentence: &str) {
         let (success, out, err) = self.run(arguments).await;
         assert!(!success && out.is_empty(), "{arguments:?}: {out}");

@@ -1,4 +1,4 @@
-//! What is deleted by its age, at the pace of the program.
+//! Deletion by age, at the program's pace.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::{PATIENCE, operator::database_url};
 use crate::{common::TestApp, process::Site};
 
-/// More than two batches, that ended two days ago.
+/// More than two batches, finished two days ago.
 const OLD: &str = "
     insert into generations (id, account_id, type, status, provider, model, prompt, parameters,
         pricing, estimated, charged, created_at, completed_at)

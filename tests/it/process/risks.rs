@@ -1,4 +1,4 @@
-//! A database that is set to lose what it has answered.
+//! A database that is configured to lose confirmed writes.
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio::io::{AsyncBufReadExt as _, BufReader};

@@ -1,4 +1,4 @@
-//! What a whole run writes down: no secret, and nothing of what was asked for or made.
+//! Everything that a run writes: no secret, prompt or result.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,10 +19,10 @@ const METRICS_TOKEN: &str = "metrics-token-81c7";
 const PASSWORD: &str = "a-password-nobody-may-read";
 const PROMPT: &str = "a-prompt-nobody-may-read";
 const RESULT: &str = "a-result-nobody-may-read";
-/// What the upstream answers where it is asked to.
+/// The upstream's response when requested.
 const FAILURES: [u16; 5] = [400, 401, 403, 429, 500];
 
-/// Everything that a process writes to stderr, as it comes.
+/// Everything that a process writes to stderr, as it arrives.
 struct Log {
     text: Arc<Mutex<String>>,
     address: watch::Receiver<String>,
@@ -51,7 +51,7 @@ fn record(stderr: ChildStderr) -> Log {
     }
 }
 
-/// One caller of the API.
+/// An API caller.
 struct Caller {
     client: reqwest::Client,
     url: String,
@@ -95,7 +95,7 @@ fn echoing(upstream: &Upstream) {
     });
 }
 
-/// A server at its most talkative, and everything that it has written.
+/// A server with the most verbose log, and everything that it has written.
 struct Run {
     site: Site,
     child: Child,
@@ -141,7 +141,7 @@ async fn start(format: &'static str) -> Run {
     }
 }
 
-/// Uses all that has to do with a secret; answers the secrets that came of it.
+/// Uses everything that involves a secret; returns the resulting secrets.
 async fn used(run: &Run) -> Vec<(&'static str, String)> {
     let Run {
         caller, upstream, ..
@@ -165,7 +165,7 @@ async fn used(run: &Run) -> Vec<(&'static str, String)> {
         for status in FAILURES {
             let body = ask(&format!("{PROMPT} s{status}"));
             let (_, text) = caller.post(&session, path, &body).await;
-            // Nor does the caller learn the operator's key.
+            // Nor does the caller see the operator's key.
             assert!(
                 text.contains("error") && !text.contains(PROVIDER_KEY),
                 "{text}"
@@ -182,7 +182,7 @@ async fn used(run: &Run) -> Vec<(&'static str, String)> {
     let mistaken = format!("{}-", &key[..key.len() - 1]);
     assert_eq!(caller.get(&mistaken, "/v1/auth/me").await.0, 401);
     assert_eq!(caller.get(&key, "/v1/nowhere").await.0, 404);
-    // Twelve events go out by and by.
+    // Twelve events are delivered eventually.
     while upstream.calls(&Method::POST, "/hook") < 2 {
         upstream.arrived(upstream.count() + 1).await;
     }
@@ -195,7 +195,7 @@ async fn used(run: &Run) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What a command prints.
+/// The output of a command.
 async fn printed(site: &Site, arguments: &[&str]) -> String {
     let output = site.command().args(arguments).output().await.unwrap();
     assert!(output.status.success(), "{output:?}");

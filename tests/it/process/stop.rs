@@ -1,4 +1,4 @@
-//! Stops: of a program in which something hangs, with callers who wait, behind a balancer.
+//! Shutdown: with hanging work, with waiting callers, behind a load balancer.
 
 use std::{
     fs::{self, OpenOptions},
@@ -17,7 +17,7 @@ const NO_GRACE: (&str, &str) = ("GENSVC__SERVER__SHUTDOWN_SECONDS", "0");
 /// Longer than any test: only a signal ends it.
 const LONG_GRACE: (&str, &str) = ("GENSVC__SERVER__SHUTDOWN_SECONDS", "300");
 
-/// Puts a pipe without another end in the place of a file: whoever opens it waits for ever.
+/// Replaces a file by a pipe without a writer: opening it blocks for ever.
 fn pipe_at(path: &Path) {
     let beside = path.with_added_extension("pipe");
     let made = Command::new("mkfifo").arg(&beside).status();
@@ -52,7 +52,7 @@ async fn blocking_work_that_never_ends_does_not_keep_the_process() {
     let (mut server, key) = site.first().await;
     let probe = format!("media/.probe-{}", server.child.id().unwrap());
     pipe_at(&site.folder.join(probe));
-    // The probe of the storage opens it, and is given up.
+    // The storage probe opens it, and times out.
     let health = server.get(&key, "/health").await;
     assert_ne!(health["checks"]["storage"], "ok", "{health}");
     server.terminate();
@@ -62,7 +62,7 @@ async fn blocking_work_that_never_ends_does_not_keep_the_process() {
     assert!(!postmaster.exists(), "all else was stopped");
 }
 
-/// What reads the file is a thread that all others wait for.
+/// The file is read by a thread that all others wait for.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_thread_that_hangs_does_not_keep_the_process() {
     let site = Site::new(&[NO_GRACE, ("TOKIO_WORKER_THREADS", "1")]);
@@ -72,7 +72,7 @@ async fn a_worker_thread_that_hangs_does_not_keep_the_process() {
     line_with(&mut server.stderr, "did not end in time").await;
     server.ended().await;
     drop(blocked);
-    // The private Postgres was left running, and is the next one's to stop.
+    // The private Postgres was left running; the next one stops it.
     let next = site.serve().await;
     let audit = site.audit().await;
     assert_eq!(audit["ok"], true, "{audit}");
@@ -83,7 +83,7 @@ async fn a_worker_thread_that_hangs_does_not_keep_the_process() {
 async fn a_log_that_nobody_reads_does_not_keep_the_process() {
     let site = Site::new(&[NO_GRACE]);
     let (mut server, _) = site.first().await;
-    // Another description of the same pipe, so that the server's own goes on blocking.
+    // Another description of the same pipe, so that the server's own keeps blocking.
     let stderr = format!("/proc/{}/fd/2", server.child.id().unwrap());
     let mut options = OpenOptions::new();
     let mut stderr = options
@@ -131,7 +131,7 @@ impl Server {
 async fn callers_who_wait_are_answered_at_the_signal() {
     let site = Site::new(&[LONG_GRACE]);
     let (mut server, key) = site.first().await;
-    // What keeps the grace period going.
+    // What keeps the grace period running.
     let running = server.stream(&key, "[[slow:600]]").await;
     let first: Value = server.video(&key, "").await.json().await.unwrap();
     let stop = async {

@@ -19,7 +19,7 @@ use super::{Server, Site};
 
 type Bodies = Arc<Mutex<Vec<Bytes>>>;
 
-/// A collector; answers its address and what it receives.
+/// A collector; returns its address and what it receives.
 async fn collector() -> (String, Bodies) {
     let bodies = Bodies::default();
     let router = Router::new()
@@ -60,7 +60,7 @@ async fn generate(server: &Server, key: &str, prompt: &str) -> u16 {
     answer.status().as_u16()
 }
 
-/// The one span of a name in a trace, or of the first trace.
+/// The only span of a name in a trace, or in the first trace.
 #[track_caller]
 fn named<'a>(spans: &'a [Span], name: &str, failed: bool) -> &'a Span {
     let status = |span: &Span| span.status.as_ref().is_some_and(|status| status.code == 2);
@@ -124,7 +124,7 @@ async fn requests_and_provider_calls_are_exported_by_the_stop_without_their_word
     }
     assert!(told["gen_ai.usage.input_tokens"].parse::<u32>().unwrap() > 0);
     assert_eq!(chat.kind, 3);
-    // One trace: the request, the generation's own task, the call.
+    // One trace: the request, the generation's task, the call.
     assert_eq!(chat.trace_id, request.trace_id);
     let generation = spans
         .iter()
@@ -161,7 +161,7 @@ async fn requests_and_provider_calls_are_exported_by_the_stop_without_their_word
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_collector_that_never_answers_stops_nothing() {
-    // Connections are made by the system; nobody answers on them.
+    // The operating system accepts connections; nobody responds.
     let deaf = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", deaf.local_addr().unwrap());
     let site = Site::new(&[("OTEL_EXPORTER_OTLP_ENDPOINT", url.leak())]);

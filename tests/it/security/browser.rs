@@ -1,4 +1,4 @@
-//! What a browser may do with our answers.
+//! What a browser may do with our responses.
 
 use http::{HeaderValue, Method};
 use serde_json::json;
@@ -35,7 +35,7 @@ async fn the_page_runs_only_its_own_scripts(_: PgPoolOptions, options: PgConnect
         assert_eq!(answer.header("x-content-type-options"), "nosniff");
         assert_eq!(answer.header("referrer-policy"), "no-referrer");
     }
-    // No script stands in the page, where the policy would stop it.
+    // There is no inline script in the page, which the policy would block.
     let page = app.get("", "/docs").await.text;
     for script in page.split("<script").skip(1) {
         let (attributes, rest) = script.split_once('>').unwrap();
@@ -74,8 +74,8 @@ async fn a_stored_file_runs_nothing(_: PgPoolOptions, options: PgConnectOptions)
     }
 }
 
-/// There is nothing that a browser would send along by itself, so no page of another site can
-/// act for its visitor.
+/// There is nothing that a browser would send automatically, so no page of another site can act for
+/// its visitor.
 #[sqlx::test]
 async fn no_answer_sets_a_cookie_or_asks_for_a_password(
     _: PgPoolOptions,

@@ -1,4 +1,4 @@
-//! The threat model and the sources agree: whoever renames a test or adds a threat is told.
+//! The threat model and the sources agree: renaming a test or adding a threat without one fails.
 
 use std::{
     collections::BTreeSet,
@@ -73,7 +73,7 @@ fn all_tests() -> BTreeSet<String> {
     tests.collect()
 }
 
-/// What a document gets wrong: rows without a test, and tests that are not there.
+/// The errors of a document: rows without a test, and tests that do not exist.
 fn mistakes(document: &str, tests: &BTreeSet<String>) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut rows = document
@@ -81,7 +81,7 @@ fn mistakes(document: &str, tests: &BTreeSet<String>) -> Vec<String> {
         .filter(|line| line.starts_with('|'))
         .peekable();
     while let Some(row) = rows.next() {
-        // A table's head, and the line under it.
+        // A table's header and the line below it.
         if rows.next_if(|next| next.starts_with("|--")).is_some() {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Requests that we are made to send: none goes inside, however its address is written.
+//! Outgoing requests: none reaches an internal address, in any notation.
 
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

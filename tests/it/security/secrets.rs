@@ -1,4 +1,4 @@
-//! Secrets at rest, and secrets in what is printed.
+//! Secrets at rest, and secrets in output.
 
 use gensvc::domain::{request::Login, token, validate::Body as _};
 use secrecy::ExposeSecret as _;
@@ -10,7 +10,7 @@ use crate::{
     v1::admin::operator,
 };
 
-/// Everything that the database holds, as text.
+/// Everything in the database, as text.
 async fn dump(app: &TestApp) -> String {
     let tables: Vec<String> = sqlx::query_scalar(
         "select table_name::text from information_schema.tables where table_schema = 'public'",
@@ -58,7 +58,7 @@ async fn a_stolen_database_opens_no_door(_: PgPoolOptions, options: PgConnectOpt
     );
     let (key, admin) = (&account.key["svc_".len()..], &admin["adm_".len()..]);
     for secret in [key, &session, admin, PASSWORD, "a wrong password"] {
-        // Whole, and the most of it: a hint may be kept.
+        // The whole secret, and most of it: a hint may be stored.
         assert!(!all.contains(secret) && !all.contains(&secret[4..secret.len() - 4]));
         let hex: Vec<_> = secret.bytes().map(|b| format!("{b:02x}")).collect();
         assert!(!all.contains(&hex.concat()));

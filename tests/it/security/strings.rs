@@ -30,7 +30,7 @@ fn encoded(text: &str) -> String {
     url::form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 
-/// Refused or taken, but understood; and no header of ours is theirs.
+/// Refused or accepted, but parsed; and no header of ours contains it.
 #[track_caller]
 fn check(answer: &Answer, at: &str) {
     assert!(
@@ -48,7 +48,7 @@ fn check(answer: &Answer, at: &str) {
     }
 }
 
-/// Puts a string in the place of every string of a value, one at a time.
+/// Replaces every string of a value, one at a time.
 fn injected(value: &Value, text: &str) -> Vec<Value> {
     match value {
         Value::String(_) => vec![json!(text)],
@@ -77,7 +77,7 @@ fn injected(value: &Value, text: &str) -> Vec<Value> {
     }
 }
 
-/// Every field of every body, every query parameter and every path parameter of the document.
+/// Every body field, query parameter and path parameter of the document.
 #[sqlx::test]
 async fn hostile_strings_are_data_in_every_field(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
@@ -114,7 +114,7 @@ async fn hostile_strings_are_data_in_every_field(_: PgPoolOptions, options: PgCo
                     .call(method.clone(), &account.key, &url, &[], None)
                     .await;
                 check(&answer, &at);
-                // A filter that matches nothing shows nothing.
+                // A filter without matches shows nothing.
                 let found = answer.status == 200 && answer.json()["data"].is_array();
                 if found {
                     assert_eq!(answer.json()["data"], json!([]), "{at} {name}");
@@ -132,7 +132,7 @@ async fn hostile_strings_are_data_in_every_field(_: PgPoolOptions, options: PgCo
         }
     }
     assert!(sent > 500, "only {sent}");
-    // All of it is there, and the other account is as it was.
+    // All of it is there, and the other account is unchanged.
     let after = app.get(&other.key, "/v1/credits/balance").await.expect(200);
     assert_eq!(after, before);
     let record = format!("/v1/generate/{}", theirs.uuid);
@@ -165,7 +165,7 @@ async fn hostile_strings_come_back_as_they_were(_: PgPoolOptions, options: PgCon
             app.get(&account.key, &path).await.expect(200)["prompt"],
             text
         );
-        // An email that looks like a pattern finds nobody, and logs nobody in.
+        // An email that looks like a pattern matches nobody, and logs nobody in.
         let path = format!("/v1/admin/accounts?email={}", encoded(text));
         assert_eq!(app.get(&admin, &path).await.expect(200)["data"], json!([]));
         let login = json!({"email": text, "password": text.repeat(2)});

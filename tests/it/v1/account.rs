@@ -1,4 +1,4 @@
-//! /v1/account: its default providers and models.
+//! /v1/account: default providers and models.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ async fn defaults_are_merged_by_modality(_: PgPoolOptions, options: PgConnectOpt
             "text",
             json!({"provider": "sandbox", "model": "sandbox-text-1"}),
         ),
-        // A modality is replaced whole.
+        // A modality is replaced as a whole.
         (
             json!({"text": {"provider": "sandbox", "model": null}}),
             "text",
@@ -159,7 +159,7 @@ async fn every_mistake_is_named_and_nothing_is_changed(
             "unknown_field",
         ),
     ] {
-        // The sound half is not changed either.
+        // The valid half is not changed either.
         let mut body = json!({"defaults": {"image": {"provider": "sandbox"}}});
         for (name, value) in defaults.as_object().unwrap() {
             body["defaults"][name] = value.clone();
@@ -278,7 +278,7 @@ async fn a_request_is_resolved_by_itself_the_account_and_the_server(
         app.resolved(&account, request(json!({}))).await,
         format!("anthropic/{second}")
     );
-    // A named provider: with its own default, even if it is the account's.
+    // An explicit provider: with its own default, even if it is the account's.
     let named = request(json!({"provider": "sandbox"}));
     assert_eq!(
         app.resolved(&account, named).await,
@@ -289,14 +289,14 @@ async fn a_request_is_resolved_by_itself_the_account_and_the_server(
         app.resolved(&account, named).await,
         format!("anthropic/{default}")
     );
-    // Other modalities are untouched, and generations go the same way as estimates.
+    // Other modalities are unaffected, and generations resolve like estimates.
     let image = json!({"type": "image", "prompt": "x"});
     assert!(
         !app.resolved(&account, image)
             .await
             .starts_with("anthropic/")
     );
-    // A default whose provider has been disabled since steps aside.
+    // A default whose provider has since been disabled is ignored.
     let bare = TestApp::new(options).await;
     let found = bare.get(&account.key, ACCOUNT).await.expect(200);
     assert_eq!(

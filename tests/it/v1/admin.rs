@@ -20,7 +20,7 @@ pub async fn operator(app: &TestApp) -> String {
     secret.expose_secret().to_owned()
 }
 
-/// An admin token that was good until now.
+/// An admin token that was valid until now.
 pub async fn revoked_operator(app: &TestApp) -> String {
     let (record, secret) = app.app.service.create_admin_token("test").await.unwrap();
     let token = secret.expose_secret();
@@ -102,7 +102,7 @@ async fn each_token_has_the_default_limit(_: PgPoolOptions, options: PgConnectOp
     app.advance(TimeDelta::milliseconds(100));
     app.get(&token, ACCOUNTS).await.expect(200);
     app.get(&token, ACCOUNTS).await.error(429, "rate_limited");
-    // A customer who tries is limited as everywhere.
+    // A customer's token is rate limited as everywhere.
     let account = app.account("0").await;
     let body = json!({"name": "k", "rate_limit_per_minute": 1});
     let key = app.key(account.id, body).await;
@@ -131,12 +131,12 @@ async fn an_account_is_made_and_found(_: PgPoolOptions, options: PgConnectOption
         let found = app.get(&token, &format!("{ACCOUNTS}?email={email}")).await;
         assert_eq!(found.expect(200)["data"], json!([made]));
     }
-    // The whole email, and no pattern.
+    // The whole email, not a pattern.
     for email in ["ann", "ann@example.co", "%25", "ann_example.com", ""] {
         let found = app.get(&token, &format!("{ACCOUNTS}?email={email}")).await;
         assert_eq!(ids(&found), Vec::<i64>::new(), "{email}");
     }
-    // The user can log in, and the rest has its defaults.
+    // The user can log in, and everything else has its default.
     let body = json!({"email": "ann@example.com", "password": PASSWORD});
     app.post("", "/v1/auth/login", &body).await.expect(200);
     let body = json!({"email": "bob@example.com", "password": PASSWORD, "credits": 0.25});
@@ -229,7 +229,7 @@ async fn the_list_goes_on_while_accounts_come(_: PgPoolOptions, options: PgConne
     }
     let long = format!("{ACCOUNTS}?email={}", "x".repeat(255));
     assert_eq!(app.get(&token, &long).await.fields()["email"], "too_long");
-    // A cursor of another list is none of this one.
+    // A cursor of another list is invalid here.
     let account = app.account("1").await;
     app.key(account.id, json!({"name": "second"})).await;
     let keys = app

@@ -233,7 +233,7 @@ async fn a_key_ends_when_it_expires_and_when_it_is_revoked(
     let again = app.delete(&account.key, &path).await.expect(200);
     assert_eq!(again, first, "a repeated DELETE answers the same");
     assert_eq!(app.get(&account.key, &path).await.expect(200), first);
-    // An expired key can be revoked too, and then says so.
+    // An expired key can be revoked too, and is then reported as revoked.
     let path = format!("{KEYS}/{}", hour["id"]);
     app.delete(&account.key, &path).await.expect(200);
     app.get(&hour_key, ME).await.error(401, "revoked_key");

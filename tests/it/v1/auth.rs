@@ -1,4 +1,4 @@
-//! /v1/auth: login, its throttle, logout, who the caller is.
+//! /v1/auth: login, its throttle, logout, the current caller.
 
 mod throttle;
 
@@ -16,7 +16,7 @@ const ME: &str = "/v1/auth/me";
 async fn a_login_answers_a_token_that_tells_who_it_is(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
     let account = app.account("1").await;
-    // Case of the email does not matter, nor does a wrong token.
+    // The case of the email is ignored, and so is an invalid token.
     let body = json!({"email": account.email.to_uppercase(), "password": PASSWORD});
     let answer = app.post("wrong", LOGIN, &body).await;
     let login = answer.expect(200);
@@ -62,7 +62,7 @@ async fn a_login_answers_a_token_that_tells_who_it_is(_: PgPoolOptions, options:
         json!({"type": "api_key", "abilities": ["generate:text", "read:credits"],
             "expires_at": "2100-01-01T00:00:00.500Z"})
     );
-    // The database knows the token by its digest only.
+    // The database has only the token's digest.
     let stored: String = sqlx::query_scalar("select string_agg(s::text, '') from sessions s")
         .fetch_one(&app.pool)
         .await
@@ -135,7 +135,7 @@ async fn a_login_is_validated(_: PgPoolOptions, options: PgConnectOptions) {
             .collect();
         assert_eq!(found, expected, "{body}");
     }
-    // As long as it may be: only wrong.
+    // At the maximum length: only wrong.
     let body = json!({"email": long_email[2..], "password": long[2..]});
     app.post("", LOGIN, &body)
         .await
@@ -155,7 +155,7 @@ async fn a_logout_ends_its_own_session_only(_: PgPoolOptions, options: PgConnect
     app.get(&one, ME).await.expect(200);
     let out = app.post(&one, LOGOUT, &nothing).await;
     assert_eq!(out.expect(204), Value::Null);
-    // At once on every replica.
+    // Immediately on every replica.
     for server in [&app, &app.replica().await] {
         server.get(&one, ME).await.error(401, "invalid_token");
         server.get(&two, ME).await.expect(200);

@@ -1,4 +1,4 @@
-//! /v1/credits: the balance and its movements.
+//! /v1/credits: the balance and the ledger.
 
 use std::sync::Arc;
 

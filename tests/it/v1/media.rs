@@ -36,7 +36,7 @@ async fn a_link_opens_without_a_token_until_it_expires(
     }
     assert_eq!(file.header("content-length"), file.bytes.len().to_string());
     assert_eq!(record["outputs"][0]["bytes"], file.bytes.len());
-    // A wrong token is ignored.
+    // An invalid token is ignored.
     let ignored = app
         .call(Method::GET, "svc_wrong", &link(url), &[], None)
         .await;
@@ -45,14 +45,14 @@ async fn a_link_opens_without_a_token_until_it_expires(
     assert_eq!((head.status.as_u16(), head.bytes.len()), (200, 0));
     assert_eq!(head.header("content-length"), file.header("content-length"));
     assert_eq!(head.header("etag"), file.header("etag"));
-    // A second server knows the secret too.
+    // A second server has the secret too.
     let other = app.replica().await;
     assert_eq!(other.file(url, &[]).await.status, 200);
     app.advance(TimeDelta::hours(24) - TimeDelta::seconds(1));
     assert_eq!(app.file(url, &[]).await.status, 200);
     app.advance(TimeDelta::seconds(1));
     app.file(url, &[]).await.error(403, "expired_signature");
-    // A lookup signs anew.
+    // A lookup signs a new link.
     let uuid = record["uuid"].as_str().unwrap();
     let fresh = app.record(&account, uuid).await;
     assert_ne!(&fresh["result"], url);
@@ -95,7 +95,7 @@ async fn a_link_cannot_be_made_up(_: PgPoolOptions, options: PgConnectOptions) {
     get(format!("{other}?{query}"))
         .await
         .error(403, "invalid_signature");
-    // Nothing that is no key of ours is looked for.
+    // Nothing but valid keys is looked up.
     let uuid = path.split('/').nth(3).unwrap();
     for odd in [
         format!("/v1/media/{}/0.png", uuid.to_uppercase()),
@@ -196,7 +196,7 @@ async fn ranges_and_entity_tags(_: PgPoolOptions, options: PgConnectOptions) {
     }
     let headers = [("range", "bytes=0-0")];
     let head = app.call(Method::HEAD, "", &link(url), &headers, None).await;
-    // A range means something for GET only.
+    // A range applies to GET only.
     assert_eq!(head.header("content-length"), n.to_string());
 }
 
@@ -251,7 +251,7 @@ async fn old_generations_are_deleted_in_batches(_: PgPoolOptions, options: PgCon
     let uuid = fresh["uuid"].as_str().unwrap();
     assert_eq!(app.record(&account, uuid).await["status"], "completed");
     assert_eq!(app.record(&account, &running).await["status"], "processing");
-    // The money trail stays.
+    // The ledger entries stay.
     let charges = app
         .get(&account.key, "/v1/credits/ledger?kind=charge")
         .await

@@ -1,4 +1,4 @@
-//! /v1/models and /v1/providers: what this server offers.
+//! /v1/models and /v1/providers: the models of this server.
 
 use gensvc::domain::credits::Credits;
 use serde_json::{Value, json};
@@ -123,7 +123,7 @@ async fn every_model_has_a_price_and_limits_and_one_is_the_default(
         })
         .collect();
     assert_eq!(for_text.len(), 1);
-    // What a request without provider and model gets.
+    // The model of a request without provider and model.
     let account = app.account("1").await;
     let record = app
         .text(&account.key, json!({"prompt": "x"}))

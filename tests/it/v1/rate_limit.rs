@@ -1,4 +1,4 @@
-//! The rate limit of keys and sessions, by a clock that stands still.
+//! The rate limit of keys and sessions, with a clock that stands still.
 
 use chrono::TimeDelta;
 use futures_util::future::join_all;
@@ -27,7 +27,7 @@ fn state(answer: &Answer) -> (u64, u64, u64) {
     )
 }
 
-/// Asserts a refusal and answers its `Retry-After`.
+/// Asserts a refusal and returns its `Retry-After`.
 fn refused(answer: &Answer) -> i64 {
     let error = answer.error(429, "rate_limited");
     assert_eq!(error["type"], "rate_limited");
@@ -125,7 +125,7 @@ async fn each_key_and_each_session_has_its_own(_: PgPoolOptions, options: PgConn
     assert_eq!(state(&app.get(&first, ME).await), (600, 599, 1));
     assert_eq!(state(&app.get(&first, ME).await), (600, 598, 1));
     assert_eq!(state(&app.get(&second, ME).await), (600, 599, 1));
-    // Every authenticated answer tells, whatever its status; the others do not.
+    // Every authenticated response has the headers, whatever its status; others do not.
     for (path, status) in [
         ("/v1/generate/nope", 404),
         ("/v1/auth/me?zzz=1", 422),
@@ -163,11 +163,11 @@ async fn of_100_parallel_requests_on_two_replicas_the_limit_passes(
     remaining.sort_unstable();
     assert_eq!(remaining, (0..10).collect::<Vec<_>>());
     for answer in answers.iter().filter(|a| a.status != 200) {
-        // The clock stands still: the next one is let through in 6 s and not before.
+        // The clock stands still: the next one is allowed in 6 s and not before.
         assert_eq!(refused(answer), 6);
         assert_eq!(state(answer), (10, 0, 60));
     }
-    // A restart forgets nothing.
+    // A restart does not reset it.
     let restarted = app.replica().await;
     assert_eq!(refused(&restarted.get(&token, ME).await), 6);
 }
@@ -192,8 +192,8 @@ async fn of_parallel_requests_of_a_session_the_default_passes(
     }
 }
 
-/// A request that waits for another one's count is refused by what it then sees, and tells
-/// that, not what it saw before it waited.
+/// A request that waits for a concurrent one's count is refused by the state after the wait, and
+/// reports that state.
 #[sqlx::test]
 async fn a_refusal_after_a_wait_tells_the_present_state(
     _: PgPoolOptions,

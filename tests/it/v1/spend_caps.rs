@@ -1,4 +1,4 @@
-//! Spend caps of keys: as strict as the balance.
+//! Spend limits of keys: as strict as the balance.
 
 use std::sync::Arc;
 
@@ -107,7 +107,7 @@ async fn what_is_above_the_limit_is_refused_and_told(_: PgPoolOptions, options: 
         error["message"],
         "this request may cost 4 credits; the key's spend_limit is 3, of which 2 are spent or on hold"
     );
-    // What fails gives back; what fits goes through.
+    // Failures release their hold; what fits is accepted.
     let fault = json!({"prompt": "[[fail]]", "parameters": {"size": "256x256"}});
     app.post(&key, IMAGE, &fault)
         .await
@@ -117,7 +117,7 @@ async fn what_is_above_the_limit_is_refused_and_told(_: PgPoolOptions, options: 
     app.post(&key, IMAGE, &images(1))
         .await
         .error(402, "spend_limit_exceeded");
-    // Other keys and sessions of the account are free of it, and count apart.
+    // Other keys and sessions of the account are not limited by it, and count separately.
     app.post(&account.key, IMAGE, &images(1)).await.expect(200);
     let keys = app.get(&account.key, KEYS).await.expect(200);
     let listed: Vec<_> = keys["data"]
@@ -142,7 +142,7 @@ async fn of_several_refusals_the_contract_names_the_first(
     app.post(&key, IMAGE, &body)
         .await
         .error(402, "spend_limit_exceeded");
-    // What would fit must fit limit and balance alike.
+    // What is affordable must fit limit and balance alike.
     let (roomy, _) = capped(&app, &account, "3.5", Value::Null).await;
     let answer = app.post(&roomy, IMAGE, &images(4)).await;
     let error = answer.error(402, "spend_limit_exceeded");
@@ -180,14 +180,14 @@ async fn a_period_begins_anew_and_keeps_what_began_in_it(
             .error(402, "spend_limit_exceeded");
     }
     assert_eq!(spent(&app, &account, &day_path).await, "5");
-    // The next day and month: free again, though yesterday's work still runs.
+    // The next day and month: reset, though yesterday's work is still running.
     app.advance(TimeDelta::milliseconds(500));
     for (key, path_of) in [(&day, &day_path), (&month, &month_path)] {
         assert_eq!(spent(&app, &account, path_of).await, "0");
         app.post(key, path, &video).await.expect(202);
         assert_eq!(spent(&app, &account, path_of).await, "5");
     }
-    // Yesterday's end moves yesterday's sum only.
+    // Settling yesterday's work changes yesterday's sum only.
     let cancel = format!("/v1/generate/{}/cancel", uuids[0]);
     app.post(&account.key, &cancel, &json!({}))
         .await
@@ -253,7 +253,7 @@ async fn a_capped_key_makes_no_keys(_: PgPoolOptions, options: PgConnectOptions)
     let (key, _) = capped(&app, &account, "3", Value::Null).await;
     let refused = app.post(&key, KEYS, &json!({"name": "free"})).await;
     let error = refused.error(403, "session_required");
-    // What it is told helps: a session makes one, and so does a key without a limit.
+    // The hint in the error works: a session can create one, and so can a key without a limit.
     let message = error["message"].as_str().unwrap();
     assert!(message.contains("a key without a spend_limit"), "{message}");
     app.post(&account.key, KEYS, &json!({"name": "free"}))

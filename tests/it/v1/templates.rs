@@ -18,7 +18,7 @@ impl TestApp {
             .await
     }
 
-    /// Keeps a template and answers its id.
+    /// Creates a template and returns its id.
     pub async fn template(&self, account: &Account, prompt: &str, system: Option<&str>) -> i64 {
         let body = json!({"name": "t", "prompt": prompt, "system_prompt": system});
         let made = self.post(&account.key, TEMPLATES, &body).await;
@@ -81,7 +81,7 @@ async fn a_template_is_kept_replaced_and_deleted(_: PgPoolOptions, options: PgCo
     let path = format!("{TEMPLATES}/{}", made["id"]);
     assert_eq!(app.get(&account.key, &path).await.expect(200), made);
     app.advance(TimeDelta::seconds(1));
-    // All of it is replaced.
+    // Replaced as a whole.
     let body = json!({"name": "new", "prompt": "plain"});
     let put = app.put(&account.key, &path, &body).await.expect(200);
     assert_eq!(
@@ -90,7 +90,7 @@ async fn a_template_is_kept_replaced_and_deleted(_: PgPoolOptions, options: PgCo
             "variables": [], "created_at": created, "updated_at": time()})
     );
     assert_eq!(app.get(&session, &path).await.expect(200), put);
-    // A refused one changes nothing.
+    // A refused change has no effect.
     let bad = json!({"name": "new", "prompt": "{{"});
     assert_eq!(
         app.put(&session, &path, &bad).await.fields()["prompt"],
@@ -193,7 +193,7 @@ async fn a_list_is_paged_newest_first_and_of_one_account(
             }
             found.push(row["id"].as_i64().unwrap());
         }
-        // New ones shift nothing, and changed ones stay where they are.
+        // New ones shift nothing, and changed ones keep their position.
         app.template(&account, "later", None).await;
         let first = format!("{TEMPLATES}/{}", ids[4]);
         let body = json!({"name": "t", "prompt": "changed"});
@@ -233,7 +233,7 @@ async fn parallel_replacements_each_make_one_version(_: PgPoolOptions, options: 
         .collect();
     versions.sort_unstable();
     assert_eq!(versions, (2..42).collect::<Vec<_>>());
-    // Every version says what its replacement said.
+    // Each version is what its update contained.
     for answer in &answers {
         let stored: String = sqlx::query_scalar(
             "select prompt from template_versions where template_id = $1 and version = $2",
@@ -279,7 +279,7 @@ async fn only_a_session_or_a_star_manages(_: PgPoolOptions, options: PgConnectOp
             "*"
         );
     }
-    // To use one is another matter.
+    // Using one is a different matter.
     let body = json!({"prompt": "hi", "template_id": id});
     let record = app.text(&key, body).await.expect(200);
     assert_eq!(record["prompt"], "Say hi");

@@ -55,7 +55,7 @@ async fn mixed_load(app: &TestApp, account: &Account) {
         .expect(202);
 }
 
-/// All records of the account, as the single lookup gives them.
+/// All records of the account, from the single lookup.
 async fn records(app: &TestApp, account: &Account) -> Vec<Value> {
     let mut all = Vec::new();
     let mut path = "/v1/generate/history?per_page=9".to_owned();
@@ -106,7 +106,7 @@ fn told(row: &Value) -> Vec<i64> {
     SUMS.iter().map(number).collect()
 }
 
-/// What a record is grouped under.
+/// The group of a record.
 fn group(record: &Value, by: &str) -> Value {
     match by {
         "day" => json!(&record["created_at"].as_str().unwrap()[..10]),
@@ -173,7 +173,7 @@ async fn the_report_equals_the_records_and_the_ledger(_: PgPoolOptions, options:
         assert_eq!(told(&report["total"]), sums(records.iter()), "{by}");
     }
 
-    // The ledger says the same.
+    // The ledger has the same.
     let charged: i64 = sqlx::query_scalar(
         "select sum(amount)::bigint from ledger_entries where kind = 'charge' and account_id = $1",
     )

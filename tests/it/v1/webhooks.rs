@@ -16,14 +16,14 @@ use crate::common::{Account, Reply, TestApp, Upstream};
 const HOOKS: &str = "/v1/webhooks";
 const URL: &str = "https://example.com/hook";
 
-/// A receiver that takes everything.
+/// A receiver that accepts everything.
 async fn receiver() -> Upstream {
     let receiver = Upstream::start().await;
     receiver.reply(Reply::Status(200, json!({"ok": true})));
     receiver
 }
 
-/// A webhook of an account to a receiver, for all events: the answer of its creation.
+/// A webhook of an account for all events: the response of its creation.
 async fn hook(app: &TestApp, account: &Account, receiver: &Upstream) -> Value {
     let body = json!({"url": format!("{}/hook", receiver.url())});
     app.post(&account.key, HOOKS, &body).await.expect(201)
@@ -43,7 +43,7 @@ async fn only(app: &TestApp, account: &Account, hook: &Value) -> Value {
     found[0].clone()
 }
 
-/// Generates a text; answers its record.
+/// Generates a text; returns its record.
 async fn text(app: &TestApp, account: &Account) -> Value {
     let body = json!({"prompt": "x", "parameters": {"max_tokens": 8}});
     app.text(&account.key, body).await.expect(200)
@@ -74,7 +74,7 @@ async fn its_secret_is_shown_once(_: PgPoolOptions, options: PgConnectOptions) {
         assert_eq!(list.expect(200)["data"][0], made);
         assert!(!found.text.contains("whsec") && !list.text.contains("whsec"));
     }
-    // Left out, or null: all events.
+    // Omitted or null: all events.
     for body in [json!({"url": URL}), json!({"url": URL, "events": null})] {
         let made = app.post(&session, HOOKS, &body).await.expect(201);
         let all = json!(["generation.completed", "generation.failed"]);
@@ -272,7 +272,7 @@ async fn it_is_the_accounts_own(_: PgPoolOptions, options: PgConnectOptions) {
         let answer = app.call(method, &account.key, &path, &[], None).await;
         answer.error(404, "not_found");
     }
-    // The other's webhook was told nothing, and this one is as it was.
+    // The other's webhook got nothing, and this one is unchanged.
     assert_eq!(deliveries(&app, &other, &theirs).await, Vec::<Value>::new());
     assert_eq!(only(&app, &account, &made).await["attempts"], 0);
 }

@@ -1,4 +1,4 @@
-//! Streams that go on when they are let.
+//! Streams that continue only when released.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, watch};
 
 use super::{PATIENCE, Shared, Upstream};
 
-/// What is sent, and how many streams have ended.
+/// What was sent, and how many streams have ended.
 pub struct Steps {
     let_go: Semaphore,
     /// Events that wait to be sent.
@@ -30,21 +30,21 @@ impl Default for Steps {
 }
 
 impl Upstream {
-    /// Lets `n` events go.
+    /// Releases `n` events.
     pub fn send_events(&self, n: usize) {
         let steps = &self.shared.steps;
         steps.waiting.send_modify(|waiting| *waiting += n);
         steps.let_go.add_permits(n);
     }
 
-    /// Takes back what was let and nobody asked for.
+    /// Revokes releases that no stream has used.
     pub fn take_events_back(&self) {
         let steps = &self.shared.steps;
         let taken = steps.let_go.forget_permits(Semaphore::MAX_PERMITS);
         steps.waiting.send_modify(|waiting| *waiting -= taken);
     }
 
-    /// Waits until all events that were let go have been sent.
+    /// Waits until all released events have been sent.
     pub async fn all_sent(&self) {
         let mut waiting = self.shared.steps.waiting.subscribe();
         let sent = waiting.wait_for(|&waiting| waiting == 0);
@@ -52,8 +52,7 @@ impl Upstream {
         assert!(sent.is_ok(), "events are not taken");
     }
 
-    /// Waits until `n` streams have ended in all: at their end, or because the other side
-    /// has hung up.
+    /// Waits until `n` streams have ended in total: completely, or because the client disconnected.
     pub async fn ended(&self, n: usize) {
         let mut ended = self.shared.steps.ended.subscribe();
         let waiting = ended.wait_for(|&count| count >= n);
@@ -62,7 +61,7 @@ impl Upstream {
     }
 }
 
-/// A stream on its way.
+/// A running stream.
 struct OnItsWay(Arc<Shared>);
 
 impl Drop for OnItsWay {

@@ -1,9 +1,9 @@
-//! Good texts in the formats of the vendors.
+//! Valid text responses in the vendors' formats.
 
 use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
 
-/// A good text's body in the format of the path.
+/// The body of a valid text response in the format of the path.
 pub fn body(path: &str, streamed: bool, text: &str, input: i64, output: i64) -> String {
     if path.starts_with("/anthropic") {
         anthropic(streamed, text, input, output)
@@ -14,7 +14,7 @@ pub fn body(path: &str, streamed: bool, text: &str, input: i64, output: i64) -> 
     }
 }
 
-/// A good text in the format of the path.
+/// A valid text response in the format of the path.
 pub fn good(path: &str, streamed: bool, text: &str, input: i64, output: i64) -> Response {
     let body = body(path, streamed, text, input, output);
     let content_type = if streamed {

@@ -1,4 +1,4 @@
-//! Good answers of every vendor, and what is done to them.
+//! Valid responses of every vendor, and mutations of them.
 
 use axum::body::Bytes;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -19,22 +19,22 @@ use crate::{
     },
 };
 
-/// What is done to the answers.
+/// Mutations of the responses.
 #[derive(Debug, Clone)]
 pub enum Harm {
-    /// To the JSON, or to that of each event; then to its text.
+    /// Of the JSON, or that of each event; then of its text.
     Json(Vec<Edit>, Vec<Cut>),
-    /// To the order of the events: each is taken from here.
+    /// Of the order of events: each is taken from here.
     Events(Vec<Index>),
-    /// To the file inside.
+    /// Of the file inside.
     File(Vec<Cut>),
-    /// A file whose header claims this for its width, height or length.
+    /// A file whose header claims this width, height or length.
     Claim(Index, u32),
     /// Another file's bytes.
     Other(Index),
     Value(Value),
     Bytes(Vec<u8>),
-    /// A gzip that is none.
+    /// An invalid gzip.
     Nothing,
 }
 
@@ -43,7 +43,7 @@ pub struct Case {
     harm: Harm,
     status: u16,
     content_type: Option<&'static str>,
-    /// Which of a job's calls are harmed, a bit each.
+    /// Which calls of a job are mutated, one bit each.
     pub stages: u8,
 }
 
@@ -78,7 +78,7 @@ pub fn case() -> impl Strategy<Value = Case> {
     })
 }
 
-/// Good files.
+/// Valid files.
 pub struct Files {
     png: Bytes,
     mp3: Bytes,
@@ -98,11 +98,11 @@ impl Files {
 }
 
 impl Case {
-    /// A file, harmed if files are to be.
+    /// A file, mutated if files are to be.
     fn file(&self, good: &Bytes, files: &Files) -> Bytes {
         let mut bytes = good.to_vec();
         match &self.harm {
-            // Most of what is worth changing lies at the front.
+            // Most of what is worth changing is at the front.
             Harm::File(cuts) if cuts.len() % 2 == 1 => {
                 let mut front: Vec<u8> = bytes.drain(..bytes.len().min(200)).collect();
                 cut(&mut front, cuts);
@@ -122,7 +122,7 @@ impl Case {
         bytes.into()
     }
 
-    /// A whole answer, harmed if it is its turn.
+    /// A complete response, mutated if it is its turn.
     fn reply(&self, stage: u8, content_type: &str, body: &[u8]) -> Reply {
         if self.stages & (1 << stage) == 0 {
             let content_type = content_type.to_owned();
@@ -153,7 +153,7 @@ impl Case {
     }
 }
 
-/// Changes a JSON text, or the JSON of each event in a stream.
+/// Mutates a JSON text, or the JSON of each event in a stream.
 fn each_json(body: &[u8], edits: &[Edit]) -> Vec<u8> {
     let changed = |text: &str| {
         serde_json::from_str(text).ok().map(|mut value: Value| {
@@ -172,7 +172,7 @@ fn each_json(body: &[u8], edits: &[Edit]) -> Vec<u8> {
     text.lines().map(line).collect::<String>().into_bytes()
 }
 
-/// What the vendors would answer to a request, harmed.
+/// A vendor's response to a request, mutated.
 pub fn answer(case: &Case, files: &Files, url: &str, request: &Recorded) -> Reply {
     let path = request.path.as_str();
     let post = request.method == Method::POST;

@@ -15,7 +15,7 @@ use sqlx::postgres::PgConnectOptions;
 use super::harm::{Case, Files, answer};
 use crate::common::{Account, Answer, TestApp, Upstream};
 
-/// What must not be told to anyone.
+/// What must not be shown to anyone.
 const SECRETS: [&str; 5] = [
     "sk-test",
     "test-gemini",
@@ -30,7 +30,7 @@ pub struct Stage {
     upstream: Upstream,
     files: Arc<Files>,
     pub account: Account,
-    /// How many ended how, by type, provider and status.
+    /// Outcomes by type, provider and status.
     ends: Mutex<BTreeMap<[String; 3], usize>>,
 }
 
@@ -41,7 +41,7 @@ impl Stage {
         let more = [
             ("ANTHROPIC_API_KEY", "sk-test-anthropic"),
             ("ANTHROPIC_BASE_URL", &anthropic),
-            // What cannot be read is asked for again until then.
+            // Unparsable files are downloaded again until then.
             ("GENSVC__JOBS__DEADLINE_SECONDS", "5"),
         ];
         let app = TestApp::vendors(options, &upstream, &more).await;
@@ -67,7 +67,7 @@ impl Stage {
         self.app.post(&self.account.key, &path, body).await
     }
 
-    /// The record of what has just ended, from the answer of the call that waited for it.
+    /// The record of what has just ended, from the response of the call that waited for it.
     pub fn waited(answer: &Answer) -> Value {
         if answer.status == 200
             && answer
@@ -88,7 +88,7 @@ impl Stage {
         }
     }
 
-    /// What must hold of every end.
+    /// What must hold for every outcome.
     pub async fn assert_ended(&self, record: &Value) {
         let amount = |name: &str| -> Credits {
             let text = record["credits"][name].as_str();
@@ -124,8 +124,8 @@ impl Stage {
         }
     }
 
-    /// Nothing is on hold. Of all kinds there were some, some ended well and some did not: or
-    /// else little was tested.
+    /// Nothing is on hold. Each kind occurred, and both succeeded and failed: otherwise little was
+    /// tested.
     pub async fn assert_done(&self, kinds: usize) {
         self.app.idle().await;
         self.app.assert_settled().await;
@@ -147,7 +147,7 @@ impl Stage {
         let info = inspect(&file.bytes, &MediaKind::ALL).unwrap();
         assert_eq!(info.kind.content_type(), output["content_type"]);
         if output["type"] == "image" {
-            // Told by a decoder that is not ours.
+            // Reported by a decoder that is not ours.
             let picture = image::load_from_memory(&file.bytes).unwrap();
             assert_eq!((picture.width(), picture.height()), (1024, 1024));
         } else {

@@ -1,4 +1,4 @@
-//! Requests, made up.
+//! Generated requests.
 
 use gensvc::domain::page::Cursor;
 use proptest::{collection::vec, option, prelude::*, sample::Index};
@@ -9,22 +9,22 @@ use crate::fuzz::{
     json::{Edit, edits, text, value},
 };
 
-/// Who asks.
+/// The credential.
 #[derive(Debug, Clone)]
 pub enum Who {
     Key,
     Session,
     Operator,
     Nobody,
-    /// A key that was changed.
+    /// A mutated key.
     Mangled(Vec<Cut>),
     Header(Vec<u8>),
 }
 
-/// What is sent.
+/// The body.
 #[derive(Debug, Clone)]
 pub enum Sent {
-    /// One of the valid bodies, changed as a value and then as a text.
+    /// One of the valid bodies, mutated as a value and then as text.
     Changed(Index, Vec<Edit>, Vec<Cut>),
     Value(Value),
     Bytes(Vec<u8>),
@@ -39,7 +39,7 @@ pub struct Case {
     pub content_type: Vec<u8>,
     pub headers: Vec<(&'static str, Vec<u8>)>,
     pub query: Option<String>,
-    /// In place of an id of the path.
+    /// Replaces an id in the path.
     pub id: Option<String>,
 }
 
@@ -72,7 +72,7 @@ fn header() -> impl Strategy<Value = (&'static str, Vec<u8>)> {
         vec(any::<u8>(), 0..300),
         "[!-~]{1,260}".prop_map(String::into_bytes),
     ];
-    // No real waiting: `wait` with a number is for tests of its own.
+    // No real waiting: `wait` with a number has its own tests.
     let prefer = [
         "respond-async",
         "wait",
@@ -101,7 +101,7 @@ fn header() -> impl Strategy<Value = (&'static str, Vec<u8>)> {
     ]
 }
 
-/// The cursor of some list, perhaps changed.
+/// A cursor of some list, possibly mutated.
 fn cursor() -> impl Strategy<Value = String> {
     let made = prop_oneof![
         (prop::sample::select(b"kltwdasg".to_vec()), any::<i64>())

@@ -1,4 +1,4 @@
-//! What a made-up request is about: an account, its objects, and bodies that are valid.
+//! The subject of generated requests: an account, its objects, and valid bodies.
 
 use axum::body::Body;
 use http::{HeaderName, HeaderValue, Request};
@@ -12,7 +12,7 @@ use crate::{
     v1::admin::operator,
 };
 
-/// What some cases share: an account, and what it has.
+/// What some cases share: an account and its objects.
 pub struct Stage {
     account: Account,
     session: String,
@@ -67,10 +67,10 @@ impl Stage {
         all
     }
 
-    /// The request of a case; `None` when there is none such.
+    /// The request of a case; `None` when there is none.
     pub fn request(&self, case: &Case, operation: &Operation) -> Option<Request<Body>> {
         let mut url = if operation.is_admin() {
-            // An account that is not there: the cases' own must not be suspended.
+            // An account that does not exist: the cases' own must not be suspended.
             operation.path.replace("{id}", "999999999")
         } else {
             operation.url(&self.objects)

@@ -1,4 +1,4 @@
-//! `gensvc credits`, and what becomes of output that nobody reads.
+//! `gensvc credits`, and output to a closed pipe.
 
 use std::process::Stdio;
 

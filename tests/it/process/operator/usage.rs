@@ -15,7 +15,7 @@ async fn usage_is_reported_by_account_and_over_all(_: PgPoolOptions, options: Pg
     for key in [&ann.key, &ann.key, &ben.key] {
         app.post(key, "/v1/generate/image", &body).await.expect(200);
     }
-    // The commands have the real clock.
+    // The commands use the real clock.
     let span = [
         "--from",
         "2027-01-15T00:00:00Z",

@@ -66,13 +66,13 @@ async fn a_reference_is_one_movement_of_an_account(_: PgPoolOptions, options: Pg
     ] {
         let body = movement("5", kind, reference);
         let first = app.post(&token, &path(account), &body).await.expect(201);
-        // The same amount, however it is written.
+        // The same amount in any notation.
         for amount in [json!("5"), json!("+5.000"), json!(5), json!(5.0)] {
             let body = json!({"amount": amount, "kind": kind, "reference": reference});
             let again = app.post(&token, &path(account), &body).await.expect(200);
             assert_eq!(again, first);
         }
-        // Another amount or kind is another movement.
+        // Another amount or kind is a different movement.
         let other = if kind == "grant" {
             "adjustment"
         } else {
@@ -100,7 +100,7 @@ async fn a_reference_is_one_movement_of_an_account(_: PgPoolOptions, options: Pg
     app.assert_verified().await;
 }
 
-/// What the balance has become since does not matter to a repetition.
+/// A repetition does not depend on the current balance.
 #[sqlx::test]
 async fn a_repetition_answers_the_first_entry_whatever_came_after(
     _: PgPoolOptions,

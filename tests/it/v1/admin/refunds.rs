@@ -23,7 +23,7 @@ use sqlx::{
 use super::operator;
 use crate::common::{Account, Answer, TestApp};
 
-/// A generation that has cost 5 credits.
+/// A generation that cost 5 credits.
 async fn charged(app: &TestApp, account: &Account) -> String {
     let body = json!({"prompt": "x", "parameters": {"duration": 1}});
     let uuid = app.queue(account, "video", &body).await;
@@ -32,7 +32,7 @@ async fn charged(app: &TestApp, account: &Account) -> String {
     uuid
 }
 
-/// The operator's hand on an account.
+/// Admin requests for an account.
 struct Desk<'a> {
     app: &'a TestApp,
     token: String,
@@ -91,7 +91,7 @@ async fn a_charge_is_given_back_once(_: PgPoolOptions, options: PgConnectOptions
         json!({"id": done["id"], "kind": "refund", "amount": "5", "balance": "15", "held": "0",
             "generation": whole, "reference": "blurred", "created_at": now})
     );
-    // The same again is a repetition; another refund is refused.
+    // Repeating it has no effect; another refund is refused.
     for amount in [None, Some("5"), Some("5.0")] {
         assert_eq!(
             desk.refund(&whole, amount, "blurred").await.expect(200),
@@ -105,7 +105,7 @@ async fn a_charge_is_given_back_once(_: PgPoolOptions, options: PgConnectOptions
         "generation",
         "not_allowed",
     );
-    // A part is a refund too.
+    // A partial refund counts too.
     desk.refund(&part, Some("1.5"), "x").await.expect(201);
     for amount in [Some("3.5"), None] {
         refused(
@@ -222,7 +222,7 @@ async fn a_refund_names_its_generation_and_nothing_else_does(
     assert_eq!(app.balance(&account).await.0, "15");
 }
 
-/// Refunds of older versions were adjustments with the generation in their reference.
+/// In older versions refunds were adjustments with the generation in their reference.
 #[sqlx::test(migrations = false)]
 async fn refunds_of_older_versions_become_refunds(pool: PgPool) {
     let (before, after): (Vec<_>, Vec<_>) = MIGRATOR
@@ -275,7 +275,7 @@ async fn refunds_of_older_versions_become_refunds(pool: PgPool) {
         entry("adjustment", 1, format!("refund of {failed}: x")),
         entry("adjustment", -1, format!("refund of {paid}: back")),
         entry("adjustment", 1, "refund of it".to_owned()),
-        // One reference of two movements, as it was allowed.
+        // One reference for two movements, as was once allowed.
         entry("grant", 7, "i-1".to_owned()),
         entry("adjustment", 8, "i-1".to_owned()),
     ];

@@ -53,7 +53,7 @@ async fn a_suspended_accounts_tokens_are_refused_and_its_work_finishes(
             .await
             .expect(200);
     }
-    // Again is the same, and the first time counts.
+    // Repeating it has no effect, and the first time is kept.
     app.advance(TimeDelta::seconds(1));
     let again = app
         .post(&token, &format!("{path}/suspend"), &json!({}))
@@ -76,7 +76,7 @@ async fn a_suspended_accounts_tokens_are_refused_and_its_work_finishes(
         ),
         (&json!("15"), &json!("0"))
     );
-    // Its credits may still move.
+    // Its credits can still be adjusted.
     let body = json!({"amount": 1, "kind": "grant", "reference": "r"});
     app.post(&token, &format!("{path}/credits"), &body)
         .await

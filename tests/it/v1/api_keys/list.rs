@@ -1,4 +1,4 @@
-//! GET /v1/api-keys: pages, and when a key was last used.
+//! GET /v1/api-keys: pages, and last use.
 
 use chrono::TimeDelta;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! POST /v1/auth/login: 10 failures of an email from an address within 15 minutes.
+//! POST /v1/auth/login: 10 failures per email and address within 15 minutes.
 
 use chrono::TimeDelta;
 use futures_util::future::join_all;
@@ -41,10 +41,10 @@ async fn the_eleventh_is_refused_though_it_be_right(_: PgPoolOptions, options: P
             let wait = retry_after(&login(&app, email, password, &[]).await);
             assert!((899..=901).contains(&wait), "{wait}");
         }
-        // Without a proxy that is trusted, an address cannot be made up.
+        // Without a trusted proxy an address cannot be forged.
         retry_after(&login(&app, email, PASSWORD, &["1.2.3.4"]).await);
     }
-    // Neither another email, nor the session and keys there are.
+    // Neither another email nor existing sessions and keys are affected.
     login(&app, &other.email, PASSWORD, &[]).await.expect(200);
     app.get(&account.key, "/v1/auth/me").await.expect(200);
     // On every replica.
@@ -66,7 +66,7 @@ async fn the_window_slides(_: PgPoolOptions, options: PgConnectOptions) {
     app.advance(TimeDelta::seconds(298));
     let wait = retry_after(&login(&app, &email, PASSWORD, &[]).await);
     app.advance(TimeDelta::seconds(wait));
-    // The four have left the window; the six are still in it.
+    // Four have left the window; six are still in it.
     fail(&app, &email, 4, &[]).await;
     let wait = retry_after(&login(&app, &email, PASSWORD, &[]).await);
     app.advance(TimeDelta::seconds(wait));
@@ -83,7 +83,7 @@ async fn a_right_password_is_no_failure(_: PgPoolOptions, options: PgConnectOpti
     }
     fail(&app, &email, 1, &[]).await;
     retry_after(&login(&app, &email, PASSWORD, &[]).await);
-    // What is not even a login is no failure either.
+    // An invalid login request is not a failure either.
     let other = app.account("1").await.email;
     for _ in 0..12 {
         let body = json!({"email": other, "password": 1});
@@ -123,7 +123,7 @@ async fn behind_a_trusted_proxy_the_callers_address_counts(
     fail(&app, &email, 10, &["1.1.1.1"]).await;
     let same: [&[&str]; 7] = [
         &["1.1.1.1"],
-        // What the caller himself wrote stands on the left and is not believed.
+        // What the client itself sent is on the left and is not trusted.
         &["9.9.9.9, 1.1.1.1"],
         &["9.9.9.9,1.1.1.1,10.0.0.3"],
         &["1.1.1.1, fd12::1, 10.0.0.3"],

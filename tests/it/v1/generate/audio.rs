@@ -34,7 +34,7 @@ async fn speech_is_queued_made_stored_and_billed_by_its_characters(
         let record = app.until_finished(&account, uuid).await;
         let characters = prompt.chars().count();
         assert_eq!(record["usage"], json!({"characters": characters}));
-        // 1 credit for 1,000: 23 characters are 0.023.
+        // 1 credit per 1,000: 23 characters are 0.023.
         let price = format!("0.0{characters}");
         assert_eq!(
             record["credits"],

@@ -1,5 +1,5 @@
-//! POST /v1/generate/{uuid}/cancel of texts that are being streamed: what was delivered is kept
-//! and charged, and nothing else is.
+//! POST /v1/generate/{uuid}/cancel for texts that are being streamed: exactly what was delivered is
+//! kept and charged.
 
 mod elsewhere;
 mod ledger;
@@ -14,7 +14,7 @@ use tower::ServiceExt as _;
 
 use crate::common::{Account, Answer, Reply, TestApp, Upstream};
 
-/// What the upstream says, in two halves of 200 bytes, and what it has counted.
+/// The upstream's text, in two halves of 200 bytes, and its token counts.
 const HALF: usize = 200;
 const COUNTED: (i64, i64) = (10, 77);
 
@@ -48,7 +48,7 @@ impl Stream {
         stream
     }
 
-    /// Reads until `n` events of this name have come.
+    /// Reads until `n` events of this name have arrived.
     async fn until(&mut self, name: &str, n: usize) {
         let line = format!("event: {name}\n");
         while self.answer.text.matches(&line).count() < n {
@@ -62,7 +62,7 @@ impl Stream {
         first["uuid"].as_str().unwrap().to_owned()
     }
 
-    /// Reads to the end. Answers the text that came, and the last event.
+    /// Reads to the end. Returns the text, and the last event.
     async fn end(mut self) -> (String, (String, Value)) {
         while let Some(piece) = self.body.next().await {
             self.answer.text += std::str::from_utf8(&piece.unwrap()).unwrap();
@@ -75,7 +75,7 @@ impl Stream {
     }
 }
 
-/// An upstream that says a text event by event, each when it is let.
+/// An upstream that sends a text event by event, each when released.
 async fn stepwise() -> Upstream {
     let upstream = Upstream::start().await;
     let text = "a".repeat(HALF) + &"b".repeat(HALF);
@@ -83,7 +83,7 @@ async fn stepwise() -> Upstream {
     upstream
 }
 
-/// The events until the first half has been said.
+/// The events of the first half.
 fn first_half(provider: &str) -> usize {
     // `message_start`, `content_block_start`, the text.
     if provider == "anthropic" { 3 } else { 1 }
@@ -99,7 +99,7 @@ async fn cancel(app: &TestApp, account: &Account, uuid: &str) -> Answer {
     app.post(&account.key, &path, &json!({})).await
 }
 
-/// What the usage costs at the prices of the record.
+/// The cost of the usage at the prices of the record.
 fn bill(record: &Value) -> String {
     let part = |price: &str, tokens: &str| {
         let price = record["metadata"]["pricing"][price].as_str().unwrap();
@@ -111,7 +111,7 @@ fn bill(record: &Value) -> String {
     Credits::from_micros((exact + 999_999) / 1_000_000).to_string()
 }
 
-/// That the record is that of a text that was cancelled after its first half.
+/// Asserts that a record is a text that was cancelled after its first half.
 #[track_caller]
 fn assert_first_half(record: &Value) {
     assert_eq!(record["status"], "completed", "{record}");
@@ -129,7 +129,7 @@ async fn what_was_delivered_is_kept_and_charged(_: PgPoolOptions, options: PgCon
     let app = TestApp::upstream(options, &upstream).await;
     let account = app.account("1").await;
     let mut left = Credits::from_micros(1_000_000);
-    // The 18 bytes of the prompt and the 200 of the text, where the vendor has told no counts.
+    // The 18 bytes of the prompt and the 200 of the text, where the vendor has reported no counts.
     for (n, (provider, input, output, estimated)) in [
         ("openai", 5, 50, true),
         ("anthropic", 10, 50, true),
@@ -154,7 +154,7 @@ async fn what_was_delivered_is_kept_and_charged(_: PgPoolOptions, options: PgCon
             let id = &record["metadata"]["provider_request_id"];
             assert_eq!(id, "req_up", "{provider}");
         }
-        // The stream says the same and ends, and so does the call upstream.
+        // The stream reports the same and ends, and so does the call upstream.
         let (text, last) = stream.end().await;
         assert_eq!(last, ("completed".to_owned(), record.clone()));
         assert_eq!(record["result"], text);
@@ -177,7 +177,7 @@ async fn before_anything_is_delivered_it_is_free(_: PgPoolOptions, options: PgCo
     let upstream = stepwise().await;
     let app = TestApp::upstream(options, &upstream).await;
     let account = app.account("1").await;
-    // Anthropic has begun to answer, and said nothing yet.
+    // Anthropic has begun its response, but sent no text yet.
     for (n, (provider, events)) in [("openai", 0), ("anthropic", 2), ("gemini", 0)]
         .into_iter()
         .enumerate()
@@ -210,7 +210,7 @@ async fn a_caller_that_went_away_pays_for_what_it_got(_: PgPoolOptions, options:
         stream.until("delta", 1).await;
         let uuid = stream.uuid();
         drop(stream);
-        // The second half, and what the vendor counts: all but the last event.
+        // The second half and the vendor's counts: all but the last event.
         upstream.send_events(3);
         upstream.all_sent().await;
         let record = cancel(&app, &account, &uuid).await.expect(200);
@@ -218,7 +218,7 @@ async fn a_caller_that_went_away_pays_for_what_it_got(_: PgPoolOptions, options:
         assert_eq!(record["usage"]["output_tokens"], 50);
         upstream.ended(n + 1).await;
     }
-    // Who got nothing pays nothing.
+    // A caller who got nothing pays nothing.
     let stream = Stream::post(&app, &account.key, &[], &ask("openai")).await;
     let uuid = stream.uuid();
     drop(stream);
@@ -238,7 +238,7 @@ async fn what_came_after_the_vendors_count_is_charged_too(
     let upstream = Upstream::start().await;
     let said = |text: String| json!({"choices": [{"index": 0, "delta": {"content": text}}]});
     let counted = json!({"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 77}});
-    // The last one is never let go.
+    // The last one is never released.
     let (first, second) = (said("a".repeat(HALF)), said("b".repeat(HALF)));
     let events = [first, counted, second, said("c".to_owned())];
     let events = events.map(|event| format!("data: {event}\n\n"));

@@ -1,4 +1,4 @@
-//! GET /v1/generate/history: pages, filters, cuts.
+//! GET /v1/generate/history: pages, filters, truncation.
 
 mod times;
 
@@ -36,7 +36,7 @@ async fn pages_are_stable_while_rows_arrive(_: PgPoolOptions, options: PgConnect
     let replica = app.replica().await;
     let mut made = Vec::new();
     for n in 0..9 {
-        // Several of one millisecond, then later ones.
+        // Several in one millisecond, then later ones.
         if n % 3 == 0 {
             app.advance(TimeDelta::milliseconds(1));
         }
@@ -204,7 +204,7 @@ async fn a_row_is_the_record_cut_and_without_its_bulk(_: PgPoolOptions, options:
     let upstream = Upstream::start().await;
     let app = TestApp::upstream(options, &upstream).await;
     let account = app.account("10").await;
-    // One scalar value, two of UTF-16, four bytes.
+    // One scalar value, two UTF-16 units, four bytes.
     let long = "🦀".repeat(201);
     upstream.reply(crate::common::Reply::Text(long.clone(), 5, 5));
     let body = json!({"prompt": long, "provider": "openai"});
@@ -221,7 +221,7 @@ async fn a_row_is_the_record_cut_and_without_its_bulk(_: PgPoolOptions, options:
     let names: Vec<_> = page.as_object().unwrap().keys().cloned().collect();
     assert_eq!(names, ["data", "next_cursor", "per_page"]);
     assert_eq!(page["next_cursor"], Value::Null);
-    // Deleted ones are gone, and those of others were never there.
+    // Deleted ones are gone, and those of others are never visible.
     let other = app.account("1").await;
     assert_eq!(list(&app, &other, "").await, Vec::<String>::new());
     let path = format!("/v1/generate/{}", record["uuid"].as_str().unwrap());

@@ -1,4 +1,4 @@
-//! POST /v1/generate/image: exact pixels, billed by what was stored.
+//! POST /v1/generate/image: exact sizes, billed by the stored images.
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -22,7 +22,7 @@ fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// The pixels of a stored file, told by a decoder that is not ours.
+/// The size of a stored file, by a decoder that is not ours.
 async fn pixels(app: &TestApp, url: &Value) -> (u32, u32) {
     let file = app.file(url, &[]).await;
     assert_eq!(
@@ -83,7 +83,7 @@ async fn the_record_of_images(_: PgPoolOptions, options: PgConnectOptions) {
             &json!("a cat")
         )
     );
-    // A lookup tells the same.
+    // A lookup shows the same.
     let uuid = record["uuid"].as_str().unwrap();
     assert_eq!(app.record(&account, uuid).await, record);
     let history = app
@@ -100,7 +100,7 @@ async fn every_size_has_its_exact_pixels(_: PgPoolOptions, options: PgConnectOpt
     let upstream = Upstream::start().await;
     let app = TestApp::vendors(options, &upstream, &[]).await;
     let account = app.account("1000").await;
-    // The sandbox makes each natively.
+    // The sandbox generates each natively.
     for size in ["256x256", "512x512", "1024x1024", "1024x1792", "1792x1024"] {
         let (width, height) = size.split_once('x').unwrap();
         let asked = (width.parse().unwrap(), height.parse().unwrap());
@@ -113,7 +113,7 @@ async fn every_size_has_its_exact_pixels(_: PgPoolOptions, options: PgConnectOpt
         );
         assert_eq!(record["credits"]["charged"], "1");
         let body = json!({"prompt": "x", "provider": "openai", "parameters": {"size": size}});
-        // A smaller square is scaled down from the smallest that the model makes.
+        // A smaller square is scaled down from the smallest that the model generates.
         let native = if asked.0 < 1024 { (1024, 1024) } else { asked };
         upstream.reply(openai_images(&[png(native.0, native.1)]));
         let record = ask(&app, &account.key, &body).await.expect(200);
@@ -136,7 +136,7 @@ async fn what_came_is_billed(_: PgPoolOptions, options: PgConnectOptions) {
     let account = app.account("100").await;
     let body =
         json!({"prompt": "x", "provider": "openai", "parameters": {"n": 4, "quality": "hd"}});
-    // Fewer; one that is no image; and more than asked for.
+    // Fewer; one that is not an image; and more than requested.
     let garbage = axum::body::Bytes::from_static(b"no image at all, not even near");
     for (images, billed, charged) in [
         (vec![png(1024, 1024); 3], 3, "16.2"),

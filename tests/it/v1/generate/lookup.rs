@@ -1,4 +1,4 @@
-//! GET /v1/generate/{uuid}, and the preference to answer at once or to wait.
+//! GET /v1/generate/{uuid}, and the preference to respond immediately or to wait.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ async fn respond_async_answers_at_once_and_tells_where_to_poll(
     assert_eq!(record["status"], "completed");
     assert_eq!(record["credits"]["held"], "0");
     assert_eq!(done.header("retry-after"), "");
-    // Looking again changes nothing.
+    // Repeated lookups change nothing.
     assert_eq!(app.get(&account.key, &path).await.expect(200), record);
     app.assert_settled().await;
 }
@@ -118,7 +118,7 @@ async fn a_wait_in_vain_answers_the_record_as_it_is(_: PgPoolOptions, options: P
     assert_eq!(answer.expect(200)["status"], "processing");
     assert_eq!(answer.header("preference-applied"), "wait=1");
     assert_eq!(answer.header("retry-after"), "5");
-    // What is malformed is ignored: no wait at all.
+    // A malformed value is ignored: no wait at all.
     for prefer in [
         "wait=0",
         "wait=-1",

@@ -1,4 +1,4 @@
-//! Replays, deletions and abilities of images, speech and video.
+//! Replays, deletions and abilities for images, speech and video.
 
 use chrono::TimeDelta;
 use http::Method;

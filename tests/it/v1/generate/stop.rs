@@ -1,4 +1,4 @@
-//! Waits that a stop of the server ends.
+//! Waits that a shutdown ends.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::common::{Account, Answer, TestApp, Upstream};
 const TEXT: &str = "/v1/generate/text";
 const KEYED: [(&str, &str); 1] = [("idempotency-key", "k")];
 
-/// A request under way.
+/// A running request.
 fn posted(
     app: &Arc<TestApp>,
     account: &Account,
@@ -25,7 +25,7 @@ fn posted(
     tokio::spawn(async move { app.post_with(&account.key, &path, headers, &body).await })
 }
 
-/// A stop of a server, whose grace period lasts until the token is cancelled.
+/// A shutdown whose grace period lasts until the token is cancelled.
 async fn stopping(app: &Arc<TestApp>) -> (JoinHandle<()>, CancellationToken) {
     let hurry = CancellationToken::new();
     let stop = {
@@ -61,7 +61,7 @@ async fn a_stop_ends_waits_for_jobs_with_their_records(
     const WAIT_KEYED: &[(&str, &str)] = &[("prefer", "wait=60"), ("idempotency-key", "k")];
     let app = Arc::new(TestApp::new(options).await);
     let account = app.account("100").await;
-    // No worker takes them.
+    // No worker claims them.
     let video = json!({"prompt": "x", "parameters": {"duration": 1}});
     let speech = json!({"prompt": "x"});
     let mut posts = vec![
@@ -120,7 +120,7 @@ async fn a_stop_ends_waits_of_replays_but_not_of_the_request_that_runs(
     let elsewhere = posted(&other, &account, TEXT, &KEYED, &body);
     let stream_elsewhere = posted(&other, &account, TEXT, &KEYED, &streamed);
 
-    // On a server that runs none of it, all of them end.
+    // On a server that runs none of it, all waits end.
     let (stop, _) = stopping(&other).await;
     let answer = elsewhere.await.unwrap();
     assert_accepted(&answer);
@@ -160,7 +160,7 @@ async fn work_is_taken_while_a_stop_is_only_announced(_: PgPoolOptions, options:
     app.text(&account.key, json!({"prompt": "x"}))
         .await
         .expect(200);
-    // Waits go on to their end.
+    // Waits continue to their end.
     let body = json!({"prompt": "x"});
     let headers = &[("prefer", "wait=1")];
     let answer = posted(&app, &account, "/v1/generate/audio", headers, &body);

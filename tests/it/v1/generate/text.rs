@@ -31,7 +31,7 @@ async fn the_record_tells_everything_and_the_bill_can_be_recomputed(
         usage("total_tokens"),
         usage("input_tokens") + usage("output_tokens")
     );
-    // Prices of the sandbox: 10 and 50 credits per million, so 10 and 50 micro-credits a token.
+    // Prices of the sandbox: 10 and 50 credits per million, so 10 and 50 micro-credits per token.
     let charged = usage("input_tokens") * 10 + usage("output_tokens") * 50;
     assert_eq!(
         record["metadata"]["pricing"],
@@ -43,7 +43,7 @@ async fn the_record_tells_everything_and_the_bill_can_be_recomputed(
     // 17 bytes of prompts + 64 of overhead at 10, 1024 at 50.
     assert_eq!(record["credits"]["estimated"], "0.05201");
     assert_eq!(record["metadata"]["attempts"], 1);
-    // The lookup answers the same.
+    // The lookup returns the same.
     let found = app
         .get(
             &account.key,
@@ -104,7 +104,7 @@ async fn a_model_refuses_before_the_hold_what_it_does_not_take(
             "parameters": {"temperature": temperature}});
         app.text(&account.key, body)
     };
-    // No temperature at all; up to 1; an unknown model.
+    // No temperature support; up to 1; an unknown model.
     for (provider, model, temperature, param, code) in [
         (
             "anthropic",

@@ -122,14 +122,14 @@ async fn an_idempotency_key_is_bound_to_its_request_and_for_a_day(
             .await
         }
     };
-    // Refused requests leave the key free.
+    // Refused requests do not bind the key.
     post(json!({"prompt": ""})).await.fields();
     post(json!({"prompt": "x".repeat(9000), "max_cost": "0.01"}))
         .await
         .error(402, "max_cost_exceeded");
     let first = post(json!({"prompt": "x", "parameters": {"max_tokens": 9}})).await;
     assert_eq!(first.header("idempotent-replayed"), "");
-    // The same value in another spelling, and `stream`, are the same request.
+    // The same value in another notation, and `stream`, are the same request.
     let again =
         post(json!({"parameters": {"max_tokens": 9}, "prompt": "x", "stream": false})).await;
     assert_eq!(again.expect(200), first.expect(200));
@@ -321,7 +321,7 @@ async fn a_caller_that_hangs_up_does_not_stop_its_generation(
         tokio::spawn(async move { app.text(&key, body()).await })
     };
     upstream.arrived(1).await;
-    // What hyper does with a handler whose connection is gone.
+    // What hyper does with a handler whose connection is closed.
     running.abort();
     assert!(running.await.unwrap_err().is_cancelled());
     let listed = app
@@ -375,15 +375,15 @@ async fn what_a_dead_server_left_is_ended_and_released(
         .map(|a| a.unwrap().expect(202)["uuid"].as_str().unwrap().to_owned())
         .collect();
     let other = app.replica().await;
-    // The first lives, so its work is its own.
+    // The first is alive, so it owns its work.
     assert_eq!(other.app.runner.sweep_step().await.unwrap(), 0);
     app.advance(TimeDelta::seconds(29));
     assert_eq!(other.app.runner.sweep_step().await.unwrap(), 0);
-    // It is silent for longer than a lease: declared dead.
+    // It is silent for longer than a lease: considered dead.
     app.advance(TimeDelta::seconds(2));
     assert_eq!(other.app.runner.sweep_step().await.unwrap(), 5);
     app.assert_settled().await;
-    // It was only paused: its answers come too late, and change nothing.
+    // It was only paused: its results arrive too late, and change nothing.
     upstream.release(5);
     for uuid in uuids {
         let record = other

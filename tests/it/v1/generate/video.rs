@@ -1,4 +1,4 @@
-//! POST /v1/generate/video: submitted once, polled, fetched, stored.
+//! POST /v1/generate/video: submitted once, polled, downloaded, stored.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub fn body() -> Value {
     json!({"prompt": "x", "provider": "runway", "parameters": {"duration": 2}})
 }
 
-/// A Runway that is done at the second poll.
+/// A Runway whose task is done at the second poll.
 pub async fn playing() -> Upstream {
     let upstream = Upstream::start().await;
     runway(&upstream, 2, None, Reply::File("video/mp4", mp4(2).await));
@@ -49,7 +49,7 @@ async fn a_video_is_submitted_once_polled_fetched_and_stored(
             &json!({"estimated": "24", "held": "24", "charged": null})
         )
     );
-    // Submit, then the first look.
+    // Submit, then the first poll.
     app.work_once().await;
     app.advance(TimeDelta::seconds(1));
     app.work_once().await;
@@ -197,7 +197,7 @@ async fn of_20_parallel_posts_with_one_key_one_is_submitted(
     app.until_finished(&account, &uuids[0]).await;
     assert_eq!(upstream.calls(&Method::POST, "text_to_video"), 1);
     assert_eq!(app.balance(&account).await.0, "976");
-    // Finished: the replay answers with the record as it then is.
+    // Finished: the replay returns the current record.
     let headers = [("idempotency-key", "one")];
     let again = app
         .post_with(&account.key, "/v1/generate/video", &headers, &body())

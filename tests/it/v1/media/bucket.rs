@@ -1,4 +1,4 @@
-//! Files in a bucket: links that lead there, and what happens while it is away.
+//! Files in a bucket: links to it, and its outages.
 
 use chrono::TimeDelta;
 use http::Method;
@@ -36,7 +36,7 @@ async fn a_get_is_sent_to_the_bucket_and_a_head_is_answered_here(
     assert_eq!(file.status().as_u16(), 200);
     let bytes = file.bytes().await.unwrap();
     assert_eq!(output["bytes"], bytes.len());
-    // The bucket's link is good for GET alone.
+    // The bucket's link is valid for GET only.
     let refused = client.head(&there).send().await.unwrap();
     assert_eq!(refused.status().as_u16(), 403);
     bucket.served();
@@ -86,7 +86,7 @@ async fn while_the_bucket_is_away_nothing_is_charged_and_text_goes_on(
     let uuid = app.queue(&account, "audio", &sound).await;
     assert_not_kept(&app.until_finished(&account, &uuid).await);
 
-    // A provider keeps its video: it is fetched again until the deadline.
+    // A provider keeps its video: the download is retried until the deadline.
     let video = json!({"prompt": "x", "provider": "runway", "parameters": {"duration": 2}});
     let (lost, late) = (
         app.queue(&account, "video", &video).await,
@@ -132,7 +132,7 @@ fn assert_not_kept(record: &Value) {
     assert_eq!(record["credits"]["charged"], "0");
 }
 
-/// The checks' results are a moment old at most, so each state has a server of its own.
+/// Health results are cached for a moment, so each state has its own server.
 #[sqlx::test]
 async fn without_its_storage_a_server_is_degraded(_: PgPoolOptions, options: PgConnectOptions) {
     let bucket = Bucket::start().await;

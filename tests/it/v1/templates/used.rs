@@ -26,7 +26,7 @@ async fn what_is_rendered_is_sent_held_for_and_recorded(
         .await;
     let body = json!({"prompt": "hé", "template_id": id, "template_variables": {"who": "Ada", "tone": "kind"},
         "parameters": {"max_tokens": 10}});
-    // On the sandbox the prices are round.
+    // The sandbox has round prices.
     let mut sandbox = body.clone();
     sandbox["provider"] = json!("sandbox");
     let record = app.text(&account.key, sandbox.clone()).await.expect(200);
@@ -42,7 +42,7 @@ async fn what_is_rendered_is_sent_held_for_and_recorded(
     sandbox["type"] = json!("text");
     let estimate = app.post(&account.key, ESTIMATE, &sandbox).await.expect(200);
     assert_eq!(estimate["hold"], "0.00134");
-    // What goes to the provider.
+    // What is sent to the provider.
     let mut openai = body.clone();
     openai["provider"] = json!("openai");
     app.text(&account.key, openai.clone()).await.expect(200);
@@ -52,7 +52,8 @@ async fn what_is_rendered_is_sent_held_for_and_recorded(
         "{}",
         sent(0)
     );
-    // The request's own system prompt wins, and then nothing of the template's is needed.
+    // The request's own system prompt takes precedence, and then none of the template's variables
+    // are required.
     openai["system_prompt"] = json!("Mine.");
     openai["template_variables"] = json!({"who": "Bob"});
     app.text(&account.key, openai).await.expect(200);
@@ -85,7 +86,7 @@ async fn the_prompt_comes_in_one_way_or_the_other(_: PgPoolOptions, options: PgC
         let record = app.text(&account.key, body).await.expect(200);
         assert_eq!(record["prompt"], rendered, "{template}");
     }
-    // A template in the prompt itself is text.
+    // Template syntax in the prompt itself is plain text.
     let id = app.template(&account, "{{ prompt }}", None).await;
     let body = json!({"prompt": "{{ 1 + 1 }}{% x %}", "template_id": id});
     let record = app.text(&account.key, body).await.expect(200);
@@ -239,7 +240,7 @@ async fn what_does_not_fit_is_named_before_any_hold(_: PgPoolOptions, options: P
         let fields = app.text(&account.key, body).await.fields();
         assert_eq!(fields.keys().collect::<Vec<_>>(), [expected]);
     }
-    // What else is wrong is named in the same answer.
+    // Other errors are reported in the same response.
     let body = json!({"prompt": "x", "template_id": theirs, "model": "nope"});
     let fields = app.text(&account.key, body).await.fields();
     assert_eq!(fields.keys().collect::<Vec<_>>(), ["model", "template_id"]);
@@ -251,7 +252,7 @@ async fn what_does_not_fit_is_named_before_any_hold(_: PgPoolOptions, options: P
     app.assert_settled().await;
 }
 
-/// One that was kept when the language was larger.
+/// One that was saved when the language was larger.
 #[sqlx::test]
 async fn a_template_that_is_no_longer_valid_is_named(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
@@ -289,7 +290,7 @@ async fn the_record_names_the_version_that_was_used(_: PgPoolOptions, options: P
     assert_eq!(first["metadata"]["template"]["version"], 1);
     let new = json!({"name": "t", "prompt": "two {{ prompt }}{{ needed }}"});
     app.put(&account.key, &path, &new).await.expect(200);
-    // A replay renders nothing anew.
+    // A replay does not render again.
     let again = post().await;
     assert_eq!(again.header("idempotent-replayed"), "true");
     assert_eq!(again.expect(200), first);
@@ -309,7 +310,7 @@ async fn the_record_names_the_version_that_was_used(_: PgPoolOptions, options: P
     app.assert_settled().await;
 }
 
-/// While a template changes, every generation is of one version or the other, whole.
+/// While a template changes, every generation uses one version or the other as a whole.
 #[sqlx::test]
 async fn a_generation_is_of_one_version(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;

@@ -9,7 +9,7 @@ use standardwebhooks::Webhook;
 use super::{HOOKS, deliveries, hook, only, receiver, text};
 use crate::common::{Recorded, TestApp};
 
-/// That a request is signed as Standard Webhooks has it.
+/// Asserts that a request is signed according to Standard Webhooks.
 #[track_caller]
 pub fn assert_signed(request: &Recorded, hook: &Value) {
     let header = |name: &str| request.headers[name].to_str().unwrap();
@@ -170,7 +170,7 @@ async fn a_generation_does_not_wait_for_receivers(_: PgPoolOptions, options: PgC
     receiver.hold();
     assert_eq!(app.app.dispatcher.step().await.unwrap(), 1);
     receiver.arrived(1).await;
-    // The receiver hangs, and all goes on.
+    // The receiver hangs, and everything else continues.
     text(&app, &account).await;
     app.assert_settled().await;
     receiver.release(2);

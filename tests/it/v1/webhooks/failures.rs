@@ -1,4 +1,4 @@
-//! Receivers that do not take what they are told.
+//! Receivers that do not accept deliveries.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ async fn it_is_told_again_for_a_day(_: PgPoolOptions, options: PgConnectOptions)
     assert!(waits[0] < 60 && waits.is_sorted(), "{waits:?}");
     let hours = (app.now() - start).num_hours();
     assert!((20..=28).contains(&hours), "{hours} hours");
-    // It is over.
+    // No further attempts.
     app.advance(TimeDelta::days(2));
     app.deliver().await;
     let requests = receiver.requests();
@@ -84,7 +84,7 @@ async fn it_recovers_with_the_receiver(_: PgPoolOptions, options: PgConnectOptio
         assert_eq!(told["error"], error);
         app.advance(TimeDelta::hours(8));
     }
-    // What it answers is not read, only that it does.
+    // The response body is not read, only its status.
     receiver.reply(Reply::Endless("application/json"));
     app.deliver().await;
     let told = only(&app, &account, &hook).await;
@@ -151,7 +151,7 @@ async fn one_that_breaks_off_or_is_gone(_: PgPoolOptions, options: PgConnectOpti
     receiver.await.unwrap();
     let told = only(&app, &account, &hook).await;
     assert_eq!(told["error"], "the connection broke off before an answer");
-    // Now nobody listens.
+    // No listener now.
     app.advance(TimeDelta::seconds(10));
     app.deliver().await;
     let told = only(&app, &account, &hook).await;
@@ -159,7 +159,7 @@ async fn one_that_breaks_off_or_is_gone(_: PgPoolOptions, options: PgConnectOpti
     assert_eq!(told["attempts"], 2);
 }
 
-/// A name that was public when the webhook was made may lead inside later.
+/// A name that was public when the webhook was created may resolve to a private address later.
 #[sqlx::test]
 async fn every_attempt_looks_at_the_address(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;

@@ -1,4 +1,4 @@
-//! Many events, many receivers, several servers, and deaths.
+//! Many events, many receivers, several servers, and crashes.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -139,7 +139,7 @@ async fn in_the_end_every_event_arrives(_: PgPoolOptions, options: PgConnectOpti
     let app = TestApp::new(options).await;
     let other = app.replica().await;
     let receiver = receiver().await;
-    // Three of four events are refused at first, each in another way.
+    // Three of four events are refused at first, each in a different way.
     let seen = std::sync::Mutex::new(BTreeMap::<String, usize>::new());
     receiver.play(move |request| {
         let id = request.headers["webhook-id"].to_str().unwrap().to_owned();
@@ -191,7 +191,7 @@ async fn in_the_end_every_event_arrives(_: PgPoolOptions, options: PgConnectOpti
     app.assert_settled().await;
 }
 
-/// A dead receiver with a long queue, first in every order, costs the others nothing.
+/// A dead receiver with a long queue, first in every order, does not delay the others.
 #[sqlx::test]
 async fn the_others_do_not_wait_for_a_dead_receiver(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;

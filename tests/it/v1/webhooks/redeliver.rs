@@ -1,4 +1,4 @@
-//! Sending again, deleting, and what is kept of it all.
+//! Redelivery, deletion, and retention of the log.
 
 use chrono::TimeDelta;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ async fn whatever_became_of_it_it_can_be_sent_again(_: PgPoolOptions, options: P
         (&told["status"], &told["attempts"]),
         (&json!("delivered"), &json!(2))
     );
-    // Pending, late in its back-off.
+    // Pending, late in its backoff.
     receiver.reply(Reply::Status(500, json!({})));
     again(&app, &account, &hook).await;
     for _ in 0..6 {
@@ -44,7 +44,7 @@ async fn whatever_became_of_it_it_can_be_sent_again(_: PgPoolOptions, options: P
     again(&app, &account, &hook).await;
     app.deliver().await;
     assert_eq!(receiver.count(), 10);
-    // The back-off has begun anew.
+    // The backoff has started over.
     app.advance(TimeDelta::seconds(10));
     app.deliver().await;
     assert_eq!(receiver.count(), 11);
@@ -69,7 +69,7 @@ async fn whatever_became_of_it_it_can_be_sent_again(_: PgPoolOptions, options: P
     assert!(ids.iter().all(|id| *id == ids[0]));
 }
 
-/// The end of an attempt that was under way does not undo what the owner has asked for.
+/// The end of a running attempt does not undo the owner's request.
 #[sqlx::test]
 async fn one_that_is_under_way_is_sent_once_more(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
@@ -195,7 +195,7 @@ async fn finished_deliveries_are_kept_for_a_while(_: PgPoolOptions, options: PgC
         assert_eq!(purge(5).await, more);
     }
     assert_eq!(only(&app, &account, &hook).await["status"], "pending");
-    // It never got its turn, so it is not its receiver's fault.
+    // It was never attempted, so it is not its receiver's fault.
     app.advance(TimeDelta::days(2));
     assert!(!purge(30).await);
     assert_eq!(only(&app, &account, &hook).await["status"], "pending");

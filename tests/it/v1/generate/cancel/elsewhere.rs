@@ -1,4 +1,4 @@
-//! Cancels that reach another server than the one that streams.
+//! Cancels that arrive at a server other than the streaming one.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 
-/// Lets the server that streams look for cancels, until the other has answered.
+/// Lets the streaming server check for cancels until the other has responded.
 async fn answered(streaming: &TestApp, asked: JoinHandle<Answer>) -> Answer {
     while !asked.is_finished() {
         streaming.app.runner.cancel_requested().await.unwrap();
@@ -71,7 +71,7 @@ async fn it_is_not_free_because_the_server_that_streams_is_slow(
     assert_eq!(error["retryable"], true);
     assert_ne!(answer.header("retry-after"), "");
     assert_eq!(app.record(&account, &uuid).await["status"], "processing");
-    // It comes round to it.
+    // It gets to it eventually.
     app.app.runner.cancel_requested().await.unwrap();
     let (_, (name, record)) = stream.end().await;
     assert_eq!(name, "completed");
@@ -92,7 +92,7 @@ async fn a_server_that_is_taken_for_dead_is_not_asked(_: PgPoolOptions, options:
     let record = cancel(&other, &account, &stream.uuid()).await.expect(200);
     assert_eq!(record["error"]["code"], "cancelled");
     assert_eq!(record["credits"]["charged"], "0");
-    // It learns of that by its sweeps, and bills nothing.
+    // It learns of that in its sweeps, and bills nothing.
     app.app.runner.sweep_step().await.unwrap();
     app.app.runner.sweep_step().await.unwrap();
     assert_eq!(stream.end().await.1, ("failed".to_owned(), record));
@@ -135,7 +135,7 @@ async fn a_cancel_and_the_end_race_and_one_of_them_settles(
         for _ in 0..round % 3 {
             tokio::task::yield_now().await;
         }
-        // In some rounds there is no end to race with.
+        // Some rounds have no end to race with.
         let ends = round % 5 != 0;
         upstream.send_events(if ends { 4 } else { 0 });
         let mut cancelled = 0;
@@ -148,7 +148,7 @@ async fn a_cancel_and_the_end_race_and_one_of_them_settles(
                 answer.error(409, "already_finished");
             }
         }
-        // The second of two may come when the first has ended it.
+        // The second of two may arrive after the first has ended it.
         assert!(ends || cancelled > 0);
         let (text, (name, record)) = stream.end().await;
         upstream.take_events_back();

@@ -1,10 +1,10 @@
-//! What the account sees of a text that was cancelled: caps, sums, webhooks, replays.
+//! Effects of a cancelled text on the account: spend limits, usage sums, webhooks, replays.
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::*;
 
-/// Streams, and cancels after the first half. Answers the record.
+/// Streams, and cancels after the first half. Returns the record.
 async fn cancelled(
     app: &TestApp,
     upstream: &Upstream,
@@ -35,7 +35,7 @@ async fn caps_and_sums_count_it_as_any_other(_: PgPoolOptions, options: PgConnec
     let path = format!("/v1/api-keys/{}", made["id"]);
     let found = app.get(&account.key, &path).await.expect(200);
     assert_eq!(found["spent"], *charged);
-    // What was charged is missing for another hold.
+    // The charge is missing for another hold.
     let refused = app.text(key, ask("openai")).await;
     let error = refused.error(402, "spend_limit_exceeded");
     assert_eq!(error["spent"], *charged);

@@ -7,7 +7,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::{HISTORY, list, make};
 use crate::common::{Account, TestApp};
 
-/// When a generation was made, as its record tells.
+/// The creation time in a generation's record.
 async fn created(app: &TestApp, account: &Account, uuid: &str) -> DateTime<Utc> {
     let url = format!("/v1/generate/{uuid}");
     let record = app.get(&account.key, &url).await.expect(200);
@@ -52,7 +52,7 @@ async fn times_are_inclusive_at_the_start_and_exclusive_at_the_end(
         let before = format!("created_before={}&type=text&status=completed", text(time));
         let found = list(&app, &account, &before).await;
         assert_eq!(found, expected(first, time), "{before}");
-        // The plus sign is not encoded, as it often comes.
+        // The plus sign is not encoded, as is common.
         let abroad = time.with_timezone(&zone);
         let abroad = abroad.to_rfc3339_opts(SecondsFormat::Micros, true);
         let found = list(&app, &account, &format!("created_after={abroad}")).await;
@@ -89,7 +89,7 @@ async fn times_are_inclusive_at_the_start_and_exclusive_at_the_end(
     }
 }
 
-/// The filter goes by `created_at`, as the record shows it, also where a clock was set back.
+/// The filter uses `created_at`, as shown in the record, also where a clock was set back.
 #[sqlx::test]
 async fn a_clock_that_was_set_back_hides_nothing(_: PgPoolOptions, options: PgConnectOptions) {
     let early = TestApp::new(options.clone()).await;

@@ -1,4 +1,4 @@
-//! Images that are refused, fail, or are cancelled: nothing is kept and nothing charged.
+//! Images that are refused, fail, or are cancelled: nothing is stored and nothing charged.
 
 use http::Method;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What the vendor's output is, and where it says that it lies.
+//! The vendor's output, and the URL that it claims.
 
 use chrono::TimeDelta;
 use http::Method;

@@ -1,4 +1,4 @@
-//! The books: every statement answers one line for each violation.
+//! The ledger: every statement returns one line per violation.
 
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, Executor as _, FromRow, PgConnection};
@@ -115,7 +115,7 @@ pub async fn unfinished(database: &mut PgConnection) -> i64 {
     sqlx::query_scalar(count).fetch_one(database).await.unwrap()
 }
 
-/// Runs all checks, and answers the generations of the round.
+/// Runs all checks, and returns the generations of the round.
 pub async fn check(stage: &Stage, round: u32) -> Vec<Row> {
     let mut database = stage.postgres.connect().await;
     let database = &mut database;
@@ -149,8 +149,8 @@ pub async fn check(stage: &Stage, round: u32) -> Vec<Row> {
                 .violation("a grant that was not made once", detail);
         }
     }
-    // Ids tell the time of creation, but rounds are told by marks: the words of deleted ones
-    // are gone, so these come along in every round.
+    // Ids contain the creation time, but rounds are identified by marks: the text of deleted ones
+    // is gone, so these are included in every round.
     sqlx::query_as(
         "select id::text as uuid, account_id, status, prompt, estimated, charged, attempts,
                 finish_reason, outputs, deleted_at is not null as deleted
