@@ -413,23 +413,53 @@ impl ApiError {
     }
 
     /// The body, with the request's id.
-    pub fn body(&self, request_id: &str) -> Value {
-        let mut error = self.0.details.clone();
-        error.insert("type".to_owned(), json!(self.0.kind));
-        error.insert("code".to_owned(), json!(self.0.code));
-        error.insert("message".to_owned(), json!(self.0.message));
-        if let Some(first) = self.0.errors.first() {
-            error.insert("param".to_owned(), json!(first.param));
-            error.insert("errors".to_owned(), json!(self.0.errors));
-        }
-        error.insert("retryable".to_owned(), json!(self.0.retryable));
-        error.insert("request_id".to_owned(), json!(request_id));
-        let mut body = json!({ "error": error });
-        if let Some(generation) = &self.0.generation {
-            body["generation"] = json!(generation);
-        }
-        body
+    pub fn body(&self, request_id: &str) -> String {
+        let Content {
+            kind,
+            code,
+            message,
+            errors,
+            retryable,
+            details,
+            generation,
+            ..
+        } = &*self.0;
+        let error = ErrorBody {
+            r#type: *kind,
+            code,
+            message,
+            param: errors.first().map(|error| error.param.as_str()),
+            errors,
+            retryable: *retryable,
+            request_id,
+            details,
+        };
+        let generation = generation.as_deref();
+        serde_json::to_string(&Envelope { error, generation }).unwrap_or_default()
     }
+}
+
+/// The members, in the order in which they are written.
+#[derive(Serialize)]
+struct Envelope<'a> {
+    error: ErrorBody<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    generation: Option<&'a GenerationRecord>,
+}
+
+#[derive(Serialize)]
+struct ErrorBody<'a> {
+    r#type: ErrorType,
+    code: &'a str,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    param: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    errors: &'a [FieldError],
+    retryable: bool,
+    request_id: &'a str,
+    #[serde(flatten)]
+    details: &'a Map<String, Value>,
 }
 
 impl IntoResponse for ApiError {

@@ -85,7 +85,7 @@ fn envelope(response: &mut Response, id: &str) {
         }
         None => return,
     };
-    *response.body_mut() = Body::from(error.body(id).to_string());
+    *response.body_mut() = Body::from(error.body(id));
     let headers = response.headers_mut();
     headers.remove(header::CONTENT_LENGTH);
     headers.insert(

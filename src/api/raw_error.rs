@@ -15,7 +15,7 @@ pub fn raw_error_response(status: StatusCode) -> Vec<u8> {
         (ApiError::from_status(status), "")
     };
     let id = Uuid::now_v7();
-    let body = error.body(&id.to_string()).to_string();
+    let body = error.body(&id.to_string());
     format!(
         "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
          x-request-id: {id}\r\n{retry}connection: close\r\n\r\n{body}",
