@@ -8,9 +8,10 @@ use super::{
 use crate::domain::{
     credits::Credits,
     ids::{AccountId, GenerationId},
-    request::Move,
 };
 use chrono::{DateTime, Utc};
+
+pub use crate::domain::request::Move;
 
 /// A movement to be made.
 #[derive(Debug, Clone, Copy)]
