@@ -196,12 +196,12 @@ pub fn openapi() -> Result<serde_json::Value, serde_json::Error> {
 
 /// The whole HTTP side.
 pub fn router(service: Service, settings: ApiSettings) -> Result<Router, serde_json::Error> {
-    let routes = routes();
-    let unbounded = routes.iter().filter(|route| !route.bounded);
+    let table = routes();
+    let unbounded = table.iter().filter(|route| !route.bounded);
     let unbounded = unbounded.flat_map(Route::paths).cloned().collect();
     let (most, timeout) = (settings.max_requests, settings.request_timeout);
     let admission = admission::Admission::new(most, timeout, unbounded);
-    let router = routes
+    let router = table
         .into_iter()
         .fold(OpenApiRouter::new(), |router, route| {
             router.routes(route.routes)

@@ -66,10 +66,10 @@ pub struct Document;
 
 /// The document: what the handlers declare and their arguments tell, the bearer schemes, and the
 /// errors that every route can answer.
-pub fn document(routes: Vec<Route>) -> Result<Value, serde_json::Error> {
+pub fn document(table: Vec<Route>) -> Result<Value, serde_json::Error> {
     let mut router = OpenApiRouter::with_openapi(Document::openapi());
     let mut described = Vec::new();
-    for route in routes {
+    for route in table {
         let (path, method) = route.operation()?;
         described.push((path, method, route.facts, route.errors));
         router = router.routes(route.routes);

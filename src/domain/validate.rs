@@ -159,20 +159,20 @@ pub fn query_parameters<T: Input>(schemas: &mut Schemas) -> Vec<Value> {
 
 pub fn read_fields<T: Input>(members: &Map<String, Value>) -> (Option<T>, Vec<FieldError>) {
     let errors = Errors::default();
-    read(Fields::new(members, &errors))
+    read(&Fields::new(members, &errors))
 }
 
 /// Reads the parameters of a query, whose values are all strings.
 pub fn read_query<T: Input>(members: &Map<String, Value>) -> (Option<T>, Vec<FieldError>) {
     let errors = Errors::default();
-    read(Fields {
+    read(&Fields {
         is_query: true,
         ..Fields::new(members, &errors)
     })
 }
 
-fn read<T: Input>(fields: Fields<'_>) -> (Option<T>, Vec<FieldError>) {
-    let value = T::read(&fields);
+fn read<T: Input>(fields: &Fields<'_>) -> (Option<T>, Vec<FieldError>) {
+    let value = T::read(fields);
     fields.finish();
     (value, fields.errors.take())
 }
@@ -230,6 +230,10 @@ impl<'a> Fields<'a> {
     }
 
     /// A field that may be left out; null counts as absent.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "a kind is made where it is used"
+    )]
     pub fn optional<K: Kind>(
         &self,
         name: &'static str,
@@ -252,6 +256,10 @@ impl<'a> Fields<'a> {
     }
 
     /// As [`Self::required`], with what to say where it is missing.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "a kind is made where it is used"
+    )]
     pub fn required_or<K: Kind>(
         &self,
         name: &'static str,

@@ -21,11 +21,9 @@ use gensvc::{
         ids::AccountId,
         page::{Cursor, PageRequest},
         report::{Span, UsageGroup},
-        validate::{Errors, Fields},
     },
     store::{Store, history::HistoryFilter},
 };
-use serde_json::json;
 use sqlx::{AssertSqlSafe, PgPool, postgres::PgConnectOptions};
 use uuid::Uuid;
 
@@ -222,15 +220,9 @@ impl Cost {
     }
 }
 
-fn page_request(cursor: Option<Cursor>) -> PageRequest {
-    let mut members = json!({"per_page": PER_PAGE.to_string()});
-    if let Some(cursor) = cursor {
-        members["cursor"] = json!(cursor.encode());
-    }
-    let errors = Errors::default();
-    let members = members.as_object().unwrap();
-    let fields = Fields::query(members, &errors);
-    PageRequest::read(&fields, b'g')
+fn page_request(after: Option<Cursor>) -> PageRequest {
+    let per_page = PER_PAGE;
+    PageRequest { per_page, after }
 }
 
 fn filters() -> Vec<(&'static str, HistoryFilter)> {

@@ -66,7 +66,7 @@ fn shape_parameters(operation: &mut Value) {
             schema[name] = value.clone();
         }
         // No string of a request may contain U+0000.
-        let is_shaped = ["pattern", "format"]
+        let is_shaped = ["enum", "pattern", "format"]
             .iter()
             .any(|name| schema.get(name).is_some());
         if schema["type"] == "string" && !is_shaped {

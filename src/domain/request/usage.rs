@@ -51,8 +51,8 @@ impl Input for UsageRequest {
         let from = "Inclusive. Default: 30 days before `to`";
         let from = fields.optional("from", from, query_timestamp());
         let to = fields.optional("to", "Exclusive. Default: now", query_timestamp());
-        let groups = "Any of day, type, provider, model, api_key, with commas between; at most \
-                      10,000 groups";
+        let groups = "Any of day, type, provider, model, api_key, with commas between, such as \
+                      `day,type`; at most 10,000 groups";
         let groups = fields.optional("group_by", groups, GROUPS);
         Some(Self {
             from,

@@ -41,6 +41,7 @@ fn accepted<T>(at: Field<'_>, read: Result<T, Refusal>) -> Option<T> {
 
 /// A string, by its length in Unicode scalar values.
 #[derive(Debug, Clone, Copy)]
+#[must_use]
 pub struct Text {
     min: usize,
     max: usize,

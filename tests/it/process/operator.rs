@@ -70,6 +70,13 @@ impl Shell {
         assert_eq!(err.trim().lines().count(), 1, "{err}");
         assert!(err.contains(sentence), "{arguments:?}: {err}");
     }
+
+    /// Arguments that are refused before anything is done.
+    async fn misuses(&self, arguments: &[&str], sentence: &str) {
+        let (success, out, err) = self.run(arguments).await;
+        assert!(!success && out.is_empty(), "{arguments:?}: {out}");
+        assert!(err.contains(sentence), "{arguments:?}: {err}");
+    }
 }
 
 #[sqlx::test]

@@ -42,7 +42,7 @@ async fn usage_is_reported_by_account_and_over_all(_: PgPoolOptions, options: Pg
         "{people}"
     );
     shell
-        .fails(&["usage", "--group-by", "hour"], "group_by must be any of")
+        .misuses(&["usage", "--group-by", "hour"], "must be any of day, type")
         .await;
     shell
         .fails(
@@ -69,9 +69,26 @@ async fn a_key_may_be_made_with_a_limit(_: PgPoolOptions, options: PgConnectOpti
         .await;
     assert!(list.contains("2.5 a month"), "{list}");
     shell
-        .fails(
+        .misuses(
             &[&create[..], &["--spend-period", "day"]].concat(),
-            "spend_period",
+            "--spend-limit",
         )
         .await;
+    let past = [&create[..], &["--expires-at", "2020-01-31T12:00:00Z"]].concat();
+    shell
+        .fails(&past, "expires_at must lie in the future")
+        .await;
+    for (argument, value, sentence) in [
+        ("--name", " ", "must not be blank"),
+        ("--rate-limit", "0", "0 is not in 1..=1000000"),
+        ("--abilities", "read:history,x", "x must be one of"),
+        ("--expires-at", "tomorrow", "must be an ISO 8601 time"),
+        ("--spend-limit=-1", "", "must not be negative"),
+        ("--spend-period", "year", "must be day or month"),
+    ] {
+        let create = ["key", "create", "--email", &account.email];
+        let value = [value].into_iter().filter(|value| !value.is_empty());
+        let given: Vec<_> = create.into_iter().chain([argument]).chain(value).collect();
+        shell.misuses(&given, sentence).await;
+    }
 }
