@@ -94,7 +94,7 @@ mod tests {
     fn counts(input: u64, output: Option<u64>) -> TokenCounts {
         TokenCounts {
             input: Some(input),
-            output: output,
+            output,
             ..TokenCounts::default()
         }
     }

@@ -45,7 +45,7 @@ async fn small(options: PgConnectOptions) -> Arc<TestApp> {
 /// Makes every statement of requests wait.
 struct Lock {
     _holder: PgConnection,
-    /// A separate connection, because pg_stat_activity is frozen within a transaction.
+    /// A separate connection, because `pg_stat_activity` is frozen within a transaction.
     watcher: PgConnection,
 }
 
