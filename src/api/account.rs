@@ -107,7 +107,7 @@ pub async fn change(
     auth: Authorized<Manage>,
     body: JsonBody<AccountChange>,
 ) -> Result<Json<AccountBody>, ApiError> {
-    let change = body.read_or(|change| state.service.change_violations(change))?;
+    let change = body.read_as(|change| state.service.change_violations(change))?;
     let account = state.service.change_account(&auth.caller, &change).await?;
     Ok(Json(account.into()))
 }

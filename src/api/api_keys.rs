@@ -109,7 +109,7 @@ pub async fn create(
     auth: Authorized<Manage>,
     body: JsonBody<KeyRequest>,
 ) -> Result<(StatusCode, Json<NewKeyBody>), ApiError> {
-    let request = body.read_or(|request| state.service.key_violations(request))?;
+    let request = body.read_as(|request| state.service.key_violations(request))?;
     let caller = &auth.caller;
     let made = state
         .service

@@ -47,7 +47,7 @@ pub async fn estimate(
     body: JsonBody<GenerationRequest>,
 ) -> Result<Json<EstimateBody>, ApiError> {
     let caller = &auth.caller;
-    let request = body.read_or(|request| state.service.violations(caller, request))?;
+    let request = body.read_as(|request| state.service.violations(caller, request))?;
     let found = state.service.estimate(caller, request).await?;
     Ok(Json(EstimateBody {
         r#type: found.modality,

@@ -202,13 +202,17 @@ pub struct JsonBody<T> {
 impl<T: Described> JsonBody<T> {
     /// Reads the fields; every failing one is reported.
     pub fn read(self) -> Result<T, ApiError> {
-        self.read_or(|_| Vec::new())
+        self.read_as(|_| Vec::new())
     }
 
     /// As [`Self::read`]. Where something failed, the answer also names what `violations` finds
     /// in the rest.
-    pub fn read_or(self, violations: impl FnOnce(&T) -> Vec<FieldError>) -> Result<T, ApiError> {
+    pub fn read_as<U: From<T>>(
+        self,
+        violations: impl FnOnce(&U) -> Vec<FieldError>,
+    ) -> Result<U, ApiError> {
         let (value, errors) = T::parse(&self.members);
+        let value = value.map(U::from);
         let failed = !self.errors.is_empty() || !errors.is_empty();
         let more = value.as_ref().filter(|_| failed).map(violations);
         let mut all = self.errors;

@@ -7,6 +7,7 @@ use axum::{
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Map, Value};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{
     ApiState,
@@ -21,6 +22,7 @@ use crate::{
     domain::{
         generation::{Generation, Status},
         request::{GenerationRequest, ImageRequest, SpeechRequest, TextRequest, VideoRequest},
+        validate::Body,
     },
     providers::DeltaSink,
     service::{
@@ -38,16 +40,38 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// Seconds after which an unfinished generation is worth another look.
 pub const POLL_SECONDS: u64 = 5;
 
+/// Headers of a route that answers when it is finished.
+#[derive(utoipa::IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "it is a document, not a reader")]
+struct SyncHeaders {
+    /// 1 to 255 visible ASCII characters. The same key with the same request returns the generation first made, for 24 hours.
+    #[param(rename = "Idempotency-Key")]
+    idempotency_key: Option<String>,
+    /// `respond-async`: answer 202 at once, to be polled.
+    #[param(rename = "Prefer")]
+    prefer: Option<String>,
+}
+
+/// Headers of a route that answers at once.
+#[derive(utoipa::IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "it is a document, not a reader")]
+struct AsyncHeaders {
+    /// 1 to 255 visible ASCII characters. The same key with the same request returns the generation first made, for 24 hours.
+    #[param(rename = "Idempotency-Key")]
+    idempotency_key: Option<String>,
+    /// `wait=N`, 1 to 60 seconds: answer when it is finished, at latest then.
+    #[param(rename = "Prefer")]
+    prefer: Option<String>,
+}
+
 /// Generate text
 ///
 /// Holds the ceiling of the cost, generates, charges the real token count and releases the
 /// rest. A failure costs nothing.
 #[utoipa::path(
-    post, path = TEXT, tag = "generate",
-    params(
-        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible ASCII characters. The same key with the same request returns the generation first made, for 24 hours."),
-        ("Prefer" = Option<String>, Header, description = "`respond-async`: answer 202 at once, to be polled."),
-    ),
+    post, path = TEXT, tag = "generate", params(SyncHeaders),
     responses(
         (status = 200, description = "The completed generation. With `stream` true: server-sent events `generation`, `delta`, then `completed` or `failed`.",
             content((GenerationRecord = "application/json"), (StreamEvent = "text/event-stream")),
@@ -64,31 +88,11 @@ pub async fn text(
     body: JsonBody<TextRequest>,
 ) -> Result<Response, ApiError> {
     let caller = auth.caller;
-    let keyed = idempotency_key(&headers, TEXT, body.members())?;
-    let request = body.read_or(|request| {
-        state
-            .service
-            .violations(&caller, &GenerationRequest::Text(request.clone()))
-    })?;
-    let (sink, deltas) = if request.stream {
-        let (sink, deltas) = DeltaSink::channel();
-        (Some(sink), Some(deltas))
-    } else {
-        (None, None)
-    };
-    let begun = state
-        .service
-        .generate(
-            &caller,
-            GenerationRequest::Text(request),
-            keyed.as_ref(),
-            sink,
-        )
-        .await?;
+    let (submitted, deltas) = submit(&state, &caller, &headers, TEXT, body).await?;
     let Some(deltas) = deltas else {
-        return answer_sync(&state, &caller, &headers, &permit, begun).await;
+        return answer_sync(&state, &caller, &headers, &permit, submitted).await;
     };
-    Ok(match begun {
+    Ok(match submitted {
         Submitted::New(record, handle) => stream::live(state, caller, *record, handle, deltas),
         Submitted::Queued(record) => stream::replayed(state, caller, *record),
         Submitted::Replay(id) => {
@@ -102,11 +106,7 @@ pub async fn text(
 ///
 /// Holds the price, generates, stores the images and charges for those that came. A failure costs nothing.
 #[utoipa::path(
-    post, path = IMAGE, tag = "generate",
-    params(
-        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible ASCII characters. The same key with the same request returns the generation first made, for 24 hours."),
-        ("Prefer" = Option<String>, Header, description = "`respond-async`: answer 202 at once, to be polled."),
-    ),
+    post, path = IMAGE, tag = "generate", params(SyncHeaders),
     responses(
         (status = 200, description = "The completed generation", body = GenerationRecord,
             headers(("Idempotent-Replayed" = String, description = "`true` when an earlier request with the same Idempotency-Key made it"))),
@@ -121,34 +121,15 @@ pub async fn image(
     permit: RequestPermit,
     body: JsonBody<ImageRequest>,
 ) -> Result<Response, ApiError> {
-    let caller = auth.caller;
-    let keyed = idempotency_key(&headers, IMAGE, body.members())?;
-    let request = body.read_or(|request| {
-        state
-            .service
-            .violations(&caller, &GenerationRequest::Image(request.clone()))
-    })?;
-    let begun = state
-        .service
-        .generate(
-            &caller,
-            GenerationRequest::Image(request),
-            keyed.as_ref(),
-            None,
-        )
-        .await?;
-    answer_sync(&state, &caller, &headers, &permit, begun).await
+    let (submitted, _) = submit(&state, &auth.caller, &headers, IMAGE, body).await?;
+    answer_sync(&state, &auth.caller, &headers, &permit, submitted).await
 }
 
 /// Generate a video
 ///
 /// Holds the price and answers at once; poll until it is completed or failed. A failure costs nothing.
 #[utoipa::path(
-    post, path = VIDEO, tag = "generate",
-    params(
-        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible ASCII characters. The same key with the same request returns the generation first made, for 24 hours."),
-        ("Prefer" = Option<String>, Header, description = "`wait=N`, 1 to 60 seconds: answer when it is finished, at latest then."),
-    ),
+    post, path = VIDEO, tag = "generate", params(AsyncHeaders),
     responses(
         (status = 200, description = "The completed generation", body = GenerationRecord,
             headers(("Idempotent-Replayed" = String, description = "`true` when an earlier request with the same Idempotency-Key made it"))),
@@ -163,34 +144,15 @@ pub async fn video(
     permit: RequestPermit,
     body: JsonBody<VideoRequest>,
 ) -> Result<Response, ApiError> {
-    let caller = auth.caller;
-    let keyed = idempotency_key(&headers, VIDEO, body.members())?;
-    let request = body.read_or(|request| {
-        state
-            .service
-            .violations(&caller, &GenerationRequest::Video(request.clone()))
-    })?;
-    let begun = state
-        .service
-        .generate(
-            &caller,
-            GenerationRequest::Video(request),
-            keyed.as_ref(),
-            None,
-        )
-        .await?;
-    answer_queued(&state, &caller, &headers, &permit, begun).await
+    let (submitted, _) = submit(&state, &auth.caller, &headers, VIDEO, body).await?;
+    answer_queued(&state, &auth.caller, &headers, &permit, submitted).await
 }
 
 /// Generate speech
 ///
 /// Holds the price and answers at once; poll until it is completed or failed. A failure costs nothing.
 #[utoipa::path(
-    post, path = AUDIO, tag = "generate",
-    params(
-        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible ASCII characters. The same key with the same request returns the generation first made, for 24 hours."),
-        ("Prefer" = Option<String>, Header, description = "`wait=N`, 1 to 60 seconds: answer when it is finished, at latest then."),
-    ),
+    post, path = AUDIO, tag = "generate", params(AsyncHeaders),
     responses(
         (status = 200, description = "The completed generation", body = GenerationRecord,
             headers(("Idempotent-Replayed" = String, description = "`true` when an earlier request with the same Idempotency-Key made it"))),
@@ -205,23 +167,30 @@ pub async fn audio(
     permit: RequestPermit,
     body: JsonBody<SpeechRequest>,
 ) -> Result<Response, ApiError> {
-    let caller = auth.caller;
-    let keyed = idempotency_key(&headers, AUDIO, body.members())?;
-    let request = body.read_or(|request| {
-        state
-            .service
-            .violations(&caller, &GenerationRequest::Audio(request.clone()))
-    })?;
-    let begun = state
+    let (submitted, _) = submit(&state, &auth.caller, &headers, AUDIO, body).await?;
+    answer_queued(&state, &auth.caller, &headers, &permit, submitted).await
+}
+
+/// Reads a body and submits its request; with what a streamed text will deliver.
+async fn submit<T: Body>(
+    state: &ApiState,
+    caller: &Caller,
+    headers: &HeaderMap,
+    route: &str,
+    body: JsonBody<T>,
+) -> Result<(Submitted, Option<UnboundedReceiver<String>>), ApiError>
+where
+    GenerationRequest: From<T>,
+{
+    let key = idempotency_key(headers, route, body.members())?;
+    let request: GenerationRequest =
+        body.read_as(|request| state.service.violations(caller, request))?;
+    let (sink, deltas) = request.is_streamed().then(DeltaSink::channel).unzip();
+    let submitted = state
         .service
-        .generate(
-            &caller,
-            GenerationRequest::Audio(request),
-            keyed.as_ref(),
-            None,
-        )
+        .generate(caller, request, key.as_ref(), sink)
         .await?;
-    answer_queued(&state, &caller, &headers, &permit, begun).await
+    Ok((submitted, deltas))
 }
 
 /// The answer of a synchronous route: when it is finished, unless it need not wait.

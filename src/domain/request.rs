@@ -74,7 +74,23 @@ pub enum GenerationRequest {
     Audio(SpeechRequest),
 }
 
+macro_rules! of_modality {
+    ($($request:ident => $modality:ident),+) => {$(
+        impl From<$request> for GenerationRequest {
+            fn from(request: $request) -> Self {
+                Self::$modality(request)
+            }
+        }
+    )+};
+}
+
+of_modality!(TextRequest => Text, ImageRequest => Image, VideoRequest => Video, SpeechRequest => Audio);
+
 impl GenerationRequest {
+    pub const fn is_streamed(&self) -> bool {
+        matches!(self, Self::Text(request) if request.stream)
+    }
+
     pub const fn modality(&self) -> Modality {
         match self {
             Self::Text(_) => Modality::Text,
