@@ -23,7 +23,7 @@ fn program() -> Vec<(String, String)> {
 fn no_sql_is_made_of_what_users_wrote() {
     let (mut wrong, mut literals) = (Vec::new(), 0);
     for (file, text) in program() {
-        let in_store = file.starts_with("src/store/");
+        let in_store = file == "src/store.rs" || file.starts_with("src/store/");
         for word in ["AssertSqlSafe", "SqlStr::", "push_unseparated("] {
             if text.contains(word) {
                 wrong.push(format!("{file}: {word}"));
