@@ -8,7 +8,7 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 use url::Url;
 
-use super::{EMAIL_CHARS, LABEL, NAME, PASSWORD_CHARS, Target};
+use super::{EMAIL_CHARS, LABEL, NAME, NAME_CHARS, PASSWORD_CHARS, Target};
 use crate::domain::{
     ability::Abilities,
     credits::Credits,
@@ -284,6 +284,12 @@ impl Input for AccountChange {
     }
 }
 
+/// An empty one is as unknown as any other that this server does not have.
+const ANY_NAME: Parsed<String> = parsed(
+    || NAME.json_schema(),
+    |name| text(NAME_CHARS).check(name).map(|()| name.to_owned()),
+);
+
 fn read_default(
     defaults: &Fields<'_>,
     modality: Modality,
@@ -299,8 +305,8 @@ fn read_default(
         };
         let provider = "A provider of this server that makes the modality.";
         let model = "One of its models. Default: the provider's own default.";
-        let provider = default.required_or("provider", provider, NAME, missing);
-        let model = default.optional("model", model, NAME);
+        let provider = default.required_or("provider", provider, ANY_NAME, missing);
+        let model = default.optional("model", model, ANY_NAME);
         let target = Target {
             provider: Some(provider?),
             model,
