@@ -43,14 +43,14 @@ pub use admin::{AdminAccountBody, AdminTokenBody, NewAdminTokenBody};
 pub use api_keys::{KeyBody, NewKeyBody};
 pub use client_address::Network;
 pub use credits::LedgerEntryBody;
-pub use error::ApiError;
+pub use error::{ApiError, Code};
 pub use media::MediaLinks;
 pub use metrics::MetricsEndpoint;
 pub use raw_error::raw_error_response;
 pub use usage::UsageBody;
 pub use webhooks::renderer;
 
-use route::{Route, RouteError, route};
+use route::{Route, route};
 
 use crate::{media::MediaStore, service::Service};
 
@@ -102,44 +102,58 @@ impl ApiState {
 
 /// The route table. The document is made of the same declarations.
 fn routes() -> Vec<Route> {
-    const MAKES: [RouteError; 6] = [
-        (
-            402,
-            "insufficient_credits, max_cost_exceeded or spend_limit_exceeded",
-        ),
-        (404, "not_found"),
-        (
-            409,
-            "idempotency_in_progress, or cancelled with the generation",
-        ),
-        (
-            422,
-            "validation_failed: every failing field is named; or idempotency_key_reused",
-        ),
-        (
-            502,
-            "provider_error, provider_rejected or content_policy, with the generation",
-        ),
-        (504, "provider_timeout, with the generation"),
+    use Code::{
+        AlreadyFinished, Cancelled, ContentPolicy, CreditsOnHold, ExpiredSignature,
+        IdempotencyInProgress, IdempotencyKeyReused, InsufficientCredits, InvalidCredentials,
+        InvalidSignature, InvalidToken, LoopbackOnly, MaxCostExceeded, MissingToken, NotFinished,
+        NotFound, ProviderError, ProviderOverloaded, ProviderRejected, ProviderTimeout,
+        RangeNotSatisfiable, ReferenceReused, SpendLimitExceeded, StorageUnavailable, TooManyJobs,
+        TooManyLogins,
+    };
+    /// A generation is refused.
+    const REFUSED: [Code; 8] = [
+        InsufficientCredits,
+        MaxCostExceeded,
+        SpendLimitExceeded,
+        NotFound,
+        IdempotencyInProgress,
+        IdempotencyKeyReused,
+        CreditsOnHold,
+        TooManyJobs,
+    ];
+    /// A generation whose end is waited for fails; with the generation.
+    const FAILED: [Code; 7] = [
+        Cancelled,
+        ProviderError,
+        ProviderRejected,
+        ContentPolicy,
+        ProviderOverloaded,
+        StorageUnavailable,
+        ProviderTimeout,
     ];
     vec![
-        route!(generate::text).unbounded().errors(&MAKES),
-        route!(generate::image).unbounded().errors(&MAKES),
-        route!(generate::video).unbounded().errors(&MAKES),
-        route!(generate::audio).unbounded().errors(&MAKES),
+        route!(generate::text)
+            .unbounded()
+            .errors(&REFUSED)
+            .errors(&FAILED),
+        route!(generate::image)
+            .unbounded()
+            .errors(&REFUSED)
+            .errors(&FAILED),
+        route!(generate::video).unbounded().errors(&REFUSED),
+        route!(generate::audio).unbounded().errors(&REFUSED),
         route!(media::file)
             .unbounded()
-            .error(403, "invalid_signature or expired_signature")
-            .error(416, "range_not_satisfiable")
-            .error(503, "storage_unavailable; with Retry-After"),
+            .errors(&[InvalidSignature, ExpiredSignature, RangeNotSatisfiable])
+            .errors(&[StorageUnavailable]),
         route!(generations::history),
         route!(generations::lookup).unbounded(),
         route!(generations::delete)
             .unbounded()
-            .error(409, "not_finished"),
+            .errors(&[NotFinished]),
         route!(generations::cancel)
             .unbounded()
-            .error(409, "already_finished"),
+            .errors(&[AlreadyFinished]),
         route!(credits::balance),
         route!(credits::ledger),
         route!(usage::usage),
@@ -162,17 +176,14 @@ fn routes() -> Vec<Route> {
         route!(webhooks::deliveries),
         route!(webhooks::redeliver),
         route!(auth::login)
-            .error(401, "invalid_credentials")
+            .errors(&[InvalidCredentials, TooManyLogins])
             .errors(&openapi::BUSY),
         route!(auth::logout),
         route!(auth::me),
         route!(admin::list),
         route!(admin::create),
         route!(admin::get),
-        route!(admin::move_credits).error(
-            422,
-            "validation_failed: every failing field is named; or reference_reused",
-        ),
+        route!(admin::move_credits).errors(&[ReferenceReused]),
         route!(admin::suspend),
         route!(admin::resume),
         route!(catalogue::models),
@@ -180,12 +191,7 @@ fn routes() -> Vec<Route> {
         route!(catalogue::providers),
         route!(health::health),
         route!(health::live),
-        route!(metrics::metrics)
-            .error(
-                401,
-                "missing_token or invalid_token, where metrics.token is set",
-            )
-            .error(403, "loopback_only, where it is not"),
+        route!(metrics::metrics).errors(&[MissingToken, InvalidToken, LoopbackOnly]),
     ]
 }
 

@@ -3,7 +3,10 @@
 
 mod detail;
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use axum::{
     extract::{Path, State, rejection::PathRejection},
@@ -19,22 +22,17 @@ use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     ApiState,
-    error::{ApiError, ErrorType},
+    error::{ApiError, Code, ErrorType},
     extract::NoQuery,
-    route::{Facts, Route, RouteError},
+    route::{Facts, Route},
 };
 use crate::domain::validate::FieldError;
 
-/// What every route with a token may answer, and a login.
-pub const BUSY: [RouteError; 2] = [
-    (
-        429,
-        "rate_limited, too_many_logins, too_many_jobs or credits_on_hold; with Retry-After",
-    ),
-    (
-        503,
-        "database_unavailable, storage_unavailable, overloaded, shutting_down or provider_overloaded; with Retry-After",
-    ),
+/// What the state of the server may keep any request with a token from, and a login.
+pub const BUSY: [Code; 3] = [
+    Code::DatabaseUnavailable,
+    Code::Overloaded,
+    Code::ShuttingDown,
 ];
 
 /// What the handlers do not declare themselves.
@@ -48,18 +46,18 @@ pub const BUSY: [RouteError; 2] = [
     ),
     components(schemas(FieldError, ErrorType)),
     tags(
-        (name = "generate", description = "Make something"),
-        (name = "generations", description = "What was made"),
-        (name = "credits", description = "What it costs"),
-        (name = "templates", description = "Prompts to be used again"),
+        (name = "generate", description = "Generate text, images, video and speech"),
+        (name = "generations", description = "Look up, list, cancel and delete generations"),
+        (name = "credits", description = "Balance, ledger, usage and estimates"),
+        (name = "templates", description = "Reusable prompt templates"),
         (name = "account", description = "The account's own settings"),
-        (name = "api-keys", description = "Keys for servers"),
-        (name = "webhooks", description = "Being told instead of asking"),
-        (name = "auth", description = "Sessions for people"),
-        (name = "admin", description = "For the operator's own systems, with an admin token"),
-        (name = "catalogue", description = "What this server offers; no token needed"),
-        (name = "health", description = "How the server is; no token needed"),
-        (name = "operations", description = "For the operator's own systems"),
+        (name = "api-keys", description = "API keys for servers"),
+        (name = "webhooks", description = "Webhooks and their deliveries"),
+        (name = "auth", description = "User sessions"),
+        (name = "admin", description = "Account administration, with an admin token"),
+        (name = "catalogue", description = "Models and providers of this server; no token needed"),
+        (name = "health", description = "Health checks; no token needed"),
+        (name = "operations", description = "Metrics for the operator"),
     )
 )]
 pub struct Document;
@@ -108,50 +106,58 @@ pub fn document(table: Vec<Route>) -> Result<Value, serde_json::Error> {
     Ok(document)
 }
 
-/// The errors of one operation: its own, and those that its facts tell.
-fn add_errors(operation: &mut Value, path: &str, facts: &Facts, errors: &[RouteError]) {
-    let mut all = errors.to_vec();
+/// The errors of one operation: its own, and those that follow from its facts.
+fn add_errors(operation: &mut Value, path: &str, facts: &Facts, errors: &[Code]) {
+    let mut codes: BTreeSet<Code> = errors.iter().copied().collect();
+    codes.extend([Code::ValidationFailed, Code::InternalError]);
     if facts.ability.is_some() {
-        all.extend([
-            (
-                401,
-                "missing_token, invalid_token, revoked_key or expired_key",
-            ),
-            (
-                403,
-                "missing_ability, session_required or account_suspended",
-            ),
+        codes.extend(BUSY);
+        codes.extend([
+            Code::MissingToken,
+            Code::InvalidToken,
+            Code::RevokedKey,
+            Code::ExpiredKey,
+            Code::MissingAbility,
+            Code::SessionRequired,
+            Code::AccountSuspended,
+            Code::RateLimited,
         ]);
-        all.extend(BUSY);
     }
     if facts.body.is_some() {
-        all.extend([
-            (400, "malformed_json or invalid_header"),
-            (408, "request_timeout"),
-            (413, "payload_too_large"),
-            (415, "unsupported_media_type"),
+        codes.extend([
+            Code::MalformedJson,
+            Code::InvalidHeader,
+            Code::RequestTimeout,
+            Code::PayloadTooLarge,
+            Code::UnsupportedMediaType,
         ]);
     }
     if path.contains('{') {
-        all.push((404, "not_found"));
+        codes.insert(Code::NotFound);
     }
-    all.extend([
-        (422, "validation_failed: every failing field is named"),
-        (500, "internal_error"),
-    ]);
-    for (status, description) in all {
-        let response = &mut operation["responses"][status.to_string()];
-        if response.is_null() {
-            *response = json!({
-                "description": description,
-                "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
-            });
-        }
+    let mut by_status: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
+    for code in codes {
+        by_status
+            .entry(code.status().as_u16())
+            .or_default()
+            .push(code.as_str());
+    }
+    for (status, codes) in by_status {
+        let retry = if matches!(status, 429 | 503) {
+            "; with Retry-After"
+        } else {
+            ""
+        };
+        operation["responses"][status.to_string()] = json!({
+            "description": format!("{}{retry}", codes.join(", ")),
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+        });
     }
 }
 
 fn error_schema() -> Value {
     let credits = json!({"$ref": "#/components/schemas/Credits"});
+    let codes: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
     json!({
         "type": "object",
         "description": "The envelope of every error.",
@@ -162,7 +168,7 @@ fn error_schema() -> Value {
                 "required": ["type", "code", "message", "retryable", "request_id"],
                 "properties": {
                     "type": {"$ref": "#/components/schemas/ErrorType"},
-                    "code": {"type": "string", "examples": ["validation_failed"]},
+                    "code": {"type": "string", "enum": codes, "examples": ["validation_failed"]},
                     "message": {"type": "string"},
                     "param": {"type": "string", "description": "The first failing field"},
                     "errors": {"type": "array", "items": {"$ref": "#/components/schemas/FieldError"}},

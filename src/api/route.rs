@@ -13,13 +13,11 @@ use super::{
     admin::Operator,
     admission::RequestPermit,
     client_address::ClientAddress,
+    error::Code,
     extract::{Authorized, JsonBody, NoBody, NoQuery, PathId, PathIds, Permission, Query},
     metrics::Scraper,
 };
 use crate::domain::validate::{Body, Input, Schemas, component, query_parameters};
-
-/// An error of one route: its status, and the codes with what there is to say of them.
-pub type RouteError = (u16, &'static str);
 
 /// One operation of the API.
 pub struct Route {
@@ -27,8 +25,8 @@ pub struct Route {
     pub facts: Facts,
     /// Whether it must end within the time limit of requests.
     pub bounded: bool,
-    /// Those that its facts do not tell.
-    pub errors: Vec<RouteError>,
+    /// Those that do not follow from its facts.
+    pub errors: Vec<Code>,
 }
 
 impl Route {
@@ -49,11 +47,7 @@ impl Route {
         }
     }
 
-    pub fn error(self, status: u16, codes: &'static str) -> Self {
-        self.errors(&[(status, codes)])
-    }
-
-    pub fn errors(mut self, errors: &[RouteError]) -> Self {
+    pub fn errors(mut self, errors: &[Code]) -> Self {
         self.errors.extend(errors);
         self
     }

@@ -35,12 +35,14 @@ pub enum ErrorType {
 macro_rules! codes {
     ($($name:ident = $text:literal, $status:ident $kind:ident;)+) => {
         /// `code` of an error.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Code {
             $($name,)+
         }
 
         impl Code {
+            pub const ALL: &[Self] = &[$(Self::$name,)+];
+
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $text,)+ }
             }
