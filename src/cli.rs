@@ -24,12 +24,21 @@ use output::Output;
 /// Why a command failed, in words for people.
 type Failure = Box<dyn std::error::Error>;
 
+/// The exit code for wrong arguments, as clap has it.
+const USAGE: u8 = 2;
 /// How long blocking work whose result nobody waits for any more may take to end.
 const ABANDONED_WORK: Duration = Duration::from_millis(500);
 
 /// Runs the program with this process's arguments and environment.
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if error.use_stderr() && std::env::args().any(|a| a == "--json") => {
+            Output::new(true).usage_error(&error);
+            return ExitCode::from(USAGE);
+        }
+        Err(error) => error.exit(),
+    };
     let output = Output::new(arguments.json);
     let result = Runtime::new().map_err(Failure::from).and_then(|runtime| {
         let result = runtime.block_on(run(arguments, output));

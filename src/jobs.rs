@@ -35,6 +35,7 @@ use std::{
 use chrono::TimeDelta;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::Instrument as _;
 use uuid::Uuid;
 
 pub use audit::Auditor;
@@ -112,8 +113,6 @@ struct Inner {
     submit: SubmitSettings,
     lease: Duration,
     poll_interval: Duration,
-    /// One permit per running job.
-    workers: Arc<Semaphore>,
     /// Which accounts the workers work for.
     quota: WorkerQuota,
     /// For reading and converting files: each may take hundreds of MiB for a moment.
@@ -156,7 +155,6 @@ impl Runner {
             submit: settings.submit,
             lease: settings.lease,
             poll_interval: settings.poll_interval,
-            workers: Arc::new(Semaphore::new(settings.workers)),
             quota: WorkerQuota::new(settings.workers, settings.workers_per_account),
             conversions: Arc::new(Semaphore::new(CONVERSIONS)),
             claims: tokio::sync::Mutex::new(()),
@@ -206,7 +204,7 @@ impl Runner {
 
     /// Runs a future to completion even if the caller goes away; shutdown waits for it.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        self.0.tasks.spawn(work);
+        self.0.tasks.spawn(work.in_current_span());
     }
 
     /// Refuses new work and ends waits at once, lets running work finish within `grace` or until

@@ -144,7 +144,7 @@ impl LocalPostgres {
             None
         };
         if marker(&self.data).exists() || !locks::is_last(&self.users_lock, &self.data)? {
-            tracing::debug!(data = %self.data.display(), "the private Postgres runs on");
+            tracing::debug!(data = %self.data.display(), "the private Postgres keeps running");
             return Ok(());
         }
         self.cluster.stop().await?;

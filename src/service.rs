@@ -1,7 +1,7 @@
-//! The rules, in domain words.
+//! The business rules.
 //!
 //! Here: who may do what, what a request becomes, how a refusal is explained. Not here: SQL
-//! text, JSON, headers, status codes.
+//! text, headers, status codes.
 
 pub mod account_settings;
 pub mod admin_accounts;
@@ -190,71 +190,59 @@ pub struct CreditsShort {
 /// A refusal by the rules, or the database's failure.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
-    /// 401.
     #[error("the token was refused")]
     Token(TokenRefusal),
-    /// 429 of a key's or session's own limit.
     #[error("over the rate limit")]
     RateLimited(RateState),
-    /// 403: the key lacks this ability.
     #[error("the key lacks the ability {0}")]
     MissingAbility(Ability),
-    /// 403: only a session may do this.
     #[error("only a session may do this")]
     SessionRequired,
-    /// 403: the key has a spend limit, which a key of its making would not have.
-    #[error("a key with a spend limit makes no keys")]
+    /// The key has a spend limit, which a key of its making would not have.
+    #[error("a key with a spend limit cannot create keys")]
     CappedKey,
-    /// 403: only the operator may do this.
     #[error("only an admin token may do this")]
     AdminRequired,
-    /// 403.
     #[error("the account is suspended")]
     Suspended,
-    /// 401 of a login.
     #[error("email or password is wrong")]
     InvalidCredentials,
-    /// 429 of a login; with the seconds to wait.
+    /// With the seconds to wait.
     #[error("too many failed logins")]
     TooManyLogins(u64),
-    /// 422: every failing field.
+    /// Every failing field.
     #[error("the request is invalid")]
     Invalid(Vec<FieldError>),
-    /// 404.
     #[error("not found")]
     NotFound,
-    /// 422: the key is bound to another request.
+    /// The key is bound to another request.
     #[error("the idempotency key was used with another request")]
     IdempotencyKeyReused,
-    /// 422: the operator's reference made another movement, by this entry.
+    /// The operator's reference made another movement, by this entry.
     #[error("the reference was used for another movement: {} {} (ledger entry {})", .0.kind, .0.amount, .0.id)]
     ReferenceReused(Box<LedgerEntry>),
-    /// 409: a replay waited in vain.
+    /// A replay waited in vain.
     #[error("the first request with this idempotency key is still running")]
     IdempotencyInProgress,
-    /// 429: with how many are allowed.
+    /// With the limit.
     #[error("the account has {0} unfinished generations")]
     TooManyJobs(i32),
-    /// 402, or 429 where only holds are in the way.
     #[error("not enough credits")]
     CreditsShort(Box<CreditsShort>),
-    /// 409: it cannot be cancelled any more.
+    /// It cannot be cancelled any more.
     #[error("the generation is finished")]
     AlreadyFinished,
-    /// 503: who streams the text has not ended it in time.
+    /// The server that streams the text has not ended it in time.
     #[error("the cancel was requested and is not carried out yet")]
     CancelRequested,
-    /// 409: it cannot be deleted yet.
+    /// It cannot be deleted yet.
     #[error("the generation is not finished")]
     NotFinished,
-    /// 503.
     #[error("the server is shutting down")]
     ShuttingDown,
-    /// 503: as many calls of this provider run as may.
-    #[error("{0} has no seat left")]
+    #[error("{0} is at its concurrency limit")]
     ProviderBusy(String),
-    /// 503: as much waits as may.
-    #[error("too much to do")]
+    #[error("the server is overloaded")]
     Overloaded,
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -241,7 +241,7 @@ pub async fn suspend(
     Ok(Json(account.into()))
 }
 
-/// Let a suspended account go on
+/// Resume a suspended account
 ///
 /// Repeating it answers the same.
 #[utoipa::path(
@@ -257,6 +257,6 @@ pub async fn resume(
     _body: NoBody,
 ) -> Result<Json<AdminAccountBody>, ApiError> {
     let account = state.service.set_suspended(id, false).await?;
-    tracing::info!(admin_token = %operator.token, account = %id, "the account goes on");
+    tracing::info!(admin_token = %operator.token, account = %id, "account resumed");
     Ok(Json(account.into()))
 }

@@ -150,7 +150,7 @@ impl<T: Input> Query<T> {
     /// Reads the parameters; every failing one is reported.
     pub fn read(self) -> Result<T, ApiError> {
         let (value, errors) = read_query(&self.members);
-        sound(value, [self.errors, errors].concat())
+        into_result(value, [self.errors, errors].concat())
     }
 }
 
@@ -180,7 +180,7 @@ fn nul_errors(value: &Value) -> impl Iterator<Item = FieldError> {
 }
 
 /// The value, if nothing is wrong with it.
-fn sound<T>(value: Option<T>, mut errors: Vec<FieldError>) -> Result<T, ApiError> {
+fn into_result<T>(value: Option<T>, mut errors: Vec<FieldError>) -> Result<T, ApiError> {
     match value {
         Some(value) if errors.is_empty() => Ok(value),
         _ => {
@@ -220,7 +220,7 @@ impl<T: Described> JsonBody<T> {
             let known: Vec<String> = all.iter().map(|e| e.param.clone()).collect();
             all.extend(errors.into_iter().filter(|e| !known.contains(&e.param)));
         }
-        sound(value, all)
+        into_result(value, all)
     }
 
     /// The members as they are.
@@ -271,7 +271,7 @@ impl FromRequest<ApiState> for NoBody {
             return Err(ApiError::malformed_json("the body must be a JSON object"));
         };
         let (nothing, errors) = read_fields::<()>(&members);
-        sound(nothing.map(|()| Self), errors)
+        into_result(nothing.map(|()| Self), errors)
     }
 }
 

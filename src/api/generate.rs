@@ -199,10 +199,10 @@ async fn answer_sync(
     caller: &Caller,
     headers: &HeaderMap,
     permit: &RequestPermit,
-    begun: Submitted,
+    submitted: Submitted,
 ) -> Result<Response, ApiError> {
     let at_once = Prefer::read(headers).respond_async;
-    match begun {
+    match submitted {
         Submitted::Queued(record) => Ok(accepted(state, &record)),
         Submitted::New(record, _) if at_once => Ok(preferred(accepted(state, &record))),
         Submitted::New(record, handle) => {
@@ -255,15 +255,15 @@ async fn answer_queued(
     caller: &Caller,
     headers: &HeaderMap,
     permit: &RequestPermit,
-    begun: Submitted,
+    submitted: Submitted,
 ) -> Result<Response, ApiError> {
-    let (id, mut record, again) = match begun {
+    let (id, mut record, is_replay) = match submitted {
         Submitted::New(record, _) | Submitted::Queued(record) => (record.id, Some(*record), false),
         Submitted::Replay(id) => (id, None, true),
     };
     let wait = Prefer::read(headers).wait;
     let mut waited = false;
-    if wait.is_some() || again {
+    if wait.is_some() || is_replay {
         let within = wait.unwrap_or_default();
         let found = state
             .service
@@ -274,8 +274,10 @@ async fn answer_queued(
                 record = Some(found.generation);
             }
             // What was just made cannot be deleted: the database was set back to before it.
-            Err(ServiceError::NotFound) if !again => return Err(ApiError::database_unavailable()),
-            // It was made: a caller who is told so will not make it again.
+            Err(ServiceError::NotFound) if !is_replay => {
+                return Err(ApiError::database_unavailable());
+            }
+            // It was made: a caller who is told so will not make it is_replay.
             Err(error) if record.is_none() => return Err(error.into()),
             Err(error) => tracing::warn!(%error, "a wait was cut short"),
         }
@@ -293,7 +295,11 @@ async fn answer_queued(
     if let Some(applied) = wait.filter(|_| waited).and_then(Prefer::applied_wait) {
         response.headers_mut().insert("preference-applied", applied);
     }
-    Ok(if again { replayed(response) } else { response })
+    Ok(if is_replay {
+        replayed(response)
+    } else {
+        response
+    })
 }
 
 /// The answer that a finished synchronous generation gives.

@@ -58,7 +58,7 @@ pub struct NewWebhookBody {
 pub struct DeliveryBody {
     /// Its id.
     pub id: WebhookDeliveryId,
-    /// What is told.
+    /// The event.
     pub event: WebhookEvent,
     /// Of which generation.
     #[schema(value_type = String, format = "uuid")]

@@ -279,9 +279,16 @@ async fn supervision(local: Arc<LocalPostgres>, store: Store) {
         SUPERVISE_EVERY,
         parts,
         |(local, store)| async move {
-            if local.supervise_step().await? {
-                store.distrust_connections();
-                tracing::warn!("the private Postgres had died and was started again");
+            match local.supervise_step().await {
+                Ok(false) => {}
+                Ok(true) => {
+                    store.distrust_connections();
+                    tracing::warn!("the private Postgres had died and was started again");
+                }
+                Err(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::error!(error, "the private Postgres could not be revived");
+                }
             }
             Ok::<_, LocalPostgresError>(false)
         },

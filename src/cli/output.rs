@@ -37,10 +37,21 @@ impl Output {
 
     /// Prints why a command failed, on stderr.
     pub(super) fn failure(self, error: &dyn Error) {
+        self.failed(&error.to_string());
+    }
+
+    /// The first paragraph of what clap says; the rest shows the usage.
+    pub(super) fn usage_error(self, error: &clap::Error) {
+        let text = error.to_string();
+        let first = text.split("\n\n").next().unwrap_or_default();
+        self.failed(first.strip_prefix("error: ").unwrap_or(first));
+    }
+
+    fn failed(self, message: &str) {
         let text = if self.json {
-            json!({"error": {"message": error.to_string()}}).to_string()
+            json!({"error": {"message": message}}).to_string()
         } else {
-            format!("gensvc: {error}")
+            format!("gensvc: {message}")
         };
         // Nobody is left to tell when stderr is closed.
         let _ = writeln!(std::io::stderr(), "{text}");

@@ -67,8 +67,9 @@ impl<K: Copy + Eq + Hash> Limiter<K> {
         self.permit(key)
     }
 
-    pub fn is_full(&self) -> bool {
-        self.counts().total >= self.0.total
+    /// How many more there may be, of any keys.
+    pub fn free(&self) -> usize {
+        self.0.total.saturating_sub(self.counts().total)
     }
 
     /// At most how many of one key.
@@ -235,7 +236,7 @@ mod tests {
                 for (permit, _) in permits.iter().filter(|(_, held)| *held) {
                     *expected.entry(permit.key()).or_insert(0) += 1;
                 }
-                prop_assert_eq!(limiter.is_full(), expected.values().sum::<usize>() >= total);
+                prop_assert_eq!(limiter.free(), total.saturating_sub(expected.values().sum()));
                 prop_assert_eq!(limiter.held().into_iter().collect::<HashMap<_, _>>(), expected);
             }
             drop(permits);

@@ -103,7 +103,7 @@ impl Runner {
     ) -> Step {
         match self.unless_stopped(guard, provider.poll(task, call)).await {
             Err(Stopped::Cancelled) => Step::Cancelled,
-            // The task goes on without us; the next worker asks again.
+            // The task continues; the next worker polls it again.
             Err(Stopped::Interrupted) => Step::retry(),
             Ok(Err(error)) => {
                 tracing::warn!(generation = %job.id, %error, "polling a task failed");

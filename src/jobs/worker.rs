@@ -1,9 +1,8 @@
 //! The workers: claim due jobs, take one step each, and reschedule them.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument as _;
 
 use super::{Call, Runner, RunningGuard, running::Stopped};
@@ -20,7 +19,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Runner {
     pub fn has_free_worker(&self) -> bool {
-        !self.0.quota.is_full()
+        self.0.quota.free() > 0
     }
 
     pub async fn due(&self) {
@@ -36,11 +35,7 @@ impl Runner {
         if self.is_draining() {
             return Ok(0);
         }
-        let mut permits: Vec<OwnedSemaphorePermit> = Vec::new();
-        while let Ok(permit) = Arc::clone(&self.0.workers).try_acquire_owned() {
-            permits.push(permit);
-        }
-        if permits.is_empty() {
+        if !self.has_free_worker() {
             return Ok(0);
         }
         let claims = self.0.claims.lock().await;
@@ -54,8 +49,9 @@ impl Runner {
         // An account at its quota is skipped in the next claim, so that jobs of other accounts
         // behind its own are found, however many these are. Each claim but the last fills an
         // account's quota, so there are few.
-        while !permits.is_empty() {
-            let limit = i64::try_from(permits.len()).unwrap_or(i64::MAX);
+        while self.has_free_worker() {
+            let free = self.0.quota.free();
+            let limit = i64::try_from(free).unwrap_or(i64::MAX);
             let share = Share {
                 most: i64::try_from(self.0.quota.per_key()).unwrap_or(i64::MAX),
                 taken: self.0.quota.held(),
@@ -65,9 +61,9 @@ impl Runner {
                 .claim_jobs(self.0.instance, limit, &providers, &share, now)
                 .await?;
             claimed += jobs.len();
-            let more = jobs.len() == permits.len() || share.is_filled_by(&jobs);
+            let more = jobs.len() == free || share.is_filled_by(&jobs);
             for job in jobs {
-                self.run_job(job, permits.pop());
+                self.run_job(job);
             }
             if !more {
                 break;
@@ -78,7 +74,7 @@ impl Runner {
     }
 
     /// Takes a claimed job's next step in its own task.
-    fn run_job(&self, job: Job, permit: Option<OwnedSemaphorePermit>) {
+    fn run_job(&self, job: Job) {
         if self.0.running.contains(job.id) {
             // An earlier step of it is still running here; the sweep releases the row afterwards.
             return;
@@ -95,7 +91,7 @@ impl Runner {
                     runner.advance(&job, call.as_ref(), &guard).await
                 };
                 let _ = std::panic::AssertUnwindSafe(step).catch_unwind().await;
-                drop((guard, done, permit, worker));
+                drop((guard, done, worker));
                 runner.0.wake.notify_one();
             }
             .instrument(span),

@@ -123,7 +123,7 @@ impl Series {
         );
         add.it(
             "http_request_duration_seconds",
-            "Until the head of the answer; a stream goes on after it",
+            "Until the head of the answer; a stream continues after it",
             s.request_seconds,
         );
         add.it(

@@ -83,7 +83,7 @@ impl DeliveryLimits {
     }
 
     pub fn is_full(&self) -> bool {
-        self.webhooks.is_full()
+        self.webhooks.free() == 0
     }
 
     fn try_acquire(&self, webhook: WebhookId, account: AccountId) -> Option<DeliveryPermit> {

@@ -96,7 +96,7 @@ impl Store {
                     images = u.images + excluded.images,
                     seconds = u.seconds + excluded.seconds,
                     characters = u.characters + excluded.characters
-            ), told as (
+            ), deliveries as (
                 insert into webhook_deliveries
                     (webhook_id, account_id, generation_id, event, next_attempt_at, created_at)
                 select w.id, a.id, $1, 'generation.' || g.status, $11, $11

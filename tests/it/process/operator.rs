@@ -69,6 +69,10 @@ impl Shell {
         assert!(!success && out.is_empty(), "{arguments:?}: {out}");
         assert_eq!(err.trim().lines().count(), 1, "{err}");
         assert!(err.contains(sentence), "{arguments:?}: {err}");
+        let (_, _, err) = self.run(&[arguments, &["--json"]].concat()).await;
+        let answer: Value = serde_json::from_str(&err).unwrap();
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.contains(sentence), "{arguments:?}: {message}");
     }
 
     /// Arguments that are refused before anything is done.
