@@ -9,9 +9,9 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`domain`] | types that are valid by construction, and pure functions |
+//! | [`domain`] | requests, credits, prices, tokens, templates, and pure functions |
 //! | [`store`] | all SQL |
-//! | [`providers`] | one adapter per vendor: wire formats and nothing else |
+//! | [`providers`] | one adapter per vendor: wire formats and model settings |
 //! | [`media`] | file storage, downloads and format checks |
 //! | [`jobs`] | running and settling generations, recovering abandoned ones |
 //! | [`service`] | business rules, independent of HTTP |

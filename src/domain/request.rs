@@ -1,5 +1,5 @@
-//! What callers ask for, statically valid: the interface's own limits, before any template, model
-//! or account is looked at. Each request is read and described by one function.
+//! What callers ask for, within the interface's own limits: no template, model or account is looked
+//! at. One function per request parses it, bounds it and describes it for the OpenAPI document.
 
 mod account;
 mod media;
