@@ -100,7 +100,7 @@ impl Load {
         // The runtime's clock knows milliseconds only.
         std::thread::spawn(move || {
             let step = Duration::from_secs(1) / u32::try_from(rate).unwrap();
-            let mut next = begin + step;
+            let mut next = begin;
             while next < end {
                 std::thread::sleep(next.saturating_duration_since(Instant::now()));
                 if sender.send(next).is_err() {

@@ -50,7 +50,7 @@ async fn ask(upstream: &Upstream, uri: &Uri, body: Bytes) -> Result<Response, re
         .client
         .post(format!("{}{}", upstream.url, uri.path()))
         .header(CONTENT_TYPE, "application/json")
-        .timeout(Duration::from_secs(300))
+        .timeout(Duration::from_mins(5))
         .body(body);
     let answer = request.send().await?;
     let status = answer.status();

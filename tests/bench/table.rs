@@ -17,10 +17,10 @@ pub fn whole(title: &str, both: &Comparison) {
     };
     let added = |name: &str, figure: fn(&Figures) -> f64| {
         let [ours, theirs, _] = cells(both, figure);
-        println!(
-            "| {name} | {ours} | {theirs} | + {} |",
-            number(both.added(figure))
-        );
+        let added = both.added(figure);
+        let sign = if added < 0.0 { '-' } else { '+' };
+        let added = number(added.abs());
+        println!("| {name} | {ours} | {theirs} | {sign} {added} |");
     };
     let ours = |name: &str, figure: fn(&Figures) -> f64| {
         println!("| {name} | {} | | |", number(both.gensvc.median(figure)));

@@ -118,7 +118,7 @@ fn sized(text: &str) -> Vec<u8> {
 fn picture() -> String {
     let picture = RgbImage::from_fn(1024, 1024, |x, y| {
         let shade = |n: u32| u8::try_from((n / 4) % 256).unwrap_or(0);
-        let grain = u8::try_from((x * 31 ^ y * 17) % 5).unwrap_or(0);
+        let grain = u8::try_from(((x * 31) ^ (y * 17)) % 5).unwrap_or(0);
         Rgb([shade(x).saturating_add(grain), shade(y), shade(x + y)])
     });
     let mut bytes = Cursor::new(Vec::new());

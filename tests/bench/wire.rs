@@ -14,7 +14,7 @@ use tokio::{
 };
 
 /// The longest that an answer may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// What a piece of a streamed text is recognised by, of gensvc's as of the upstream's.
 const DELTA: &[u8] = b"delta";
 
@@ -80,7 +80,7 @@ fn note_delta(first: &mut Option<Instant>, body: &[u8]) {
     }
 }
 
-/// Reads a request; its path and its body.
+/// Reads a request; where its head ends, and its body.
 pub async fn request(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> io::Result<(usize, usize)> {
     bytes.clear();
     let head = read_head(stream, bytes).await?;
