@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -16,6 +17,8 @@ use tokio::{
 
 use crate::{outcome::Outcome, wire::Connection, work::Work};
 
+/// That part of a slice passes before answers are counted, as all callers begin at once.
+const LEAD: u32 = 5;
 /// Connections that are open before the first request of an open loop.
 const READY: usize = 8;
 
@@ -59,28 +62,34 @@ impl Load {
         Self { work, pace }
     }
 
+    /// How long answers are counted in a slice of that length.
+    pub fn counted(length: Duration) -> Duration {
+        length - length / LEAD
+    }
+
     /// Sends for so long, and waits for the last answers.
     pub async fn run(self, length: Duration) -> Outcome {
-        let end = Instant::now() + length;
+        let begin = Instant::now();
+        let counted = begin + length / LEAD..begin + length;
         match self.pace {
-            Pace::Callers(callers) => self.closed(callers, u64::MAX, end).await,
-            Pace::Times { times, callers } => self.closed(callers, times, end).await,
+            Pace::Callers(callers) => self.closed(callers, u64::MAX, counted).await,
+            Pace::Times { times, callers } => self.closed(callers, times, counted).await,
             Pace::PerSecond(rate) => self.open(rate, length).await,
         }
     }
 
-    async fn closed(self, callers: u64, times: u64, end: Instant) -> Outcome {
+    async fn closed(self, callers: u64, times: u64, counted: Range<Instant>) -> Outcome {
         let sent = Arc::new(AtomicU64::new(0));
         let mut tasks = JoinSet::new();
         for caller in 0..callers {
             let (work, sent) = (Arc::clone(&self.work), Arc::clone(&sent));
-            let caller = usize::try_from(caller).unwrap();
+            let (counted, caller) = (counted.clone(), usize::try_from(caller).unwrap());
             tasks.spawn(async move {
                 let mut outcome = Outcome::default();
                 let mut connection = None;
-                while Instant::now() < end && sent.fetch_add(1, Ordering::Relaxed) < times {
+                while Instant::now() < counted.end && sent.fetch_add(1, Ordering::Relaxed) < times {
                     let due = Instant::now();
-                    ask(&work, caller, &mut connection, due, end, &mut outcome).await;
+                    ask(&work, caller, &mut connection, due, &counted, &mut outcome).await;
                 }
                 outcome
             });
@@ -96,7 +105,8 @@ impl Load {
         let idle = Arc::new(Mutex::new(idle));
         let (sender, mut due) = mpsc::unbounded_channel();
         let begin = Instant::now();
-        let end = begin + length;
+        let counted = begin + length / LEAD..begin + length;
+        let end = counted.end;
         // The runtime's clock knows milliseconds only.
         std::thread::spawn(move || {
             let step = Duration::from_secs(1) / u32::try_from(rate).unwrap();
@@ -112,12 +122,12 @@ impl Load {
         let mut tasks = JoinSet::new();
         while let Some(due) = due.recv().await {
             let (work, idle) = (Arc::clone(&self.work), Arc::clone(&idle));
-            let other = READY + tasks.len();
+            let (counted, other) = (counted.clone(), READY + tasks.len());
             tasks.spawn(async move {
                 let mut outcome = Outcome::default();
                 let taken = idle.lock().await.pop();
                 let (n, mut connection) = taken.unwrap_or((other, None));
-                ask(&work, n, &mut connection, due, end, &mut outcome).await;
+                ask(&work, n, &mut connection, due, &counted, &mut outcome).await;
                 idle.lock().await.push((n, connection));
                 outcome
             });
@@ -140,7 +150,7 @@ async fn ask(
     caller: usize,
     connection: &mut Option<Connection>,
     due: Instant,
-    end: Instant,
+    counted: &Range<Instant>,
     outcome: &mut Outcome,
 ) {
     if connection.is_none() {
@@ -153,7 +163,7 @@ async fn ask(
     };
     let answer = open.ask(work.next()).await;
     let is_broken = answer.is_err();
-    outcome.note(due, end, answer);
+    outcome.note(due, counted, answer);
     if is_broken {
         *connection = None;
     }

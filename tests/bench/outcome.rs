@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    ops::Range,
     time::{Duration, Instant},
 };
 
@@ -9,8 +10,8 @@ use crate::wire::{self, Answer};
 
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Good answers before the end of the slice.
-    pub in_time: u64,
+    /// Good answers in the part of the slice that is counted.
+    pub counted: u64,
     /// Of each good answer, in milliseconds.
     latencies: Vec<f64>,
     /// To the first piece of each good stream, in milliseconds.
@@ -21,11 +22,16 @@ pub struct Outcome {
 
 impl Outcome {
     /// Takes in an answer to what was due then.
-    pub fn note(&mut self, due: Instant, end: Instant, answer: std::io::Result<Answer<'_>>) {
+    pub fn note(
+        &mut self,
+        due: Instant,
+        counted: &Range<Instant>,
+        answer: std::io::Result<Answer<'_>>,
+    ) {
         match answer {
             Ok(answer) if is_good(&answer) => {
                 let now = Instant::now();
-                self.in_time += u64::from(now <= end);
+                self.counted += u64::from(counted.contains(&now));
                 self.latencies.push(ms(now - due));
                 self.firsts
                     .extend(answer.first.map(|first| ms(first - due)));
@@ -40,7 +46,7 @@ impl Outcome {
     }
 
     pub fn merge(&mut self, other: Self) {
-        self.in_time += other.in_time;
+        self.counted += other.counted;
         self.latencies.extend(other.latencies);
         self.firsts.extend(other.firsts);
         for (what, times) in other.failures {

@@ -61,7 +61,7 @@ pub async fn run(side: &Side<'_>, loads: &[Load], length: Duration) -> (Figures,
     let first = &outcomes[0];
     let (now, then) = (&after.written, &before.written);
     let figures = Figures {
-        rate: float(first.in_time) / length.as_secs_f64(),
+        rate: float(first.counted) / Load::counted(length).as_secs_f64(),
         p50: first.latency(0.5),
         p99: first.latency(0.99),
         first_p50: first.first(0.5),
