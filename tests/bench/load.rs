@@ -64,7 +64,7 @@ impl Load {
 
     /// How long answers are counted in a slice of that length.
     pub fn counted(length: Duration) -> Duration {
-        length - length / LEAD
+        length * (LEAD - 1) / LEAD
     }
 
     /// Sends for so long, and waits for the last answers.

@@ -1,4 +1,4 @@
-//! Fairness: what a quiet account feels of a busy one.
+//! Fairness: what quiet accounts feel of a busy one.
 
 use std::time::Duration;
 
@@ -16,11 +16,13 @@ use crate::{
     work::{Kind, Work},
 };
 
-/// Texts of the quiet account a second.
+/// Accounts so quiet that none of them waits for itself, even where a commit takes long.
+const QUIET: usize = 10;
+/// Their texts a second, of all together.
 const RATE: u64 = 20;
 /// How long the busy account's row is locked, whatever length a slice has.
 const LOCKED: Duration = Duration::from_secs(30);
-/// How long the busy account is at it before the quiet one is measured.
+/// How long the busy account is at it before the quiet ones are measured.
 const LEAD: Duration = Duration::from_secs(1);
 /// Microseconds that a commit takes at least.
 const DELAYS: [u32; 3] = [0, 10_000, 50_000];
@@ -48,7 +50,7 @@ const NOISES: [(Noise, &str); 5] = [
 ];
 
 pub async fn quiet(run: &Run<'_>) {
-    println!("### quiet: {RATE} texts a second of an account, while another…\n");
+    println!("### quiet: {RATE} texts a second of {QUIET} quiet accounts, while another…\n");
     println!("| servers | commit delay ms | the other | p50 ms | p99 ms | × its p99 without |");
     println!("|---:|---:|---|---:|---:|---:|");
     for servers in SERVERS {
@@ -63,7 +65,7 @@ pub async fn quiet(run: &Run<'_>) {
                 }
                 let figures = [p50, p99, p99 / alone].map(number).join(" | ");
                 println!("| {servers} | {} | {name} | {figures} |", delay / 1000);
-                table::failures("the quiet account", &outcome.failures);
+                table::failures("the quiet accounts", &outcome.failures);
                 run.note_bad(outcome.failed() > 0);
             }
         }
@@ -75,13 +77,13 @@ pub async fn quiet(run: &Run<'_>) {
 /// On a database and servers of its own: what one noise leaves behind is not the next one's.
 async fn measure(run: &Run<'_>, servers: usize, noise: Noise) -> Outcome {
     let setup = Setup {
-        accounts: 2,
+        accounts: QUIET + 1,
         servers,
         generations: 0,
     };
     let scene = run.scene(setup).await;
-    let keys = scene.keys(2);
-    let quiet = Work::gensvc(&scene.addresses(), Kind::Text, &keys[..1]);
+    let keys = scene.keys(QUIET + 1);
+    let quiet = Work::gensvc(&scene.addresses(), Kind::Text, &keys[..QUIET]);
     let quiet = Load::new(quiet, Pace::PerSecond(RATE));
     // What is prepared at the first request is no part of it.
     quiet.at(Pace::PerSecond(RATE)).run(LEAD).await;
@@ -91,12 +93,12 @@ async fn measure(run: &Run<'_>, servers: usize, noise: Noise) -> Outcome {
     };
     // Its answers are no matter: it may be refused what is beyond its share.
     let mut noises = JoinSet::new();
-    if let Some(load) = busy(&scene, noise, &keys[1..]) {
+    if let Some(load) = busy(&scene, noise, &keys[QUIET..]) {
         noises.spawn(load.run(LEAD + length));
     }
     tokio::time::sleep(LEAD).await;
     let lock = match noise {
-        Noise::Locked => Some(lock(&scene.database, &scene.accounts[1]).await),
+        Noise::Locked => Some(lock(&scene.database, &scene.accounts[QUIET]).await),
         _ => None,
     };
     let outcome = quiet.run(length).await;
