@@ -7,7 +7,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 gensvc := $(CARGO_TARGET_DIR)/debug/gensvc
 
-.PHONY: help run test chaos failover fuzz schemathesis scale audit check fmt sqlx check-sqlx \
+.PHONY: help run test chaos failover fuzz schemathesis scale bench audit check fmt sqlx check-sqlx \
 	openapi tools postgres nft faketime
 .NOTPARALLEL:
 
@@ -19,6 +19,8 @@ help:
 	@echo 'make failover    lose the primary under load, promote its standby, audit the ledger: rounds=2'
 	@echo 'make fuzz        run the property tests with many cases (cases=N, seed=N)'
 	@echo 'make scale       measure the history and usage over 5 million generations (rows=N)'
+	@echo 'make bench       compare gensvc with a bare proxy: cases=accounts,hot,stream seconds=5'
+	@echo '                 connections=64 (docs/performance.md)'
 	@echo 'make audit       check Cargo.lock against security advisories (needs the network)'
 	@echo 'make schemathesis  fuzz the API from its OpenAPI document (seed=N)'
 	@echo 'make check       check formatting, lints and .sqlx, as CI does'
@@ -78,7 +80,7 @@ fuzz: tools postgres
 check: tools check-sqlx
 	cargo fmt --check
 	cargo clippy --all-targets -- -D warnings
-	cargo clippy --test chaos --test failover --test scale -- -D warnings
+	cargo clippy --test chaos --test failover --test scale --test bench -- -D warnings
 
 fmt:
 	cargo fmt
@@ -110,6 +112,14 @@ rows ?= 5000000
 scale: tools postgres
 	@cargo build --release
 	@$(with_postgres) cargo test --release --test scale -- $(rows)
+
+connections ?= 64
+
+# Its database, servers and upstream are its own, as those of chaos.
+bench: cases = accounts,hot,stream
+bench: tools postgres
+	@cargo test --quiet --release --test bench -- --cases $(cases) --seconds $(seconds) \
+		--connections $(connections)
 
 audit: tools
 	@command -v cargo-audit >/dev/null || cargo install cargo-audit --locked

@@ -1,0 +1,81 @@
+//! `make bench`: gensvc under load beside a bare proxy that counts no credits.
+//!
+//! A benchmark, not a test: processes of its own for Postgres, the fake upstream, the proxy and
+//! gensvc, on loopback addresses, and the load in this process. It fails when an answer failed
+//! or the ledger does not agree. `docs/performance.md` tells how to read what it prints.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program for the terminal that gives up when it cannot go on"
+)]
+
+mod accounts;
+mod args;
+mod cases;
+mod compare;
+mod counters;
+mod load;
+mod outcome;
+mod perf;
+mod postgres;
+mod process;
+mod proxy;
+mod server;
+mod slice;
+mod stage;
+mod table;
+mod upstream;
+mod wire;
+mod work;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use tokio::{
+    runtime::{Builder, Runtime},
+    signal::unix::{SignalKind, signal},
+};
+
+use crate::args::{Args, Role};
+
+/// As the program's own, since the proxy is compared with it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match &args.role {
+        // As many threads as gensvc has.
+        Some(Role::Proxy { upstream }) => serve(None, proxy::serve(upstream)),
+        // It is to cost little, and one thread switches less. So is the load.
+        Some(Role::Upstream) => serve(Some(1), upstream::serve()),
+        None => runtime(Some(1)).block_on(run(&args)),
+    }
+}
+
+fn serve(threads: Option<usize>, serve: impl Future<Output = ()>) -> ExitCode {
+    process::end_with_parent();
+    runtime(threads).block_on(serve);
+    ExitCode::FAILURE
+}
+
+fn runtime(threads: Option<usize>) -> Runtime {
+    let mut builder = Builder::new_multi_thread();
+    if let Some(threads) = threads {
+        builder.worker_threads(threads);
+    }
+    builder.enable_all().build().unwrap()
+}
+
+/// When this ends, by a signal too, whatever was started goes with the futures that own it.
+async fn run(args: &Args) -> ExitCode {
+    let mut terminated = signal(SignalKind::terminate()).unwrap();
+    let mut interrupted = signal(SignalKind::interrupt()).unwrap();
+    tokio::select! {
+        code = cases::run(args) => code,
+        _ = terminated.recv() => ExitCode::from(143),
+        _ = interrupted.recv() => ExitCode::from(130),
+    }
+}
