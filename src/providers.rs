@@ -8,6 +8,7 @@ pub mod anthropic;
 pub mod delta;
 pub mod elevenlabs;
 pub mod error;
+pub mod exchange;
 #[cfg(test)]
 mod fake;
 pub mod gemini;

@@ -18,11 +18,11 @@ use url::Url;
 
 use super::{
     DeltaSink, ProviderError, TextAnswer, TextCall, TextProvider,
-    answer::TextBuffer,
+    exchange::exchange,
     http::{
-        Answer, HttpClient, JsonPost, SetupError, TEXT_BODY_CAP,
+        HttpClient, JsonPost, SetupError,
         base_url::{VersionPath, endpoint},
-        classify, secret_header,
+        secret_header,
     },
     setup::{Adapters, Setup},
 };
@@ -235,42 +235,6 @@ impl Anthropic {
             models,
         })
     }
-
-    async fn plain(&self, call: &TextCall, answer: Answer) -> Result<TextAnswer, ProviderError> {
-        let head = answer.head().clone();
-        let root = answer.json(TEXT_BODY_CAP).await?;
-        let mut parser = ResponseParser::new(&self.name, &call.model, &head, TextBuffer::new(None));
-        parser.whole(&root)?;
-        parser.end()
-    }
-
-    async fn streamed(
-        &self,
-        call: &TextCall,
-        answer: Answer,
-        deltas: &DeltaSink,
-    ) -> Result<TextAnswer, ProviderError> {
-        let head = answer.head().clone();
-        let mut events = answer.events();
-        let mut parser = ResponseParser::new(
-            &self.name,
-            &call.model,
-            &head,
-            TextBuffer::new(Some(deltas)),
-        );
-        while let Some(event) = events
-            .next()
-            .await
-            .map_err(|error| head.with_context(error))?
-        {
-            let root =
-                serde_json::from_str(&event.data).map_err(|_| head.failed("event is not JSON"))?;
-            if parser.event(&root)? {
-                return parser.end();
-            }
-        }
-        Err(head.failed("stream was cut"))
-    }
 }
 
 #[async_trait]
@@ -295,19 +259,7 @@ impl TextProvider for Anthropic {
             body: &body,
             timeout: self.timeout,
         };
-        let answer = self.http.post_json(post).await?;
-        if !answer.head().is_success() {
-            let (head, body) = answer.error_json().await;
-            return Err(classify::answered(
-                &self.name,
-                &head,
-                &errors::error_info(body.as_ref()),
-            ));
-        }
-        match deltas {
-            None => self.plain(call, answer).await,
-            Some(deltas) => self.streamed(call, answer, deltas).await,
-        }
+        exchange::<ResponseParser<'_>>(&self.http, post, &self.name, &call.model, deltas).await
     }
 }
 

@@ -21,11 +21,11 @@ use url::Url;
 
 use super::{
     DeltaSink, ProviderError, TextAnswer, TextCall, TextProvider,
-    answer::TextBuffer,
+    exchange::exchange,
     http::{
-        Answer, HttpClient, JsonPost, SetupError, TEXT_BODY_CAP,
+        HttpClient, JsonPost, SetupError,
         base_url::{BaseUrlError, VersionPath, endpoint},
-        classify, secret_header,
+        secret_header,
     },
     setup::Setup,
 };
@@ -171,7 +171,6 @@ impl Gemini {
     }
 
     fn url(&self, model: &str, streaming: bool) -> Result<Url, BaseUrlError> {
-        let model = model.strip_prefix("models/").unwrap_or(model);
         let method = if streaming {
             "streamGenerateContent"
         } else {
@@ -184,40 +183,6 @@ impl Gemini {
         }
         Ok(url)
     }
-
-    async fn plain(&self, call: &TextCall, answer: Answer) -> Result<TextAnswer, ProviderError> {
-        let head = answer.head().clone();
-        let root = answer.json(TEXT_BODY_CAP).await?;
-        let mut parser = ResponseParser::new(&self.name, &call.model, &head, TextBuffer::new(None));
-        parser.feed(&root)?;
-        parser.end(false)
-    }
-
-    async fn streamed(
-        &self,
-        call: &TextCall,
-        answer: Answer,
-        deltas: &DeltaSink,
-    ) -> Result<TextAnswer, ProviderError> {
-        let head = answer.head().clone();
-        let mut events = answer.events();
-        let mut parser = ResponseParser::new(
-            &self.name,
-            &call.model,
-            &head,
-            TextBuffer::new(Some(deltas)),
-        );
-        while let Some(event) = events
-            .next()
-            .await
-            .map_err(|error| head.with_context(error))?
-        {
-            let root =
-                serde_json::from_str(&event.data).map_err(|_| head.failed("event is not JSON"))?;
-            parser.feed(&root)?;
-        }
-        parser.end(true)
-    }
 }
 
 #[async_trait]
@@ -229,7 +194,8 @@ impl TextProvider for Gemini {
     ) -> Result<TextAnswer, ProviderError> {
         let settings = self.models.get(&call.model).cloned().unwrap_or_default();
         let body = body(call, &settings);
-        let url = self.url(&call.model, deltas.is_some())?;
+        let model = call.model.strip_prefix("models/").unwrap_or(&call.model);
+        let url = self.url(model, deltas.is_some())?;
         let headers = self.headers.clone();
         let post = JsonPost {
             url,
@@ -237,19 +203,7 @@ impl TextProvider for Gemini {
             body: &body,
             timeout: self.timeout,
         };
-        let answer = self.http.post_json(post).await?;
-        if !answer.head().is_success() {
-            let (head, body) = answer.error_json().await;
-            return Err(classify::answered(
-                &self.name,
-                &head,
-                &errors::error_info(body.as_ref()),
-            ));
-        }
-        match deltas {
-            None => self.plain(call, answer).await,
-            Some(deltas) => self.streamed(call, answer, deltas).await,
-        }
+        exchange::<ResponseParser<'_>>(&self.http, post, &self.name, model, deltas).await
     }
 }
 

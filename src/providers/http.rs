@@ -24,7 +24,7 @@ use url::Url;
 
 use super::{ProviderError, sse::Events};
 use base_url::BaseUrlError;
-use classify::Head;
+use classify::{ErrorInfo, Head};
 use form::Form;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -155,6 +155,20 @@ pub struct Answer {
 impl Answer {
     pub fn head(&self) -> &Head {
         &self.head
+    }
+
+    /// Fails on an error status, refined by what `error_info` reads in the body.
+    pub async fn error_for_status(
+        self,
+        provider: &str,
+        error_info: fn(Option<&Value>) -> ErrorInfo,
+    ) -> Result<Self, ProviderError> {
+        if self.head.is_success() {
+            return Ok(self);
+        }
+        let (head, body) = self.error_json().await;
+        let error_info = error_info(body.as_ref());
+        Err(classify::answered(provider, &head, &error_info))
     }
 
     /// The body as JSON, of at most `cap` bytes after decompression.

@@ -22,16 +22,16 @@ use url::Url;
 
 use super::{
     DeltaSink, ProviderError, TextAnswer, TextCall, TextProvider,
-    answer::TextBuffer,
+    exchange::exchange,
     http::{
-        Answer, HttpClient, JsonPost, SetupError, TEXT_BODY_CAP,
+        HttpClient, JsonPost, SetupError,
         base_url::{VersionPath, endpoint},
-        classify, secret_header,
+        secret_header,
     },
     setup::Setup,
 };
 pub use request::{OpenAiModel, SystemRole, TokenField};
-use response::{Place, ResponseParser};
+use response::ResponseParser;
 
 /// The text adapter of `OpenAI` and of compatible servers.
 #[derive(Debug)]
@@ -62,50 +62,6 @@ impl OpenAi {
             models: setup.models(),
         })
     }
-
-    async fn plain(&self, call: &TextCall, answer: Answer) -> Result<TextAnswer, ProviderError> {
-        let head = answer.head().clone();
-        let root = answer.json(TEXT_BODY_CAP).await?;
-        let mut parser = ResponseParser::new(&self.name, &call.model, &head, TextBuffer::new(None));
-        parser.feed(&root, Place::Message)?;
-        parser.end(false)
-    }
-
-    async fn streamed(
-        &self,
-        call: &TextCall,
-        answer: Answer,
-        deltas: &DeltaSink,
-    ) -> Result<TextAnswer, ProviderError> {
-        let head = answer.head().clone();
-        let mut events = answer.events();
-        let mut parser = ResponseParser::new(
-            &self.name,
-            &call.model,
-            &head,
-            TextBuffer::new(Some(deltas)),
-        );
-        while let Some(event) = events
-            .next()
-            .await
-            .map_err(|error| head.with_context(error))?
-        {
-            if event.data.trim() == "[DONE]" {
-                break;
-            }
-            let root =
-                serde_json::from_str(&event.data).map_err(|_| head.failed("event is not JSON"))?;
-            if event.name.as_deref() == Some("error") {
-                return Err(classify::from_error_in_body(
-                    &self.name,
-                    &head,
-                    &errors::error_info(Some(&root)),
-                ));
-            }
-            parser.feed(&root, Place::Delta)?;
-        }
-        parser.end(true)
-    }
 }
 
 fn authorization(setup: &Setup) -> Result<HeaderMap, SetupError> {
@@ -131,19 +87,7 @@ impl TextProvider for OpenAi {
             body: &body,
             timeout: self.timeout,
         };
-        let answer = self.http.post_json(post).await?;
-        if !answer.head().is_success() {
-            let (head, body) = answer.error_json().await;
-            return Err(classify::answered(
-                &self.name,
-                &head,
-                &errors::error_info(body.as_ref()),
-            ));
-        }
-        match deltas {
-            None => self.plain(call, answer).await,
-            Some(deltas) => self.streamed(call, answer, deltas).await,
-        }
+        exchange::<ResponseParser<'_>>(&self.http, post, &self.name, &call.model, deltas).await
     }
 }
 

@@ -9,8 +9,10 @@ use serde_json::{Map, Value};
 use super::{
     super::{
         ProviderError, TextAnswer,
-        answer::{TextBuffer, count, count_or_zero, note_model, part},
-        http::classify::{self, Head, clean_id},
+        answer::{count, count_or_zero, part},
+        exchange::{AnswerBuilder, TextParser},
+        http::classify::ErrorInfo,
+        sse::Event,
     },
     errors,
 };
@@ -18,51 +20,46 @@ use crate::domain::usage::TokenCounts;
 
 #[derive(Debug)]
 pub struct ResponseParser<'a> {
-    provider: &'a str,
-    asked: &'a str,
-    head: &'a Head,
-    pieces: TextBuffer<'a>,
+    answer: AnswerBuilder<'a>,
     stop: Option<String>,
     usage: Map<String, Value>,
-    id: Option<String>,
+    /// Whether a stream had its `message_stop`.
+    stopped: bool,
 }
 
-impl<'a> ResponseParser<'a> {
-    pub fn new(provider: &'a str, asked: &'a str, head: &'a Head, pieces: TextBuffer<'a>) -> Self {
+impl<'a> TextParser<'a> for ResponseParser<'a> {
+    fn new(answer: AnswerBuilder<'a>) -> Self {
         Self {
-            provider,
-            asked,
-            head,
-            pieces,
+            answer,
             stop: None,
             usage: Map::new(),
-            id: None,
+            stopped: false,
         }
     }
 
-    /// Parses a whole message.
-    pub fn whole(&mut self, root: &Value) -> Result<(), ProviderError> {
+    fn error_info(root: Option<&Value>) -> ErrorInfo {
+        errors::error_info(root)
+    }
+
+    fn whole(&mut self, root: &Value) -> Result<(), ProviderError> {
         self.check_error(root)?;
-        self.note(root);
-        self.merge_usage(root.get("usage"));
+        self.start(root);
         self.stop(root)?;
         let Some(blocks) = root.get("content").and_then(Value::as_array) else {
-            return Err(self.head.failed("content is no array"));
+            return Err(self.answer.head.failed("content is no array"));
         };
         blocks.iter().try_for_each(|block| self.block(block))
     }
 
-    /// Parses one event of a stream; true when it was the last.
-    pub fn event(&mut self, root: &Value) -> Result<bool, ProviderError> {
-        self.check_error(root)?;
+    fn event(&mut self, event: &Event) -> Result<bool, ProviderError> {
+        let root = self.answer.json(event)?;
+        self.check_error(&root)?;
         match root.get("type").and_then(Value::as_str) {
             Some("message_start") => {
-                let message = root.get("message").unwrap_or(&Value::Null);
-                self.note(message);
-                self.merge_usage(message.get("usage"));
+                self.start(root.get("message").unwrap_or(&Value::Null));
                 // About 1 at the start: only the last delta has the real count.
                 self.usage.remove("output_tokens");
-                self.report();
+                self.answer.note(Some(reported(&self.usage)));
             }
             Some("content_block_start") => {
                 self.block(root.get("content_block").unwrap_or(&Value::Null))?;
@@ -76,36 +73,40 @@ impl<'a> ResponseParser<'a> {
             Some("message_delta") => {
                 self.merge_usage(root.get("usage"));
                 self.stop(root.get("delta").unwrap_or(&Value::Null))?;
-                self.report();
+                self.answer.note(Some(reported(&self.usage)));
             }
-            Some("message_stop") => return Ok(true),
+            Some("message_stop") => self.stopped = true,
             Some(_) => {}
-            None => return Err(self.head.failed("event without a type")),
+            None => return Err(self.answer.head.failed("event without a type")),
         }
-        Ok(false)
+        Ok(self.stopped)
     }
 
+    fn end(self, streamed: bool) -> Result<TextAnswer, ProviderError> {
+        if streamed && !self.stopped {
+            return Err(self.answer.head.failed("stream was cut"));
+        }
+        let at_limit = matches!(
+            self.stop.as_deref(),
+            Some("max_tokens" | "model_context_window_exceeded")
+        );
+        self.answer.finish(reported(&self.usage), at_limit)
+    }
+}
+
+impl ResponseParser<'_> {
     fn check_error(&self, root: &Value) -> Result<(), ProviderError> {
         let typed = root.get("type").and_then(Value::as_str) == Some("error");
         if typed || root.get("error").is_some_and(Value::is_object) {
-            return Err(classify::from_error_in_body(
-                self.provider,
-                self.head,
-                &errors::error_info(Some(root)),
-            ));
+            return Err(self.answer.error(&errors::error_info(Some(root))));
         }
         Ok(())
     }
 
-    fn note(&mut self, message: &Value) {
-        self.id = message.get("id").and_then(Value::as_str).and_then(clean_id);
-        note_model(self.provider, self.asked, message.get("model"));
-    }
-
-    /// Forwards the counts and the id so far.
-    fn report(&self) {
-        let id = self.head.request_id.as_ref().or(self.id.as_ref());
-        self.pieces.note(Some(reported(&self.usage)), id);
+    fn start(&mut self, message: &Value) {
+        self.answer
+            .identify(message.get("id"), message.get("model"));
+        self.merge_usage(message.get("usage"));
     }
 
     /// A refusal may follow text, which is then discarded.
@@ -115,7 +116,7 @@ impl<'a> ResponseParser<'a> {
             let category = holder
                 .pointer("/stop_details/category")
                 .and_then(Value::as_str);
-            return Err(self.head.refused(category));
+            return Err(self.answer.head.refused(category));
         }
         if let Some(reason) = reason {
             self.stop = Some(reason.to_owned());
@@ -132,11 +133,9 @@ impl<'a> ResponseParser<'a> {
 
     fn text(&mut self, holder: &Value) -> Result<(), ProviderError> {
         let Some(text) = holder.get("text").and_then(Value::as_str) else {
-            return Err(self.head.failed("text block without text"));
+            return Err(self.answer.head.failed("text block without text"));
         };
-        self.pieces
-            .push(text)
-            .map_err(|error| self.head.with_context(error))
+        self.answer.push(text)
     }
 
     /// Fields that are missing from a later usage keep their earlier value.
@@ -146,22 +145,6 @@ impl<'a> ResponseParser<'a> {
                 self.usage.insert(name.clone(), value.clone());
             }
         }
-    }
-
-    /// The answer. An empty text is valid only at a token limit, which thinking may have used up.
-    pub fn end(self) -> Result<TextAnswer, ProviderError> {
-        let at_limit = matches!(
-            self.stop.as_deref(),
-            Some("max_tokens" | "model_context_window_exceeded")
-        );
-        if self.pieces.is_empty() && !at_limit {
-            return Err(self.head.failed("empty answer"));
-        }
-        Ok(TextAnswer {
-            text: self.pieces.into_text(),
-            usage: reported(&self.usage),
-            request_id: self.head.request_id.clone().or(self.id),
-        })
     }
 }
 

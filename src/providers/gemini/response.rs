@@ -8,8 +8,10 @@ use serde_json::Value;
 use super::{
     super::{
         ProviderError, ProviderErrorKind, TextAnswer,
-        answer::{TextBuffer, count, count_or_zero, note_model, part},
-        http::classify::{self, ErrorInfo, Head, clean_id},
+        answer::{count, count_or_zero, part},
+        exchange::{AnswerBuilder, TextParser},
+        http::classify::ErrorInfo,
+        sse::Event,
     },
     errors,
 };
@@ -17,53 +19,34 @@ use crate::domain::usage::TokenCounts;
 
 #[derive(Debug)]
 pub struct ResponseParser<'a> {
-    provider: &'a str,
-    asked: &'a str,
-    head: &'a Head,
-    pieces: TextBuffer<'a>,
+    answer: AnswerBuilder<'a>,
     finish: Option<String>,
     usage: Option<Value>,
-    id: Option<String>,
-    model_noted: bool,
 }
 
-impl<'a> ResponseParser<'a> {
-    pub fn new(provider: &'a str, asked: &'a str, head: &'a Head, pieces: TextBuffer<'a>) -> Self {
+impl<'a> TextParser<'a> for ResponseParser<'a> {
+    fn new(answer: AnswerBuilder<'a>) -> Self {
         Self {
-            provider,
-            asked: asked.strip_prefix("models/").unwrap_or(asked),
-            head,
-            pieces,
+            answer,
             finish: None,
             usage: None,
-            id: None,
-            model_noted: false,
         }
     }
 
-    /// Parses a whole response or one chunk. Fails on an error object, a blocked prompt and a
-    /// content policy finish reason.
-    pub fn feed(&mut self, root: &Value) -> Result<(), ProviderError> {
+    fn error_info(root: Option<&Value>) -> ErrorInfo {
+        errors::error_info(root)
+    }
+
+    /// Fails on an error object, a blocked prompt and a content policy finish reason.
+    fn whole(&mut self, root: &Value) -> Result<(), ProviderError> {
         if errors::error_of(root).is_some() {
-            return Err(classify::from_error_in_body(
-                self.provider,
-                self.head,
-                &errors::error_info(Some(root)),
-            ));
+            return Err(self.answer.error(&errors::error_info(Some(root))));
         }
         if !root.is_object() {
-            return Err(self.head.failed("answer is no object"));
+            return Err(self.answer.head.failed("answer is no object"));
         }
-        if self.id.is_none() {
-            self.id = root
-                .get("responseId")
-                .and_then(Value::as_str)
-                .and_then(clean_id);
-        }
-        if !self.model_noted && root.get("modelVersion").is_some() {
-            self.model_noted = true;
-            note_model(self.provider, self.asked, root.get("modelVersion"));
-        }
+        self.answer
+            .identify(root.get("responseId"), root.get("modelVersion"));
         // On every chunk and cumulative.
         let usage = root.get("usageMetadata").filter(|usage| usage.is_object());
         if let Some(usage) = usage {
@@ -73,7 +56,7 @@ impl<'a> ResponseParser<'a> {
             .pointer("/promptFeedback/blockReason")
             .and_then(Value::as_str);
         if let Some(reason) = blocked.filter(|r| *r != "BLOCKED_REASON_UNSPECIFIED") {
-            return Err(self.head.refused(Some(reason)));
+            return Err(self.answer.head.refused(Some(reason)));
         }
         match root.get("candidates") {
             None | Some(Value::Null) => {}
@@ -82,19 +65,40 @@ impl<'a> ResponseParser<'a> {
                     self.candidate(candidate)?;
                 }
             }
-            Some(_) => return Err(self.head.failed("candidates are no array")),
+            Some(_) => return Err(self.answer.head.failed("candidates are no array")),
         }
-        let usage = usage.map(|usage| reported(usage, self.pieces.is_empty()));
-        let id = self.head.request_id.as_ref().or(self.id.as_ref());
-        self.pieces.note(usage, id);
+        let usage = usage.map(|usage| reported(usage, self.answer.is_empty()));
+        self.answer.note(usage);
         Ok(())
     }
 
+    fn event(&mut self, event: &Event) -> Result<bool, ProviderError> {
+        let root = self.answer.json(event)?;
+        self.whole(&root)?;
+        Ok(false)
+    }
+
+    fn end(self, streamed: bool) -> Result<TextAnswer, ProviderError> {
+        let at_limit = match self.finish.as_deref() {
+            None if streamed => return Err(self.answer.head.failed("stream was cut")),
+            None | Some("STOP") => false,
+            // CONTINUATION: the same limit, with an offer to continue.
+            Some("MAX_TOKENS" | "CONTINUATION") => true,
+            // LANGUAGE, OTHER, MALFORMED_RESPONSE and the like.
+            Some(_) => return Err(self.answer.head.failed("generation ended in an error")),
+        };
+        let usage = self.usage.as_ref();
+        let usage = usage.map(|usage| reported(usage, self.answer.is_empty()));
+        self.answer.finish(usage.unwrap_or_default(), at_limit)
+    }
+}
+
+impl ResponseParser<'_> {
     fn candidate(&mut self, candidate: &Value) -> Result<(), ProviderError> {
         let reason = candidate.get("finishReason").and_then(Value::as_str);
         if let Some(reason) = reason {
             if is_policy(reason) {
-                return Err(self.head.refused(Some(reason)));
+                return Err(self.answer.head.refused(Some(reason)));
             }
             if reason == "PUP_LIMITED_DISABLED" {
                 let error_info = ErrorInfo {
@@ -102,11 +106,7 @@ impl<'a> ResponseParser<'a> {
                     kind: Some(ProviderErrorKind::Account),
                     ..ErrorInfo::default()
                 };
-                return Err(classify::from_error_in_body(
-                    self.provider,
-                    self.head,
-                    &error_info,
-                ));
+                return Err(self.answer.error(&error_info));
             }
             if reason != "FINISH_REASON_UNSPECIFIED" {
                 self.finish = Some(reason.to_owned());
@@ -115,7 +115,7 @@ impl<'a> ResponseParser<'a> {
         let parts = match candidate.pointer("/content/parts") {
             None | Some(Value::Null) => return Ok(()),
             Some(Value::Array(parts)) => parts,
-            Some(_) => return Err(self.head.failed("parts are no array")),
+            Some(_) => return Err(self.answer.head.failed("parts are no array")),
         };
         for part in parts {
             if part.get("thought").and_then(Value::as_bool) == Some(true) {
@@ -123,40 +123,11 @@ impl<'a> ResponseParser<'a> {
             }
             match part.get("text") {
                 None | Some(Value::Null) => {}
-                Some(Value::String(text)) => {
-                    self.pieces
-                        .push(text)
-                        .map_err(|error| self.head.with_context(error))?;
-                }
-                Some(_) => return Err(self.head.failed("text is no string")),
+                Some(Value::String(text)) => self.answer.push(text)?,
+                Some(_) => return Err(self.answer.head.failed("text is no string")),
             }
         }
         Ok(())
-    }
-
-    /// The answer. A stream must have had a finish reason; an empty text is valid only at the token
-    /// limit, which thoughts may have used up.
-    pub fn end(self, streamed: bool) -> Result<TextAnswer, ProviderError> {
-        let at_limit = match self.finish.as_deref() {
-            None if streamed => return Err(self.head.failed("stream was cut")),
-            None | Some("STOP") => false,
-            // CONTINUATION: the same limit, with an offer to continue.
-            Some("MAX_TOKENS" | "CONTINUATION") => true,
-            // LANGUAGE, OTHER, MALFORMED_RESPONSE and the like.
-            Some(_) => return Err(self.head.failed("generation ended in an error")),
-        };
-        if self.pieces.is_empty() && !at_limit {
-            return Err(self.head.failed("empty answer"));
-        }
-        Ok(TextAnswer {
-            usage: self
-                .usage
-                .as_ref()
-                .map(|u| reported(u, self.pieces.is_empty()))
-                .unwrap_or_default(),
-            text: self.pieces.into_text(),
-            request_id: self.head.request_id.clone().or(self.id),
-        })
     }
 }
 

@@ -10,8 +10,10 @@ use serde_json::Value;
 use super::{
     super::{
         ProviderError, TextAnswer,
-        answer::{TextBuffer, count, note_model, part},
-        http::classify::{self, Head, clean_id},
+        answer::{count, part},
+        exchange::{AnswerBuilder, TextParser},
+        http::classify::ErrorInfo,
+        sse::Event,
     },
     errors,
 };
@@ -19,7 +21,7 @@ use crate::domain::usage::TokenCounts;
 
 /// Which field of a choice has the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+enum Place {
     Message,
     /// A chunk of a stream.
     Delta,
@@ -27,50 +29,66 @@ pub enum Place {
 
 #[derive(Debug)]
 pub struct ResponseParser<'a> {
-    provider: &'a str,
-    asked: &'a str,
-    head: &'a Head,
-    pieces: TextBuffer<'a>,
+    answer: AnswerBuilder<'a>,
     finish: Option<String>,
     usage: Option<TokenCounts>,
-    id: Option<String>,
-    model_noted: bool,
 }
 
-impl<'a> ResponseParser<'a> {
-    pub fn new(provider: &'a str, asked: &'a str, head: &'a Head, pieces: TextBuffer<'a>) -> Self {
+impl<'a> TextParser<'a> for ResponseParser<'a> {
+    fn new(answer: AnswerBuilder<'a>) -> Self {
         Self {
-            provider,
-            asked,
-            head,
-            pieces,
+            answer,
             finish: None,
             usage: None,
-            id: None,
-            model_noted: false,
         }
     }
 
+    fn error_info(root: Option<&Value>) -> ErrorInfo {
+        errors::error_info(root)
+    }
+
+    fn whole(&mut self, root: &Value) -> Result<(), ProviderError> {
+        self.feed(root, Place::Message)
+    }
+
+    fn event(&mut self, event: &Event) -> Result<bool, ProviderError> {
+        if event.data.trim() == "[DONE]" {
+            return Ok(true);
+        }
+        let root = self.answer.json(event)?;
+        if event.name.as_deref() == Some("error") {
+            return Err(self.answer.error(&errors::error_info(Some(&root))));
+        }
+        self.feed(&root, Place::Delta)?;
+        Ok(false)
+    }
+
+    fn end(self, streamed: bool) -> Result<TextAnswer, ProviderError> {
+        let finish = self.finish.as_deref();
+        if streamed && finish.is_none() {
+            return Err(self.answer.head.failed("stream was cut"));
+        }
+        // OpenRouter and Mistral; DeepSeek.
+        if matches!(finish, Some("error" | "insufficient_system_resource")) {
+            return Err(self.answer.head.failed("generation ended in an error"));
+        }
+        // `model_length`: Mistral's full context.
+        let at_limit = matches!(finish, Some("length" | "model_length"));
+        self.answer.finish(self.usage.unwrap_or_default(), at_limit)
+    }
+}
+
+impl ResponseParser<'_> {
     /// Parses a whole response or one chunk. Fails on an error object, a refusal, and fields of a
     /// wrong type.
-    pub fn feed(&mut self, root: &Value, place: Place) -> Result<(), ProviderError> {
+    fn feed(&mut self, root: &Value, place: Place) -> Result<(), ProviderError> {
         if errors::is_error(root) {
-            return Err(classify::from_error_in_body(
-                self.provider,
-                self.head,
-                &errors::error_info(Some(root)),
-            ));
+            return Err(self.answer.error(&errors::error_info(Some(root))));
         }
         let Some(fields) = root.as_object() else {
-            return Err(self.head.failed("answer is no object"));
+            return Err(self.answer.head.failed("answer is no object"));
         };
-        if self.id.is_none() {
-            self.id = fields.get("id").and_then(Value::as_str).and_then(clean_id);
-        }
-        if !self.model_noted && fields.get("model").is_some_and(Value::is_string) {
-            self.model_noted = true;
-            note_model(self.provider, self.asked, fields.get("model"));
-        }
+        self.answer.identify(fields.get("id"), fields.get("model"));
         // Groq also reports usage under its own name; the last one counts.
         let usage = fields.get("usage").filter(|usage| usage.is_object());
         let usage = usage.or_else(|| root.pointer("/x_groq/usage").filter(|u| u.is_object()));
@@ -79,23 +97,22 @@ impl<'a> ResponseParser<'a> {
         let choice = match fields.get("choices") {
             None | Some(Value::Null) => None,
             Some(Value::Array(choices)) => choices.first(),
-            Some(_) => return Err(self.head.failed("choices are no array")),
+            Some(_) => return Err(self.answer.head.failed("choices are no array")),
         };
         match choice {
             // The usage chunk has no choices.
             None if place == Place::Delta => {}
-            None => return Err(self.head.failed("no choices")),
+            None => return Err(self.answer.head.failed("no choices")),
             Some(choice) => self.choice(choice, place)?,
         }
-        let id = self.head.request_id.as_ref().or(self.id.as_ref());
-        self.pieces.note(usage, id);
+        self.answer.note(usage);
         Ok(())
     }
 
     fn choice(&mut self, choice: &Value, place: Place) -> Result<(), ProviderError> {
         let reason = choice.get("finish_reason").and_then(Value::as_str);
         if reason == Some("content_filter") {
-            return Err(self.head.refused(reason));
+            return Err(self.answer.head.refused(reason));
         }
         if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
             self.finish = Some(reason.to_owned());
@@ -107,7 +124,7 @@ impl<'a> ResponseParser<'a> {
         let body = match body {
             Some(Value::Object(body)) => body,
             None | Some(Value::Null) if place == Place::Delta => return Ok(()),
-            _ => return Err(self.head.failed("choice without a message")),
+            _ => return Err(self.answer.head.failed("choice without a message")),
         };
         // Text in `refusal` instead of the content: the model declined.
         if body
@@ -115,51 +132,23 @@ impl<'a> ResponseParser<'a> {
             .and_then(Value::as_str)
             .is_some_and(|text| !text.is_empty())
         {
-            return Err(self.head.refused(None));
+            return Err(self.answer.head.refused(None));
         }
         match body.get("content") {
             None | Some(Value::Null) => Ok(()),
-            Some(Value::String(text)) => self.push(text),
+            Some(Value::String(text)) => self.answer.push(text),
             // Mistral's reasoning models answer in parts; those of type `text` are visible.
             Some(Value::Array(parts)) => {
                 for part in parts {
                     if part.get("type").and_then(Value::as_str) == Some("text") {
-                        self.push(part.get("text").and_then(Value::as_str).unwrap_or_default())?;
+                        self.answer
+                            .push(part.get("text").and_then(Value::as_str).unwrap_or_default())?;
                     }
                 }
                 Ok(())
             }
-            Some(_) => Err(self.head.failed("content is no text")),
+            Some(_) => Err(self.answer.head.failed("content is no text")),
         }
-    }
-
-    fn push(&mut self, text: &str) -> Result<(), ProviderError> {
-        self.pieces
-            .push(text)
-            .map_err(|error| self.head.with_context(error))
-    }
-
-    /// The answer. A stream must have had a finish reason; an empty text is valid only at the token
-    /// limit, which reasoning may have used up.
-    pub fn end(self, streamed: bool) -> Result<TextAnswer, ProviderError> {
-        let finish = self.finish.as_deref();
-        if streamed && finish.is_none() {
-            return Err(self.head.failed("stream was cut"));
-        }
-        // OpenRouter and Mistral; DeepSeek.
-        if matches!(finish, Some("error" | "insufficient_system_resource")) {
-            return Err(self.head.failed("generation ended in an error"));
-        }
-        // `model_length`: Mistral's full context.
-        let at_limit = matches!(finish, Some("length" | "model_length"));
-        if self.pieces.is_empty() && !at_limit {
-            return Err(self.head.failed("empty answer"));
-        }
-        Ok(TextAnswer {
-            text: self.pieces.into_text(),
-            usage: self.usage.unwrap_or_default(),
-            request_id: self.head.request_id.clone().or(self.id),
-        })
     }
 }
 

@@ -1,0 +1,132 @@
+//! One call of a text adapter: a JSON request, then one JSON body or a stream of events.
+//!
+//! A vendor's wire format is its request and a [`TextParser`]. Here: everything else.
+
+use serde_json::Value;
+
+use super::{
+    DeltaSink, ProviderError, TextAnswer,
+    answer::{TextBuffer, note_model},
+    http::{
+        HttpClient, JsonPost, TEXT_BODY_CAP,
+        classify::{self, ErrorInfo, Head, clean_id},
+    },
+    sse::Event,
+};
+use crate::domain::usage::TokenCounts;
+
+/// Parses one response of a vendor.
+pub trait TextParser<'a>: Sized {
+    fn new(answer: AnswerBuilder<'a>) -> Self;
+
+    /// What the body of an error status says, if it is JSON.
+    fn error_info(root: Option<&Value>) -> ErrorInfo;
+
+    /// Parses a body that was not streamed.
+    fn whole(&mut self, root: &Value) -> Result<(), ProviderError>;
+
+    /// Parses one event of a stream; true when it was the last.
+    fn event(&mut self, event: &Event) -> Result<bool, ProviderError>;
+
+    /// The answer, after the body or the last event. Fails if a stream was cut.
+    fn end(self, streamed: bool) -> Result<TextAnswer, ProviderError>;
+}
+
+/// Sends once and parses the response, as events with `deltas` and as one body without. `asked`
+/// is the model as a response names it.
+pub async fn exchange<'a, P: TextParser<'a>>(
+    http: &HttpClient,
+    post: JsonPost<'_>,
+    provider: &'a str,
+    asked: &'a str,
+    deltas: Option<&'a DeltaSink>,
+) -> Result<TextAnswer, ProviderError> {
+    let answer = http.post_json(post).await?;
+    let answer = answer.error_for_status(provider, P::error_info).await?;
+    let head = answer.head().clone();
+    let mut parser = P::new(AnswerBuilder {
+        provider,
+        asked,
+        head: head.clone(),
+        text: TextBuffer::new(deltas),
+        id: None,
+        model_noted: false,
+    });
+    if deltas.is_none() {
+        parser.whole(&answer.json(TEXT_BODY_CAP).await?)?;
+        return parser.end(false);
+    }
+    let mut events = answer.events();
+    while let Some(event) = events
+        .next()
+        .await
+        .map_err(|error| head.with_context(error))?
+    {
+        if parser.event(&event)? {
+            break;
+        }
+    }
+    parser.end(true)
+}
+
+/// The answer so far, and what its errors carry.
+#[derive(Debug)]
+pub struct AnswerBuilder<'a> {
+    provider: &'a str,
+    asked: &'a str,
+    pub head: Head,
+    text: TextBuffer<'a>,
+    id: Option<String>,
+    model_noted: bool,
+}
+
+impl AnswerBuilder<'_> {
+    pub fn json(&self, event: &Event) -> Result<Value, ProviderError> {
+        serde_json::from_str(&event.data).map_err(|_| self.head.failed("event is not JSON"))
+    }
+
+    /// An error inside a 200.
+    pub fn error(&self, error_info: &ErrorInfo) -> ProviderError {
+        classify::from_error_in_body(self.provider, &self.head, error_info)
+    }
+
+    /// Keeps the first usable id, and compares the first model with the requested one.
+    pub fn identify(&mut self, id: Option<&Value>, model: Option<&Value>) {
+        if self.id.is_none() {
+            self.id = id.and_then(Value::as_str).and_then(clean_id);
+        }
+        if !self.model_noted && model.is_some_and(Value::is_string) {
+            self.model_noted = true;
+            note_model(self.provider, self.asked, model);
+        }
+    }
+
+    /// Adds visible text. Fails above 1 MiB in all.
+    pub fn push(&mut self, text: &str) -> Result<(), ProviderError> {
+        self.text
+            .push(text)
+            .map_err(|error| self.head.with_context(error))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// Forwards the counts and the id so far ([`DeltaSink::note`]).
+    pub fn note(&self, usage: Option<TokenCounts>) {
+        let id = self.head.request_id.as_ref().or(self.id.as_ref());
+        self.text.note(usage, id);
+    }
+
+    /// An empty text is valid only at the token limit, which reasoning may have used up.
+    pub fn finish(self, usage: TokenCounts, at_limit: bool) -> Result<TextAnswer, ProviderError> {
+        if self.text.is_empty() && !at_limit {
+            return Err(self.head.failed("empty answer"));
+        }
+        Ok(TextAnswer {
+            text: self.text.into_text(),
+            usage,
+            request_id: self.head.request_id.or(self.id),
+        })
+    }
+}
