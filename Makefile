@@ -161,7 +161,7 @@ faketime:
 	@ls /usr/lib/*/faketime/libfaketimeMT.so.1 /usr/lib*/faketime/libfaketimeMT.so.1 \
 		/usr/local/lib/faketime/libfaketimeMT.so.1 /usr/lib/libfaketimeMT.so.1 2>/dev/null \
 		| grep -q . || [ "$$(uname)" != Linux ] || { \
-		echo 'libfaketime, which fakes a program's clock, is missing.'; \
+		echo 'libfaketime, which fakes the clock of a program, is missing.'; \
 		$(call install,libfaketime,libfaketime,libfaketime,libfaketime,libfaketime); }
 
 # $(call install,packages of apt-get,of dnf,of apk,of pacman,of brew)
