@@ -147,6 +147,12 @@ def mend_body(case):
     elif path == "/v1/admin/accounts":
         body["email"] = f"{unique()}@example.com"
     elif path.endswith("/credits"):
+        # A refund needs a generation that was charged, and only a refund takes one.
+        body.pop("generation", None)
+        if body.get("kind") == "refund":
+            body["kind"] = "grant"
+        if body.get("amount") is None:
+            body["amount"] = "1"
         body["reference"] = (body["reference"] + unique())[-255:]
 
 
