@@ -20,6 +20,7 @@ mod step;
 mod submit;
 mod sweep;
 mod text;
+mod tidy;
 mod video;
 pub mod webhooks;
 mod worker;
@@ -27,7 +28,7 @@ mod worker;
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -49,7 +50,7 @@ pub use submit::SubmitSettings;
 use crate::{
     domain::{
         clock::SharedClock,
-        generation::{Failure, FailureCode, Generation},
+        generation::{Failure, FailureCode, Generation, Status},
         ids::{AccountId, GenerationId, InstanceId},
         limiter::Limiter,
     },
@@ -58,7 +59,7 @@ use crate::{
     providers::Registry,
     store::{
         Store, StoreError,
-        generations::{Outcome, Settlement},
+        generations::{NewGeneration, Outcome, Settled as SettledRow, Settlement},
     },
 };
 use peers::Peers;
@@ -123,6 +124,11 @@ struct Inner {
     wake: Notify,
     tasks: TaskTracker,
     running: Running,
+    /// Settlements of this process; how many of them were there when usage was last counted, and
+    /// when room was last made.
+    settled: AtomicU64,
+    counted: AtomicU64,
+    tidied: AtomicU64,
     /// When the heartbeats of the other processes were last seen.
     peers: Mutex<Peers>,
     /// The clock skew that was logged last.
@@ -161,6 +167,9 @@ impl Runner {
             wake: Notify::new(),
             tasks: TaskTracker::new(),
             running: Running::default(),
+            settled: AtomicU64::new(0),
+            counted: AtomicU64::new(0),
+            tidied: AtomicU64::new(0),
             peers: Mutex::default(),
             logged_skew: Mutex::default(),
             leaving: AtomicBool::new(false),
@@ -250,17 +259,17 @@ impl Runner {
     }
 
     /// Settles, retrying for as long as the database is unavailable: a result that was paid for is
-    /// not given up while the process lives. Returns the record; `None` when the process had to
-    /// stop first, or the database refused.
-    async fn settle(&self, account: AccountId, mut settlement: Settlement) -> Option<Generation> {
-        let id = settlement.id;
+    /// not given up while the process lives. `None` when the process had to stop first, or the
+    /// database refused.
+    async fn settle(&self, mut settlement: Settlement) -> Option<Ended> {
+        let (account, id) = (settlement.account_id, settlement.id);
         let (mut tries, mut refusals) = (0_u32, 0_u32);
         loop {
             let error = match self.end(&settlement).await {
-                Ok(Some(record)) => return Some(record),
+                Ok(Some(row)) => return Some(Ended::Now(Box::new(settlement), row)),
                 // Ended by a cancel, a sweep, or an earlier attempt whose response was lost.
                 Ok(None) => match self.0.store.generation(account, id).await {
-                    Ok(record) => return record,
+                    Ok(record) => return record.map(|record| Ended::Before(Box::new(record))),
                     Err(error) => error,
                 },
                 Err(error) => error,
@@ -296,17 +305,18 @@ impl Runner {
 
     /// All settlements go through here, and are counted once carried out. One whose response was
     /// lost is in the ledger but missing in the metrics.
-    async fn end(&self, settlement: &Settlement) -> Result<Option<Generation>, StoreError> {
+    async fn end(&self, settlement: &Settlement) -> Result<Option<SettledRow>, StoreError> {
         let ended = self.0.store.settle(settlement).await?;
-        if let Some(record) = &ended {
+        if let Some(row) = &ended {
+            self.0.settled.fetch_add(1, Ordering::Relaxed);
             self.0.metrics.settled(Settled {
-                modality: record.modality,
-                provider: &record.provider,
-                model: &record.model,
-                held: record.estimated,
-                outcome: match &record.failure {
-                    None => Ok(record.charged.unwrap_or_default()),
-                    Some(failure) => Err(failure.code),
+                modality: row.modality,
+                provider: &row.provider,
+                model: &row.model,
+                held: row.estimated,
+                outcome: match &settlement.outcome {
+                    Outcome::Completed(completion) => Ok(completion.charged),
+                    Outcome::Failed(failure) => Err(failure.code),
                 },
             });
         }
@@ -316,18 +326,43 @@ impl Runner {
     /// The settlement of a generation that this process runs.
     fn settlement(
         &self,
-        id: GenerationId,
+        (account_id, id): (AccountId, GenerationId),
         outcome: Outcome,
         attempts: Option<i32>,
         provider_request_id: Option<String>,
     ) -> Settlement {
         Settlement {
             id,
+            account_id,
             instance: Some(self.0.instance),
             outcome,
             attempts,
             provider_request_id: provider_request_id.map(|id| step::storable(&id)),
             now: self.0.clock.now(),
+        }
+    }
+}
+
+/// A generation that is settled.
+enum Ended {
+    /// By this settlement, and what else its row says.
+    Now(Box<Settlement>, SettledRow),
+    /// Already before it, as it stands.
+    Before(Box<Generation>),
+}
+
+impl Ended {
+    fn failed(&self) -> bool {
+        match self {
+            Self::Now(settlement, _) => matches!(settlement.outcome, Outcome::Failed(_)),
+            Self::Before(record) => record.status == Status::Failed,
+        }
+    }
+
+    fn record(self, new: &NewGeneration) -> Generation {
+        match self {
+            Self::Now(settlement, row) => new.settled_record(*settlement, row),
+            Self::Before(record) => *record,
         }
     }
 }

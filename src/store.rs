@@ -26,30 +26,77 @@ pub mod verify;
 pub mod webhooks;
 
 mod decode;
+mod group_rows;
+mod groups;
 mod pool;
 
 use std::{sync::Arc, time::Duration};
 
-use sqlx::{ConnectOptions as _, Connection as _, postgres::PgConnectOptions};
-use tokio::time::Instant;
+use sqlx::{
+    ConnectOptions as _, Connection as _, migrate::MigrateError, postgres::PgConnectOptions,
+};
+use tokio::{sync::oneshot::error::RecvError, time::Instant};
 
+use generations::{CreditWriter, Prices};
+use groups::Groups;
+use keys::KeyReader;
 use pool::{Outages, Pool};
 
 pub static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!();
 
-/// Connections kept apart from requests, for settlements and jobs: a fourth of all, within these
-/// bounds.
-const RESERVED_CONNECTIONS: (u32, u32) = (2, 4);
-
 /// The database, as the rest of the code sees it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Store {
     requests: Pool,
-    /// For settlements and jobs, which must continue when requests use every connection.
-    reserved: Pool,
-    /// One, for the heartbeat: settlements may wait for a locked account.
+    /// Holds and settlements.
+    credits: Groups<CreditWriter>,
+    /// The connections of holds and settlements that wait. Also for what walks through all that was
+    /// settled, because their statements go by indexes.
+    lanes: Pool,
+    /// API keys that are presented.
+    keys: Groups<KeyReader>,
+    /// For jobs and sweeps, which must continue when requests use every connection.
+    jobs: Pool,
+    /// One, for signs of life and health: nothing that waits for a lock.
     heartbeat: Pool,
+    /// All of them, for metrics and the end.
+    pools: [(&'static str, Pool); 6],
+    prices: Prices,
     outages: Arc<Outages>,
+}
+
+/// The statement of a group is planned once, for any number of rows: by indexes, whatever the
+/// tables held at that moment.
+const PLANNED_ONCE: &str = "
+    set plan_cache_mode = force_generic_plan;
+    set enable_seqscan = off;
+    set enable_nestloop = off;
+    set jit = off;
+";
+/// The same where nothing is written that must outlive a crash.
+const PLANNED_ONCE_UNFLUSHED: &str = "
+    set plan_cache_mode = force_generic_plan;
+    set enable_seqscan = off;
+    set enable_nestloop = off;
+    set jit = off;
+    set synchronous_commit = off;
+";
+
+/// How many connections a process has for what.
+#[derive(Debug, Clone, Copy)]
+pub struct Connections {
+    /// Statements of requests, but those below.
+    pub requests: u32,
+    /// Holds and settlements: statements that many share.
+    pub credits: u32,
+    /// Holds and settlements of accounts whose row somebody else has locked.
+    pub locked: u32,
+    /// Reading keys and counting their requests.
+    pub keys: u32,
+    /// Jobs and sweeps.
+    pub jobs: u32,
+    /// How long a statement of a request waits for one.
+    pub acquire_timeout: Duration,
 }
 
 /// What the server is set to risk in a crash.
@@ -61,19 +108,19 @@ pub struct Durability {
     pub synchronous_commit: bool,
 }
 
-/// How the database failed.
-#[derive(Debug, thiserror::Error)]
+/// How the database failed. Cheap to clone: a statement may be many callers'.
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     /// Not reachable, shutting down, or out of connections. The statement may or may not have
     /// been carried out.
     #[error("the database is unavailable")]
-    Unavailable(#[source] sqlx::Error),
+    Unavailable(#[source] Arc<sqlx::Error>),
     /// A named constraint refused the write.
     #[error("constraint {0} refused the write")]
-    Constraint(String, #[source] sqlx::Error),
+    Constraint(String, #[source] Arc<sqlx::Error>),
     /// A number does not fit the column.
     #[error("a number is out of the database's range")]
-    OutOfRange(#[source] sqlx::Error),
+    OutOfRange(#[source] Arc<sqlx::Error>),
     /// A write touched another number of rows than it must.
     #[error("{statement} touched {rows} rows")]
     RowCount {
@@ -90,17 +137,42 @@ pub enum StoreError {
     /// The database takes no writes: a standby, or a failover under way.
     #[error("the database is read-only")]
     ReadOnly,
+    /// The schema is of a version that this one cannot start from.
+    #[error(
+        "the database was made by a gensvc of before its first release, or by a newer one; \
+         use the version that made it, or another database"
+    )]
+    OtherSchema,
     #[error("the schema could not be brought up to date")]
-    Migrate(#[source] sqlx::migrate::MigrateError),
+    Migrate(#[source] Arc<MigrateError>),
     #[error("the database refused a statement")]
-    Database(#[source] sqlx::Error),
+    Database(#[source] Arc<sqlx::Error>),
+    /// The task that shared the statement ended without a word.
+    #[error("a statement was given up")]
+    GivenUp(#[from] RecvError),
 }
 
 impl StoreError {
     /// Whether a row that was needed stayed locked by somebody else for too long.
     pub fn is_locked(&self) -> bool {
-        matches!(self, Self::Unavailable(sqlx::Error::Database(error))
-            if error.code().as_deref() == Some(LOCK_NOT_AVAILABLE))
+        self.has_code(LOCK_NOT_AVAILABLE)
+    }
+
+    fn is_deadlock(&self) -> bool {
+        self.has_code(DEADLOCK_DETECTED)
+    }
+
+    /// Whether it is about the database, and not about what one row wanted of it.
+    const fn concerns_all(&self) -> bool {
+        matches!(self, Self::Unavailable(_))
+    }
+
+    fn has_code(&self, code: &str) -> bool {
+        let Self::Unavailable(error) = self else {
+            return false;
+        };
+        let error = error.as_database_error();
+        error.is_some_and(|error| error.code().as_deref() == Some(code))
     }
 
     /// Whether a constraint of that name refused the write.
@@ -111,6 +183,8 @@ impl StoreError {
 
 /// SQLSTATE when `lock_timeout` has passed.
 const LOCK_NOT_AVAILABLE: &str = "55P03";
+/// SQLSTATE of a statement that was ended because it and others waited for each other.
+const DEADLOCK_DETECTED: &str = "40P01";
 
 /// Classes and codes of errors that pass: connection exceptions, read-only transactions (a
 /// failover), prepared statements that a pooler lost, refused logins, deadlocks, resources,
@@ -121,7 +195,8 @@ const TRANSIENT: [&str; 11] = [
 
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
-        match &error {
+        let error = Arc::new(error);
+        match &*error {
             sqlx::Error::Io(_)
             | sqlx::Error::Tls(_)
             | sqlx::Error::PoolTimedOut
@@ -130,15 +205,15 @@ impl From<sqlx::Error> for StoreError {
             | sqlx::Error::Protocol(_) => Self::Unavailable(error),
             sqlx::Error::Database(db) => {
                 if let Some(name) = db.constraint() {
-                    return Self::Constraint(name.to_owned(), error);
+                    return Self::Constraint(name.to_owned(), Arc::clone(&error));
                 }
                 match db.code().as_deref() {
                     // data exceptions (a byte that the encoding lacks, a number out of range)
-                    Some(code) if code.starts_with("22") => Self::OutOfRange(error),
+                    Some(code) if code.starts_with("22") => Self::OutOfRange(Arc::clone(&error)),
                     Some(code) if TRANSIENT.iter().any(|c| code.starts_with(c)) => {
-                        Self::Unavailable(error)
+                        Self::Unavailable(Arc::clone(&error))
                     }
-                    _ => Self::Database(error),
+                    _ => Self::Database(Arc::clone(&error)),
                 }
             }
             sqlx::Error::ColumnDecode { .. } => Self::Corrupt(error.to_string()),
@@ -157,28 +232,44 @@ fn exactly_one(statement: &'static str, rows: u64) -> Result<(), StoreError> {
 }
 
 impl Store {
-    /// A store over at most `max_connections` (4 or more) to `options`, made when they are first
-    /// needed. A request waits at most `acquire_timeout` for one.
-    pub fn connect_lazy(
-        options: PgConnectOptions,
-        max_connections: u32,
-        acquire_timeout: Duration,
-    ) -> Self {
+    /// A store over connections to `options`, made when they are first needed.
+    pub fn connect_lazy(options: PgConnectOptions, connections: Connections) -> Self {
         // Statements are logged by their names.
         let options = options
             .application_name("gensvc")
             .disable_statement_logging();
         let outages = Arc::new(Outages::default());
-        let (least, most) = RESERVED_CONNECTIONS;
-        let reserved = (max_connections / 4).clamp(least, most);
-        let pool = |connections| {
-            let outages = Arc::clone(&outages);
-            Pool::new(options.clone(), connections, acquire_timeout, outages)
+        let pool = |settings, size| {
+            let (options, outages) = (options.clone(), Arc::clone(&outages));
+            Pool::new(options, settings, size, connections.acquire_timeout, outages)
         };
+        let requests = pool("", connections.requests);
+        let credits = pool(PLANNED_ONCE, connections.credits);
+        let lanes = pool(PLANNED_ONCE, connections.locked);
+        let keys = pool(PLANNED_ONCE_UNFLUSHED, connections.keys);
+        let jobs = pool("", connections.jobs);
+        let heartbeat = pool("", 1);
+        let writer = CreditWriter {
+            shared: credits.clone(),
+            lanes: lanes.clone(),
+        };
+        let (statements, at_once) = (connections.credits as usize, connections.locked as usize);
         Self {
-            requests: pool(max_connections - reserved - 1),
-            reserved: pool(reserved),
-            heartbeat: pool(1),
+            credits: Groups::new(writer, statements, at_once),
+            keys: Groups::new(KeyReader(keys.clone()), connections.keys as usize, 0),
+            pools: [
+                ("requests", requests.clone()),
+                ("credits", credits),
+                ("lanes", lanes.clone()),
+                ("keys", keys),
+                ("jobs", jobs.clone()),
+                ("heartbeat", heartbeat.clone()),
+            ],
+            requests,
+            lanes,
+            jobs,
+            heartbeat,
+            prices: Prices::default(),
             outages,
         }
     }
@@ -186,30 +277,45 @@ impl Store {
     /// Brings the schema up to date.
     pub async fn migrate(&self) -> Result<(), StoreError> {
         let encoding = sqlx::query_scalar!(r#"select current_setting('server_encoding') as "e!""#)
-            .fetch_one(self.reserved.named("read the encoding"))
+            .fetch_one(self.jobs.named("read the encoding"))
             .await?;
         if encoding != "UTF8" {
             return Err(StoreError::Encoding(encoding));
         }
         // A migration may take long.
-        let mut connection = self.reserved.detach().await?;
+        let mut connection = self.jobs.detach().await?;
         sqlx::raw_sql("set statement_timeout = 0; set lock_timeout = 0")
             .execute(&mut connection)
             .await?;
         let migrated = MIGRATOR.run(&mut connection).await;
         connection.close().await?;
         migrated.map_err(|error| match error {
-            sqlx::migrate::MigrateError::Execute(e) => e.into(),
-            other => StoreError::Migrate(other),
-        })
+            MigrateError::Execute(e) => e.into(),
+            MigrateError::VersionMissing(_) | MigrateError::VersionMismatch(_) => {
+                StoreError::OtherSchema
+            }
+            other => StoreError::Migrate(Arc::new(other)),
+        })?;
+        // Cursors are numbers of transactions, which begin anew in a database made from a dump.
+        let restored = sqlx::query_scalar!(
+            r#"select exists (select from settled_cursors
+                   where upto > pg_snapshot_xmax(pg_current_snapshot())) as "restored!""#
+        )
+        .fetch_one(self.jobs.named("look at the cursors"))
+        .await?;
+        if restored {
+            tracing::info!("the database was restored from a dump: counting usage anew");
+            self.recount().await?;
+        }
+        Ok(())
     }
 
-    /// Whether the database answers on a connection for requests, and takes writes.
+    /// Whether the database answers, and takes writes.
     pub async fn ping(&self) -> Result<(), StoreError> {
         let writable = sqlx::query_scalar!(
             r#"select current_setting('transaction_read_only') = 'off' as "writable!""#
         )
-        .fetch_one(self.requests.named("check health"));
+        .fetch_one(self.heartbeat.named("check health"));
         if writable.await? {
             Ok(())
         } else {
@@ -237,13 +343,8 @@ impl Store {
 
     /// Closes all connections, waiting for busy ones no longer than `patience`.
     pub async fn close(&self, patience: Duration) {
-        let closed = async {
-            tokio::join!(
-                self.requests.close(),
-                self.reserved.close(),
-                self.heartbeat.close()
-            )
-        };
+        let pools = self.pools.iter().map(|(_, pool)| pool.close());
+        let closed = futures_util::future::join_all(pools);
         if tokio::time::timeout(patience, closed).await.is_err() {
             tracing::warn!("connections to the database were still busy at the stop");
         }

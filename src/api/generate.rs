@@ -185,10 +185,11 @@ where
     let key = idempotency_key(headers, route, body.members())?;
     let request: GenerationRequest =
         body.read_as(|request| state.service.violations(caller, request))?;
+    let respond_async = !request.is_streamed() && Prefer::read(headers).respond_async;
     let (sink, deltas) = request.is_streamed().then(DeltaSink::channel).unzip();
     let submitted = state
         .service
-        .generate(caller, request, key.as_ref(), sink)
+        .generate(caller, request, key.as_ref(), sink, respond_async)
         .await?;
     Ok((submitted, deltas))
 }

@@ -10,7 +10,7 @@ use crate::{
     config::Config,
     domain::clock::{ClockReading, DatabaseClock, SharedClock, machine_time},
     local_postgres::{LocalPostgres, Role},
-    store::{Store, StoreError},
+    store::{Connections, Store, StoreError},
 };
 
 /// How long busy connections are waited for at the end of a command.
@@ -39,12 +39,7 @@ impl Database {
                 (options.map_err(|_| AppError::DatabaseUrl)?, Some(local))
             }
         };
-        let settings = &config.database;
-        let store = Store::connect_lazy(
-            options,
-            *settings.max_connections,
-            *settings.acquire_timeout,
-        );
+        let store = Store::connect_lazy(options, connections(config));
         match ready(&store).await {
             Ok(reading) => Ok(Self {
                 store,
@@ -61,6 +56,23 @@ impl Database {
     /// Closes the connections, and stops the private cluster unless others use it.
     pub async fn close(self) -> Result<(), AppError> {
         close(&self.store, self.local).await
+    }
+}
+
+/// How the connections of a server are shared out.
+pub fn connections(config: &Config) -> Connections {
+    let settings = &config.database;
+    let (credits, locked) = (*settings.credit_connections, *settings.locked_connections);
+    let (keys, jobs) = (*settings.key_connections, *settings.job_connections);
+    let heartbeat = 1;
+    let taken = credits + locked + keys + jobs + heartbeat;
+    Connections {
+        requests: settings.max_connections.saturating_sub(taken).max(2),
+        credits,
+        locked,
+        keys,
+        jobs,
+        acquire_timeout: *settings.acquire_timeout,
     }
 }
 

@@ -28,6 +28,8 @@ const SUPERVISE_EVERY: Duration = Duration::from_millis(500);
 const SWEEP_AT_MOST: Duration = Duration::from_secs(5);
 /// How long a start ends what others left before it takes requests; the rest follows.
 const SWEEP_AT_START: Duration = Duration::from_secs(10);
+/// Between two counts of usage.
+const COUNT_USAGE_EVERY: Duration = Duration::from_secs(1);
 /// Between two purges of what has expired.
 const PURGE_EVERY: Duration = Duration::from_mins(1);
 /// Between two removals of files.
@@ -112,6 +114,7 @@ async fn run(
     while app.runner.sweep_step().await? > 0 && begun.elapsed() < SWEEP_AT_START {}
 
     background.spawn(sweeps(app.runner.clone(), beat));
+    background.spawn(settlements(app.runner.clone()));
     background.spawn(requested_cancels(app.runner.clone()));
     background.spawn(work(app.runner.clone()));
     let dispatcher = app.dispatcher.clone();
@@ -209,6 +212,12 @@ async fn heartbeats(runner: Runner, every: Duration) {
 async fn sweeps(runner: Runner, every: Duration) {
     let step = |runner: Runner| async move { runner.sweep_step().await.map(|_| false) };
     repeat("the sweep", every, runner, step).await;
+}
+
+/// Counts usage, and makes room.
+async fn settlements(runner: Runner) {
+    let step = |runner: Runner| async move { runner.follow_settlements().await.map(|()| false) };
+    repeat("the count of usage", COUNT_USAGE_EVERY, runner, step).await;
 }
 
 /// Ends streams that were cancelled at another server.

@@ -84,6 +84,10 @@ pub struct Database {
     #[serde(deserialize_with = "database_url")]
     pub url: Option<SecretString>,
     pub max_connections: Bounded<u32, 4, 1_000>,
+    pub credit_connections: Bounded<u32, 1, 64>,
+    pub locked_connections: Bounded<u32, 1, 64>,
+    pub key_connections: Bounded<u32, 1, 64>,
+    pub job_connections: Bounded<u32, 1, 64>,
     /// How long a request waits for a free connection.
     #[serde(rename = "acquire_timeout_ms")]
     pub acquire_timeout: Millis<100, 60_000>,

@@ -2,7 +2,7 @@
 //!
 //! A key may make `limit` requests at once and is refilled evenly, one each `emission`. The
 //! state is one number, the theoretical arrival time (`tat`); the database decides
-//! (`count_request`), and this module explains the decision.
+//! (`count_requests`), and this module explains the decision.
 
 use chrono::{DateTime, Utc};
 
@@ -56,15 +56,15 @@ impl Gcra {
         self.emission_nanos() * self.limit
     }
 
-    /// Explains a decision, where there was one.
-    pub fn counted(
-        self,
-        now: DateTime<Utc>,
-        tat: Option<i64>,
-        admitted: Option<bool>,
-    ) -> Option<RateState> {
-        let (tat, admitted) = tat.zip(admitted)?;
-        Some(self.state(now, tat, admitted))
+    /// Explains the decision on one of several requests that were counted together: `place` is
+    /// its place among them, from 0; `admitted` of them were let through, and `tat` is the stored
+    /// value after them.
+    pub fn counted(self, now: DateTime<Utc>, tat: i64, admitted: i32, place: usize) -> RateState {
+        let after = usize::try_from(admitted).unwrap_or(0).checked_sub(place + 1);
+        match after.and_then(|after| i64::try_from(after).ok()) {
+            Some(after) => self.state(now, tat - after * self.emission_nanos(), true),
+            None => self.state(now, tat, false),
+        }
     }
 
     /// Explains a decision. `tat` is the stored value after it.

@@ -17,7 +17,7 @@ const CHECKSUM_CHARS: usize = 6;
 const SESSION_BYTES: usize = 32;
 
 /// SHA-256 of a token, as stored.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TokenDigest(pub [u8; 32]);
 
 impl fmt::Debug for TokenDigest {

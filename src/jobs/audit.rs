@@ -168,7 +168,7 @@ impl Memory {
         [
             ("balance", accounts(&found.balance)),
             ("holds", accounts(&found.holds)),
-            ("unfinished", accounts(&found.unfinished)),
+            ("jobs", accounts(&found.jobs)),
             (
                 "overdue",
                 found.overdue.iter().map(ToString::to_string).collect(),

@@ -9,11 +9,11 @@ use super::{RunError, Runner};
 use crate::{
     domain::{
         generation::{Failure, FailureCode, Generation, Modality},
-        ids::GenerationId,
+        ids::{AccountId, GenerationId},
     },
     store::{
         StoreError,
-        generations::{Outcome, Settlement},
+        generations::{Outcome, Settled, Settlement},
     },
 };
 
@@ -41,50 +41,55 @@ pub(super) fn cancelled() -> Failure {
 
 impl Runner {
     pub async fn cancel(&self, generation: &Generation) -> Result<Cancel, RunError> {
-        if generation.modality == Modality::Text && self.ask_stream(generation.id).await? {
+        if generation.modality == Modality::Text && self.ask_stream(generation).await? {
             return Ok(self.stream_cancelled(generation).await?);
         }
         // Runs to its end even if the caller disconnects, so that the provider's call is cancelled
         // too.
-        let (runner, id, (done, verdict)) = (self.clone(), generation.id, oneshot::channel());
+        let (runner, (done, verdict)) = (self.clone(), oneshot::channel());
+        let of = (generation.account_id, generation.id);
         self.spawn(async move {
-            let ended = runner.end_cancelled(id).await;
-            let cancelled = matches!(ended, Ok(true));
+            let ended = runner.end_cancelled(of).await;
+            let row = ended.as_ref().ok().cloned().flatten();
             // The provider may be slow; the caller need not wait for it.
             let _ = done.send(ended);
-            if cancelled {
-                runner.cancel_upstream(id).await;
+            if let Some(row) = row {
+                let task = row.remote_id.as_deref();
+                runner.cancel_task(&row.provider, task).await;
             }
         });
-        Ok(if verdict.await?? {
-            Cancel::Done
-        } else {
-            Cancel::AlreadyFinished
+        Ok(match verdict.await?? {
+            Some(_) => Cancel::Done,
+            None => Cancel::AlreadyFinished,
         })
     }
 
-    async fn end_cancelled(&self, id: GenerationId) -> Result<bool, StoreError> {
-        let attempts = self.handle(id).and_then(|handle| handle.attempts());
+    async fn end_cancelled(
+        &self,
+        of: (AccountId, GenerationId),
+    ) -> Result<Option<Settled>, StoreError> {
+        let attempts = self.handle(of.1).and_then(|handle| handle.attempts());
         let settlement = Settlement {
             instance: None,
-            ..self.settlement(id, Outcome::Failed(cancelled()), attempts, None)
+            ..self.settlement(of, Outcome::Failed(cancelled()), attempts, None)
         };
-        let ended = self.end(&settlement).await?.is_some();
-        if ended {
-            self.0.running.cancel(id);
+        let ended = self.end(&settlement).await?;
+        if ended.is_some() {
+            self.0.running.cancel(of.1);
         }
         Ok(ended)
     }
 
     /// Asks the task that streams a text to end it. `false`: there is none.
-    async fn ask_stream(&self, id: GenerationId) -> Result<bool, StoreError> {
+    async fn ask_stream(&self, generation: &Generation) -> Result<bool, StoreError> {
+        let (account, id) = (generation.account_id, generation.id);
         match self.handle(id) {
             Some(handle) if handle.streams() => {
                 handle.cancel.cancel();
                 Ok(true)
             }
             Some(_) => Ok(false),
-            None => self.0.store.request_cancel(id).await,
+            None => self.0.store.request_cancel(account, id).await,
         }
     }
 

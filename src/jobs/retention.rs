@@ -10,8 +10,7 @@ impl Runner {
     /// Returns whether there may be more.
     pub async fn delete_old(&self, age: TimeDelta, batch: i64) -> Result<bool, StoreError> {
         let (store, now) = (&self.0.store, self.0.clock.now());
-        let deleted = store.delete_old_generations(now - age, now, batch).await?;
-        Ok(deleted >= batch)
+        store.delete_old_generations(now - age, now, batch).await
     }
 
     /// Deletes what has expired, and webhook deliveries older than `log_age`, at most `batch` of

@@ -9,7 +9,7 @@ use super::{Call, Handle, RunError, Runner};
 use crate::{
     domain::{
         generation::{Failure, FailureCode, Generation},
-        ids::GenerationId,
+        ids::{AccountId, GenerationId},
     },
     providers::ProviderPermit,
     store::{
@@ -65,9 +65,9 @@ impl Runner {
                 // The caller may be gone; the work continues.
                 let _ = verdict.send(outcome);
                 let job = Job::from(&new);
-                let record = runner.advance(&job, Some(&call), &guard).await;
+                let ended = runner.advance(&job, Some(&call), &guard).await;
                 drop(permit);
-                done.send_replace(record.map(Arc::new));
+                done.send_replace(ended.map(|ended| Arc::new(ended.record(&new))));
                 drop(guard);
             };
             self.spawn(work.instrument(span));
@@ -80,7 +80,7 @@ impl Runner {
                 // The caller may be gone; the job exists.
                 let _ = verdict.send(outcome);
                 if unknown {
-                    runner.end_unconfirmed(new.id).await;
+                    runner.end_unconfirmed((new.account_id, new.id)).await;
                 }
             });
             None
@@ -94,18 +94,18 @@ impl Runner {
 
     /// Ends a job whose hold was reported as failed although its row may exist: nobody pays for a
     /// request that failed.
-    async fn end_unconfirmed(&self, id: GenerationId) {
+    async fn end_unconfirmed(&self, of: (AccountId, GenerationId)) {
         let until = tokio::time::Instant::now() + UNCONFIRMED;
         while tokio::time::Instant::now() < until && !self.0.interrupt.is_cancelled() {
             let message = "the database became unavailable while the request was being accepted";
             let failure = Failure::new(FailureCode::Interrupted, message);
             let settlement = Settlement {
                 instance: None,
-                ..self.settlement(id, Outcome::Failed(failure), None, None)
+                ..self.settlement(of, Outcome::Failed(failure), None, None)
             };
-            if let Ok(Some(_)) = self.end(&settlement).await {
-                self.0.running.cancel(id);
-                self.cancel_upstream(id).await;
+            if let Ok(Some(row)) = self.end(&settlement).await {
+                self.0.running.cancel(of.1);
+                self.cancel_task(&row.provider, row.remote_id.as_deref()).await;
                 return;
             }
             tokio::time::sleep(UNCONFIRMED_POLL).await;

@@ -6,9 +6,9 @@ use chrono::TimeDelta;
 use futures_util::FutureExt as _;
 use serde_json::Value;
 
-use super::{Call, Runner, RunningGuard, running::Stopped};
+use super::{Call, Ended, Runner, RunningGuard, running::Stopped};
 use crate::{
-    domain::generation::{Failure, FailureCode, Generation, Output, Status},
+    domain::generation::{Failure, FailureCode, Output},
     providers::{ProviderError, ProviderErrorKind},
     store::{
         generations::{Completion, Outcome},
@@ -123,14 +123,14 @@ impl From<Stopped> for Step {
 
 impl Runner {
     /// Takes a generation's next step and stores its outcome. `call`: the provider call; `None`
-    /// where the row does not describe one. Returns the settled record; `None` where it was not
-    /// settled, or the outcome is unknown.
+    /// where the row does not describe one. `None` where it was not settled, or the outcome is
+    /// unknown.
     pub(super) async fn advance(
         &self,
         job: &Job,
         call: Option<&Call>,
         guard: &RunningGuard,
-    ) -> Option<Generation> {
+    ) -> Option<Ended> {
         let late = job.deadline_at.is_some_and(|at| at <= self.0.clock.now());
         let step = AssertUnwindSafe(self.next(job, call, guard, late)).catch_unwind();
         let step = step.await.unwrap_or_else(|_panic| Step::panicked(job));
@@ -174,7 +174,7 @@ impl Runner {
 
     async fn unreadable(&self, job: &Job) -> Step {
         tracing::error!(generation = %job.id, parameters = %job.parameters, "a job's row cannot be read");
-        self.cancel_task(job).await;
+        self.cancel_task(&job.provider, job.remote_id.as_deref()).await;
         let message = "the job could not be read";
         Step::failed(Failure::new(FailureCode::ProviderError, message))
     }
@@ -185,15 +185,12 @@ impl Runner {
         guard: &RunningGuard,
         outcome: Outcome,
         request_id: Option<String>,
-    ) -> Option<Generation> {
+    ) -> Option<Ended> {
         let stored_files = matches!(&outcome, Outcome::Completed(done) if !done.outputs.is_empty());
-        let settlement = self.settlement(job.id, outcome, guard.attempts(), request_id);
-        let settled = self.settle(job.account_id, settlement).await;
-        if stored_files
-            && settled
-                .as_ref()
-                .is_some_and(|record| record.status == Status::Failed)
-        {
+        let of = (job.account_id, job.id);
+        let settlement = self.settlement(of, outcome, guard.attempts(), request_id);
+        let settled = self.settle(settlement).await;
+        if stored_files && settled.as_ref().is_some_and(Ended::failed) {
             // Ended elsewhere meanwhile: the files just stored have no owner. Where the end is
             // unknown the files stay; they may have been paid for.
             self.discard_files(job.id).await;
@@ -208,7 +205,8 @@ impl Runner {
         let next = self.0.clock.now() + wait;
         let progress = progress.map(|p| i16::from(p.min(100)));
         let (store, instance) = (&self.0.store, self.0.instance);
-        if let Err(error) = store.release_job(job.id, instance, progress, next).await {
+        let releasing = store.release_job(job.account_id, job.id, instance, progress, next);
+        if let Err(error) = releasing.await {
             // The row stays with this process; the sweep finds it without a worker.
             tracing::warn!(generation = %job.id, %error, "could not reschedule a job");
         }
@@ -224,7 +222,7 @@ impl Runner {
     }
 
     async fn expire(&self, job: &Job) -> Step {
-        self.cancel_task(job).await;
+        self.cancel_task(&job.provider, job.remote_id.as_deref()).await;
         let message = "the generation was not finished by its deadline";
         Step::failed(Failure::new(FailureCode::Expired, message))
     }

@@ -108,7 +108,7 @@ impl Runner {
         }
         let attempts = job.attempts + i32::try_from(made).unwrap_or(i32::MAX);
         let (store, now) = (&self.0.store, self.0.clock.now());
-        let intent = store.intend_submission(job.id, self.0.instance, attempts, now);
+        let intent = store.intend_submission(job, self.0.instance, attempts, now);
         match intent.await {
             Ok(still_ours) => still_ours,
             Err(error) => {

@@ -92,6 +92,8 @@ impl Runner {
         if store.hasten_jobs(now + self.longest_wait(), now).await? > 0 {
             self.0.wake.notify_one();
         }
+        // What a dead process settled last, too.
+        store.count_usage().await?;
         let mut ended = 0;
         for left in store.abandoned(BATCH).await? {
             ended += self.recover(left).await?;
@@ -127,7 +129,7 @@ impl Runner {
         let now = self.0.clock.now();
         self.0
             .store
-            .release_job(left.id, left.owner, None, now)
+            .release_job(left.account_id, left.id, left.owner, None, now)
             .await?;
         self.0.wake.notify_one();
         Ok(0)
@@ -139,7 +141,7 @@ impl Runner {
         let failure = Failure::new(FailureCode::Interrupted, message);
         let settlement = Settlement {
             instance: Some(left.owner),
-            ..self.settlement(id, Outcome::Failed(failure), None, None)
+            ..self.settlement((left.account_id, id), Outcome::Failed(failure), None, None)
         };
         match self.end(&settlement).await {
             Ok(ended) => Ok(u64::from(ended.is_some())),

@@ -70,7 +70,7 @@ impl Runner {
     async fn store_task(&self, job: &Job, provider: &dyn VideoProvider, task: &str) -> Step {
         let mut tries_at_end = STORE_TRIES_AT_END;
         loop {
-            let stored = self.0.store.store_task(job.id, self.0.instance, task).await;
+            let stored = self.0.store.store_task(job, self.0.instance, task).await;
             let error = match stored {
                 Ok(true) => return Step::retry(),
                 // Cancelled or ended during the submission: nobody waits for it.

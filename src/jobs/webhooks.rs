@@ -261,7 +261,8 @@ impl Dispatcher {
     async fn body(&self, attempt: &Attempt) -> Result<Vec<u8>, StoreError> {
         let id = attempt.generation;
         let corrupt = |what: String| StoreError::Corrupt(format!("generation {id}: {what}"));
-        let generation = self.0.store.generation_including_deleted(id).await?;
+        let store = &self.0.store;
+        let generation = store.generation_including_deleted(attempt.account, id).await?;
         let generation = generation.ok_or_else(|| corrupt("it is not there".to_owned()))?;
         let record = (self.0.render)(&generation).map_err(|e| corrupt(e.to_string()))?;
         let payload = Payload {

@@ -7,7 +7,6 @@ use tracing::Instrument as _;
 
 use super::{Call, Runner, RunningGuard, running::Stopped};
 use crate::{
-    domain::ids::GenerationId,
     store::{
         StoreError,
         jobs::{Job, Share},
@@ -98,26 +97,15 @@ impl Runner {
         );
     }
 
-    pub(super) async fn cancel_upstream(&self, id: GenerationId) {
-        match self.0.store.cancelled_job(id).await {
-            Ok(Some(job)) => self.cancel_task(&job).await,
-            Ok(None) => {}
-            Err(error) => {
-                tracing::warn!(generation = %id, %error, "could not pass a cancel to the provider");
-            }
-        }
-    }
-
     /// Asks the provider to cancel a job's task, if it has one.
-    pub(super) async fn cancel_task(&self, job: &Job) {
-        let provider = self.0.providers.video.get(&job.provider);
-        let (Some(task), Some(provider)) = (&job.remote_id, provider) else {
+    pub(super) async fn cancel_task(&self, provider: &str, task: Option<&str>) {
+        let (Some(task), Some(provider)) = (task, self.0.providers.video.get(provider)) else {
             return;
         };
         // The job ends regardless of the outcome, even if the adapter panics.
         let cancelling = std::panic::AssertUnwindSafe(provider.cancel(task)).catch_unwind();
         if let Ok(Err(error)) = cancelling.await {
-            tracing::warn!(generation = %job.id, %error, "the provider did not accept a cancel");
+            tracing::warn!(task, %error, "the provider did not accept a cancel");
         }
     }
 

@@ -50,13 +50,15 @@ impl IdempotentRequest {
 
 impl Service {
     /// Holds the ceiling of the cost and starts the work, or finds what the idempotency key created
-    /// before. `deltas`: where the pieces of a streamed text go.
+    /// before. `deltas`: where the pieces of a streamed text go. `respond_async`: the caller does not
+    /// wait, so that it is a job.
     pub async fn generate(
         &self,
         caller: &Caller,
         request: GenerationRequest,
         idempotent: Option<&IdempotentRequest>,
         deltas: Option<DeltaSink>,
+        respond_async: bool,
     ) -> Result<Submitted, ServiceError> {
         if let Some(id) = self.replayed(caller, idempotent).await? {
             return Ok(Submitted::Replay(id));
@@ -65,6 +67,7 @@ impl Service {
             return Err(ServiceError::ShuttingDown);
         }
         let mut plan = self.plan(caller, request, deltas).await?;
+        plan.job |= respond_async;
         let new = self.new_generation(caller, &plan, idempotent).await?;
         let run = match plan.call.take() {
             None => None,
@@ -113,12 +116,8 @@ impl Service {
     ) -> Result<NewGeneration, ServiceError> {
         let hold = plan.ceiling.hold();
         if let Some(max_cost) = plan.max_cost.filter(|max| hold > *max) {
-            let (balance, unfinished) = self
-                .0
-                .store
-                .balance_and_unfinished(caller.account_id)
-                .await?;
-            self.check_jobs(unfinished)?;
+            let (balance, jobs) = self.0.store.balance_and_jobs(caller.account_id).await?;
+            self.check_jobs(plan, jobs)?;
             let short = explain::above_max_cost(hold, max_cost, balance, &plan.ceiling);
             return Err(ServiceError::CreditsShort(Box::new(short)));
         }
@@ -148,7 +147,8 @@ impl Service {
             } else {
                 Status::Processing
             },
-            max_unfinished: self.0.settings.max_jobs_per_account,
+            job: plan.job,
+            max_jobs: self.0.settings.max_jobs_per_account,
             idempotency: idempotent.map(|request| Idempotency {
                 key: request.key.clone(),
                 fingerprint: request.fingerprint,

@@ -99,7 +99,8 @@ impl Store {
             ), live as materialized (
                 select id from token where revoked_at is null
             ), counted as materialized (
-                select c.tat, c.admitted from live, count_request('a', live.id, $3, $4) c
+                select c.tat, c.admitted
+                from live, count_requests('a', array[live.id], array[$3::integer], array[1], $4) c
             ), used as (
                 update admin_tokens set last_used_at = $2
                 where id = (select id from live)
@@ -119,7 +120,8 @@ impl Store {
         let gcra = Gcra::per_minute(DEFAULT_PER_MINUTE);
         Ok(reading.await?.map(|row| PresentedAdmin {
             id: row.id,
-            rate: gcra.counted(now, row.tat, row.admitted),
+            rate: row.tat.zip(row.admitted)
+                .map(|(tat, admitted)| gcra.counted(now, tat, admitted, 0)),
         }))
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use super::{Store, StoreError, pool::Transaction};
+use super::{Store, StoreError, credits::ENTRY_KINDS, pool::Transaction};
 use crate::domain::{
     generation::{Modality, Status},
     ids::GenerationId,
@@ -15,8 +15,8 @@ use crate::domain::{
 
 /// Differences of one check that are named; there may be more.
 const NAMED: i64 = 1_000;
-/// Ledger entries whose accounts are checked each time: the newest.
-const RECENT_ENTRIES: i64 = 5_000;
+/// Generations whose accounts are checked each time: those that were settled last.
+const RECENT_GENERATIONS: i64 = 5_000;
 /// How long a self-audit may take.
 const AUDIT_LIMIT: Duration = Duration::from_mins(1);
 /// How long a scrape may take to read.
@@ -46,8 +46,8 @@ pub struct LiveAudit {
     pub balance: Vec<i64>,
     /// Accounts whose holds are not those of their unfinished generations.
     pub holds: Vec<i64>,
-    /// Accounts that count their unfinished generations wrongly.
-    pub unfinished: Vec<i64>,
+    /// Accounts that count their unfinished jobs wrongly.
+    pub jobs: Vec<i64>,
     /// Unfinished generations past their time.
     pub overdue: Vec<GenerationId>,
     /// Unfinished generations that no living process works on and no worker will take.
@@ -94,7 +94,7 @@ impl Store {
         Ok(found)
     }
 
-    /// What is unfinished, by type and status: read from an index that holds nothing else.
+    /// What is unfinished, by type and status.
     pub async fn unfinished_now(&self, now: DateTime<Utc>) -> Result<Vec<Unfinished>, StoreError> {
         let reading = sqlx::query_as!(
             Unfinished,
@@ -102,27 +102,22 @@ impl Store {
                       least(sum(estimated), 9e18)::bigint as "held!",
                       greatest(extract(epoch from $1 - min(created_at)), 0)::float8
                       as "oldest_seconds!"
-               from generations where status in ('pending', 'processing')
+               from running_generations g join models m on m.id = g.model_id
                group by type, status"#,
             now
         )
-        .fetch_all(self.reserved.named("count unfinished generations"));
+        .fetch_all(self.jobs.named("count unfinished generations"));
         let unfinished = tokio::time::timeout(SCRAPE_TIME, reading)
             .await
-            .map_err(|_elapsed| StoreError::Unavailable(sqlx::Error::PoolTimedOut))??;
+            .map_err(|_elapsed| StoreError::from(sqlx::Error::PoolTimedOut))??;
         Ok(unfinished)
     }
 
     /// The connections of each pool.
-    pub fn pools(&self) -> [PoolState; 3] {
-        let pools = [
-            ("requests", &self.requests),
-            ("reserved", &self.reserved),
-            ("heartbeat", &self.heartbeat),
-        ];
-        pools.map(|(name, pool)| {
+    pub fn pools(&self) -> [PoolState; 6] {
+        self.pools.each_ref().map(|(name, pool)| {
             let (busy, idle) = pool.usage();
-            (name, busy, idle)
+            (*name, busy, idle)
         })
     }
 }
@@ -154,22 +149,27 @@ async fn accounts_against_ledger(
             (select id from accounts where id > $1 order by id limit $2)
             union select id from accounts where held > 0
             union select account_id from (
-                select account_id from ledger_entries order by id desc limit $3) recent
+                select account_id from finished_generations order by settled desc limit $3) recent
             union select unnest($4::bigint[])
         )
         select a.id from chosen join accounts a using (id)
             left join lateral (
-                select balance, held from ledger_entries e
-                where e.account_id = a.id order by e.id desc limit 1
+                select e.balance, e.held
+                from unnest($6::text[]) kinds (kind), lateral (
+                    select id, balance, held from ledger_entries e
+                    where e.account_id = a.id and e.kind = kinds.kind order by e.id desc limit 1
+                ) e
+                order by e.id desc limit 1
             ) entry on true
         where a.balance <> coalesce(entry.balance, 0) or a.held <> coalesce(entry.held, 0)
         order by a.id limit $5
         "#,
         scope.after,
         scope.window,
-        RECENT_ENTRIES,
+        RECENT_GENERATIONS,
         scope.suspects,
         NAMED,
+        &ENTRY_KINDS as _,
     )
     .fetch_all(tx)
     .await?;
@@ -188,13 +188,13 @@ async fn accounts_against_generations(
     let rows = sqlx::query!(
         r#"
         with unfinished as (
-            select account_id, sum(estimated) as held, count(*) as n from generations
-            where status in ('pending', 'processing') group by account_id
+            select account_id, sum(estimated) as held, count(*) filter (where job) as jobs
+            from running_generations group by account_id
         )
         select a.id, a.held <> coalesce(u.held, 0) as "held!",
-               a.unfinished <> coalesce(u.n, 0) as "count!"
+               a.jobs <> coalesce(u.jobs, 0) as "count!"
         from accounts a left join unfinished u on u.account_id = a.id
-        where a.held <> coalesce(u.held, 0) or a.unfinished <> coalesce(u.n, 0)
+        where a.held <> coalesce(u.held, 0) or a.jobs <> coalesce(u.jobs, 0)
         order by a.id limit $1
         "#,
         NAMED,
@@ -206,7 +206,7 @@ async fn accounts_against_generations(
         wrong.map(|row| row.id).collect()
     };
     found.holds = which(|held, _| held);
-    found.unfinished = which(|_, count| count);
+    found.jobs = which(|_, count| count);
     Ok(())
 }
 
@@ -215,9 +215,8 @@ async fn overdue(
     scope: &AuditScope<'_>,
 ) -> Result<Vec<GenerationId>, StoreError> {
     let ids = sqlx::query_scalar!(
-        r#"select id as "id: GenerationId" from generations
-         where status in ('pending', 'processing')
-           and case when deadline_at is null then created_at < $2 else deadline_at < $1 end
+        r#"select id as "id: GenerationId" from running_generations
+         where case when deadline_at is null then created_at < $2 else deadline_at < $1 end
          order by id limit $3"#,
         scope.deadline_before,
         scope.created_before,
@@ -235,9 +234,8 @@ async fn ownerless(
     // Signs of life are kept by the database's own clock. A job without a worker is well as
     // long as it says when it is to be looked at.
     let ids = sqlx::query_scalar!(
-        r#"select g.id as "id: GenerationId" from generations g
-         where g.status in ('pending', 'processing')
-           and case when g.lease_token is null then g.next_step_at is null
+        r#"select g.id as "id: GenerationId" from running_generations g
+         where case when g.lease_token is null then g.next_step_at is null
                     else not exists (
                         select from instances i where i.id = g.lease_token
                         and i.seen_at > clock_timestamp() - make_interval(secs => $1))

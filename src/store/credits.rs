@@ -10,6 +10,10 @@ use crate::domain::{
     page::{Cursor, Page, PageRequest},
 };
 
+/// The kinds of entries. Their newest are looked up kind by kind, as the index has them.
+pub(super) const ENTRY_KINDS: [&str; 6] =
+    ["grant", "hold", "charge", "release", "adjustment", "refund"];
+
 /// The letter of the ledger's cursors.
 pub const LEDGER_CURSOR: u8 = b'l';
 
@@ -58,20 +62,20 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// How an account stands, and how many unfinished generations it has.
-    pub async fn balance_and_unfinished(
+    /// How an account stands, and how many unfinished jobs it has.
+    pub async fn balance_and_jobs(
         &self,
         account: AccountId,
     ) -> Result<(Balance, i32), StoreError> {
         let reading = sqlx::query!(
-            r#"select balance as "balance: Credits", held as "held: Credits", unfinished
+            r#"select balance as "balance: Credits", held as "held: Credits", jobs
                from accounts where id = $1"#,
             account.0
         )
         .fetch_one(self.requests.named("read a balance and unfinished jobs"));
         let row = reading.await?;
         let (balance, held) = (row.balance, row.held);
-        Ok((Balance { balance, held }, row.unfinished))
+        Ok((Balance { balance, held }, row.jobs))
     }
 
     /// The account's movements, newest first.
@@ -82,24 +86,28 @@ impl Store {
         generation: Option<GenerationId>,
         page: &PageRequest,
     ) -> Result<Page<LedgerEntry>, StoreError> {
+        let kinds = kind.map_or_else(|| ENTRY_KINDS.to_vec(), |kind| vec![kind]);
+        let most = page.per_page + 1;
         let mut query = QueryBuilder::new(
-            "select id, kind, amount, balance, held, generation_id as generation, reference, \
-                    created_at \
-             from ledger_entries where account_id = ",
+            "select e.id, e.kind, e.amount, e.balance, e.held, e.generation_id as generation, \
+                    e.reference, e.created_at \
+             from unnest(",
+        );
+        query.push_bind(kinds).push(
+            "::text[]) kinds (kind) cross join lateral (\
+             select * from ledger_entries e where e.kind = kinds.kind and e.account_id = ",
         );
         query.push_bind(account.0);
-        if let Some(kind) = kind {
-            query.push(" and kind = ").push_bind(kind.to_owned());
-        }
         if let Some(generation) = generation {
-            query.push(" and generation_id = ").push_bind(generation.0);
+            query
+                .push(" and e.generation_id = ")
+                .push_bind(generation.0);
         }
         if let Some(after) = page.after_number() {
-            query.push(" and id < ").push_bind(after);
+            query.push(" and e.id < ").push_bind(after);
         }
-        query
-            .push(" order by id desc limit ")
-            .push_bind(page.per_page + 1);
+        query.push(" order by e.id desc limit ").push_bind(most);
+        query.push(") e order by e.id desc limit ").push_bind(most);
         let entries: Vec<LedgerEntry> = query
             .build_query_as()
             .persistent(false)

@@ -1,17 +1,21 @@
-//! Holding and settling credits: only [`Store::hold`] and [`Store::settle`], each one statement. A
-//! caller sees only its own outcome, so that several may one day share a commit.
+//! Holding and settling credits: only [`Store::hold`] and [`Store::settle`]. Each is one statement,
+//! which many share (see [`super::groups`]); a caller sees only its own outcome.
 //!
 //! Here: their inputs and outputs. Each statement has its own file.
 
 mod cancels;
 mod hold;
+mod prices;
 mod rows;
 mod settle;
+mod writer;
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
+pub(super) use prices::Prices;
 pub(super) use rows::GenerationRow;
+pub(super) use writer::CreditWriter;
 
 use super::{Store, StoreError, credits::Balance};
 use crate::domain::{
@@ -57,14 +61,16 @@ pub struct NewGeneration {
     pub hold: Credits,
     /// Whether its text is streamed to the caller.
     pub streamed: bool,
+    /// Whether it counts against the account's limit of unfinished jobs.
+    pub job: bool,
     /// The instance that runs it from the start; `None`: a job that any worker can claim.
     pub instance: Option<InstanceId>,
     /// Jobs only.
     pub deadline: Option<DateTime<Utc>>,
     /// `processing`, or `pending` while it waits for a free worker.
     pub status: Status,
-    /// Maximum number of unfinished generations of the account, this one included.
-    pub max_unfinished: i32,
+    /// Maximum number of unfinished jobs of the account, this one included.
+    pub max_jobs: i32,
     pub idempotency: Option<Idempotency>,
     pub now: DateTime<Utc>,
 }
@@ -88,7 +94,7 @@ pub enum HoldOutcome {
     /// The key or session has ended meanwhile.
     CredentialEnded,
     Suspended,
-    /// The account has too many unfinished generations.
+    /// The account has too many unfinished jobs.
     TooManyJobs,
     /// The key's spend limit would be exceeded.
     SpendLimit(SpendLimit, Balance),
@@ -119,6 +125,7 @@ pub struct Completion {
 #[derive(Debug, Clone)]
 pub struct Settlement {
     pub id: GenerationId,
+    pub account_id: AccountId,
     /// Only if this instance still owns it; `None`: whichever does (a cancel).
     pub instance: Option<InstanceId>,
     pub outcome: Outcome,
@@ -127,6 +134,21 @@ pub struct Settlement {
     /// The provider's request id.
     pub provider_request_id: Option<String>,
     pub now: DateTime<Utc>,
+}
+
+/// What only the row of a generation knew when it was settled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settled {
+    pub modality: Modality,
+    pub provider: String,
+    pub model: String,
+    /// What was on hold.
+    pub estimated: Credits,
+    pub attempts: i32,
+    /// The provider's id of its task.
+    pub remote_id: Option<String>,
+    pub started_at: DateTime<Utc>,
+    pub completed_at: DateTime<Utc>,
 }
 
 /// What an idempotency key is bound to.

@@ -23,12 +23,10 @@ pub struct HistoryFilter {
 }
 
 impl HistoryFilter {
-    /// Whether it names a type, status, provider or model.
-    const fn is_of_some_kind(&self) -> bool {
-        self.modality.is_some()
-            || self.status.is_some()
-            || self.provider.is_some()
-            || self.model.is_some()
+    /// Whether some that run are wanted, and some that are finished.
+    fn wants(&self) -> (bool, bool) {
+        let finished = self.status.map(Status::is_finished);
+        (finished != Some(true), finished != Some(false))
     }
 }
 
@@ -41,33 +39,36 @@ impl Store {
         filter: &HistoryFilter,
         page: &PageRequest,
     ) -> Result<Page<Generation>, StoreError> {
+        let (running, finished) = filter.wants();
         let mut query = QueryBuilder::new("with recursive ");
-        let kinds = filter.is_of_some_kind();
-        if kinds {
-            push_kinds(&mut query, account, filter);
+        push_kinds(&mut query, account, filter);
+        query.push(", found as (");
+        if finished {
             query.push(
-                ", found as (select newest.id from kinds cross join lateral (select id \
-                from generations where deleted_at is null and account_id = ",
+                "(select newest.id from kinds cross join lateral (\
+                 select id from finished_generations \
+                 where model_id = kinds.model_id and failed = kinds.failed \
+                 and deleted_at is null and account_id = ",
             );
             query.push_bind(account.0);
-            query.push(
-                " and type = kinds.type and provider = kinds.provider and model = kinds.model \
-                 and status = kinds.status",
-            );
-        } else {
-            query.push(
-                "found as (select id from generations where deleted_at is null and account_id = ",
-            );
-            query.push_bind(account.0);
+            push_page(&mut query, filter, page);
+            query.push(") newest order by id desc limit ");
+            query.push_bind(page.per_page + 1).push(")");
         }
-        push_span(&mut query, filter, page);
-        query
-            .push(" order by id desc limit ")
-            .push_bind(page.per_page + 1);
-        if kinds {
-            query
-                .push(") newest order by id desc limit ")
-                .push_bind(page.per_page + 1);
+        if running && finished {
+            query.push(" union all ");
+        }
+        if running {
+            query.push(
+                "(select id from running_generations \
+                 where model_id in (select id from wanted) and account_id = ",
+            );
+            query.push_bind(account.0);
+            if let Some(status) = filter.status {
+                query.push(" and status = ").push_bind(status.as_str());
+            }
+            push_page(&mut query, filter, page);
+            query.push(")");
         }
         query.push(
             ") select id, account_id, type, status, provider, model, left(prompt, 200) as prompt, \
@@ -75,8 +76,12 @@ impl Store {
              usage, case type when 'text' then left(result, 200) else result end as result, \
              error_code, error_message, attempts, provider_request_id, created_at, started_at, \
              completed_at, outputs, progress, finish_reason, template_id, template_version \
-             from found join generations using (id) order by id desc",
+             from found join generations using (id) where account_id = ",
         );
+        query.push_bind(account.0);
+        query
+            .push(" order by id desc limit ")
+            .push_bind(page.per_page + 1);
         // Planned anew each time: a plan for any value would be wrong for rare ones.
         let rows: Vec<GenerationRow> = query
             .build_query_as()
@@ -90,41 +95,48 @@ impl Store {
     }
 }
 
-/// The kinds that an account has generations of and that the filters let through: each a
-/// combination of type, provider, model and status. One look into the index for each, whatever
-/// the number of rows (a loose index scan).
+/// The models that the filters let through, and the kinds of what the account has finished with
+/// them: each a model and an outcome. One look into the index for each, whatever the number of
+/// rows (a loose index scan).
 fn push_kinds(query: &mut QueryBuilder<Postgres>, account: AccountId, filter: &HistoryFilter) {
-    let next = |query: &mut QueryBuilder<Postgres>, after: &str| {
-        query.push(
-            "(select type, provider, model, status from generations \
-             where deleted_at is null and account_id = ",
-        );
-        query.push_bind(account.0);
-        query.push(after);
-        query.push(" order by type, provider, model, status limit 1)");
-    };
-    query.push("every (type, provider, model, status) as (");
-    next(query, "");
-    query.push(" union all select next.* from every cross join lateral ");
-    next(
-        query,
-        " and (type, provider, model, status) > \
-         (every.type, every.provider, every.model, every.status)",
-    );
-    query.push(" next), kinds as (select * from every where true");
+    query.push("wanted as (select id from models where true");
     if let Some(modality) = filter.modality {
         query.push(" and type = ").push_bind(modality.as_str());
-    }
-    if let Some(status) = filter.status {
-        query.push(" and status = ").push_bind(status.as_str());
     }
     if let Some(provider) = &filter.provider {
         query.push(" and provider = ").push_bind(provider.clone());
     }
     if let Some(model) = &filter.model {
-        query.push(" and model = ").push_bind(model.clone());
+        query.push(" and name = ").push_bind(model.clone());
+    }
+    let next = |query: &mut QueryBuilder<Postgres>, after: &str| {
+        query.push(
+            "(select model_id, failed from finished_generations \
+             where deleted_at is null and account_id = ",
+        );
+        query.push_bind(account.0);
+        query.push(after);
+        query.push(" order by model_id, failed limit 1)");
+    };
+    query.push("), every (model_id, failed) as (");
+    next(query, "");
+    query.push(" union all select next.* from every cross join lateral ");
+    next(query, " and (model_id, failed) > (every.model_id, every.failed)");
+    query.push(
+        " next), kinds as (select * from every where model_id in (select id from wanted)",
+    );
+    if let Some(status) = filter.status {
+        query.push(" and failed = ").push_bind(status == Status::Failed);
     }
     query.push(")");
+}
+
+/// The newest of the span of time from where the page begins.
+fn push_page(query: &mut QueryBuilder<Postgres>, filter: &HistoryFilter, page: &PageRequest) {
+    push_span(query, filter, page);
+    query
+        .push(" order by id desc limit ")
+        .push_bind(page.per_page + 1);
 }
 
 /// The span of time, and where the page begins. An id carries its creation in milliseconds, so

@@ -6,7 +6,7 @@
 use chrono::{DateTime, Utc};
 
 use super::{Store, StoreError};
-use crate::domain::ids::{GenerationId, InstanceId};
+use crate::domain::ids::{AccountId, GenerationId, InstanceId};
 
 impl Store {
     pub async fn time(&self) -> Result<DateTime<Utc>, StoreError> {
@@ -73,22 +73,30 @@ impl Store {
         Ok(())
     }
 
+    /// Makes the room of ended rows free, unless another process does so now.
+    pub async fn vacuum_running(&self) -> Result<(), StoreError> {
+        sqlx::raw_sql("vacuum (skip_locked, truncate false) running_generations")
+            .execute(self.jobs.named("make room").long())
+            .await?;
+        Ok(())
+    }
+
     /// Unfinished generations whose process is gone.
     pub async fn abandoned(&self, limit: i64) -> Result<Vec<Abandoned>, StoreError> {
         let reading = sqlx::query_as!(
             Abandoned,
             r#"
-            select g.id as "id: _", g.lease_token as "owner!: _",
-                   type in ('video', 'audio') and (submitted_at is null or remote_id is not null)
+            select g.id as "id: _", g.account_id as "account_id: _", g.lease_token as "owner!: _",
+                   deadline_at is not null and (submitted_at is null or remote_id is not null)
                    as "resumable!"
-            from generations g
-            where g.status in ('pending', 'processing') and g.lease_token is not null
+            from running_generations g
+            where g.lease_token is not null
               and not exists (select from instances i where i.id = g.lease_token)
             order by g.id limit $1
             "#,
             limit
         )
-        .fetch_all(self.reserved.named("find abandoned generations"));
+        .fetch_all(self.jobs.named("find abandoned generations"));
         Ok(reading.await?)
     }
 
@@ -96,14 +104,13 @@ impl Store {
     pub async fn owned(&self, instance: InstanceId) -> Result<Vec<Abandoned>, StoreError> {
         let reading = sqlx::query_as!(
             Abandoned,
-            r#"select id as "id: _", lease_token as "owner!: _",
-                   type in ('video', 'audio') and (submitted_at is null or remote_id is not null)
+            r#"select id as "id: _", account_id as "account_id: _", lease_token as "owner!: _",
+                   deadline_at is not null and (submitted_at is null or remote_id is not null)
                    as "resumable!"
-             from generations
-             where status in ('pending', 'processing') and lease_token = $1"#,
+             from running_generations where lease_token = $1"#,
             instance.0
         )
-        .fetch_all(self.reserved.named("find own generations"));
+        .fetch_all(self.jobs.named("find own generations"));
         Ok(reading.await?)
     }
 }
@@ -112,6 +119,7 @@ impl Store {
 #[derive(Debug, Clone)]
 pub struct Abandoned {
     pub id: GenerationId,
+    pub account_id: AccountId,
     pub owner: InstanceId,
     /// Whether another worker can go on: nothing was submitted yet, or the provider's task is
     /// known.

@@ -101,30 +101,33 @@ impl Store {
         let at_quota: Vec<i64> = at_quota.map(|(&account, _)| account).collect();
         let claiming = sqlx::query_as!(
             Job,
-            r#"update generations
-             set lease_token = $1, status = 'processing', started_at = coalesce(started_at, $3)
-             where id = any(array(
-                 select ranked.id
-                 from (
-                     select due.id, due.account_id,
-                            row_number() over (partition by due.account_id
-                                               order by due.next_step_at, due.id) as place
-                     from (
-                         select id, account_id, next_step_at from generations
-                         where status in ('pending', 'processing') and lease_token is null
-                           and next_step_at <= $3 and (provider = any($4) or deadline_at <= $3)
-                           and account_id <> all($5)
-                         order by next_step_at limit $2
-                         for update skip locked
-                     ) due
-                 ) ranked
-                 left join unnest($6::bigint[], $7::bigint[]) as has(account_id, workers)
-                     on has.account_id = ranked.account_id
-                 where ranked.place + coalesce(has.workers, 0) <= $8
-             ))
-             returning id as "id: _", account_id as "account_id: _", type as "modality: _",
-                       provider, model, prompt, parameters, estimated as "held: _", attempts,
-                       submitted_at, remote_id, deadline_at, created_at"#,
+            r#"
+            with due as materialized (
+                select g.id, g.account_id, g.next_step_at
+                from running_generations g
+                where g.lease_token is null and g.next_step_at <= $3
+                  and (g.deadline_at <= $3 or exists (
+                      select from models m where m.id = g.model_id and m.provider = any($4)))
+                  and g.account_id <> all($5)
+                order by g.next_step_at limit $2
+                for update skip locked
+            ), ranked as (
+                select due.id, due.account_id,
+                       row_number() over (partition by due.account_id
+                                          order by due.next_step_at, due.id)
+                       + coalesce(has.workers, 0) as workers
+                from due left join unnest($6::bigint[], $7::bigint[]) as has (account_id, workers)
+                    on has.account_id = due.account_id
+            )
+            update running_generations g
+            set lease_token = $1, status = 'processing', started_at = coalesce(started_at, $3)
+            from ranked, models m
+            where g.account_id = ranked.account_id and g.id = ranked.id and m.id = g.model_id
+              and ranked.workers <= $8
+            returning g.id as "id: _", g.account_id as "account_id: _", m.type as "modality: _",
+                      m.provider, m.name as model, g.prompt, g.parameters,
+                      g.estimated as "held: _", g.attempts, g.submitted_at, g.remote_id,
+                      g.deadline_at, g.created_at"#,
             instance.0,
             limit,
             now,
@@ -134,62 +137,50 @@ impl Store {
             &taken,
             share.most,
         )
-        .fetch_all(self.reserved.named("claim jobs"));
+        .fetch_all(self.jobs.named("claim jobs"));
         Ok(claiming.await?)
-    }
-
-    /// A generation that was ended while a provider's task was running for it.
-    pub async fn cancelled_job(&self, id: GenerationId) -> Result<Option<Job>, StoreError> {
-        let reading = sqlx::query_as!(
-            Job,
-            r#"select id as "id: _", account_id as "account_id: _", type as "modality: _",
-                      provider, model, prompt, parameters, estimated as "held: _", attempts,
-                      submitted_at, remote_id, deadline_at, created_at
-             from generations where id = $1 and status = 'failed' and remote_id is not null"#,
-            id.0
-        )
-        .fetch_optional(self.requests.named("read a cancelled job"));
-        Ok(reading.await?)
     }
 
     /// Stores the intent to submit and counts it in `attempts`. `false`: this instance no longer
     /// owns the job, or another step of it has submitted meanwhile; it must not be submitted.
     pub async fn intend_submission(
         &self,
-        id: GenerationId,
+        job: &Job,
         instance: InstanceId,
         attempts: i32,
         now: DateTime<Utc>,
     ) -> Result<bool, StoreError> {
         let intending = sqlx::query!(
-            "update generations set submitted_at = $3, attempts = attempts + 1
+            "update running_generations set submitted_at = $3, attempts = attempts + 1
              where id = $1 and lease_token = $2 and remote_id is null and attempts = $4
-               and status in ('pending', 'processing')",
-            id.0,
+               and account_id = $5",
+            job.id.0,
             instance.0,
             now,
             attempts,
+            job.account_id.0,
         )
-        .execute(self.reserved.named("store an intent to submit"));
+        .execute(self.jobs.named("store an intent to submit"));
         Ok(intending.await?.rows_affected() == 1)
     }
 
     /// Stores the provider's task id. `false`: this instance no longer owns the job.
     pub async fn store_task(
         &self,
-        id: GenerationId,
+        job: &Job,
         instance: InstanceId,
         remote_id: &str,
     ) -> Result<bool, StoreError> {
         let storing = sqlx::query!(
-            "update generations set remote_id = $3
-             where id = $1 and lease_token = $2 and status in ('pending', 'processing')
-               and (remote_id is null or remote_id = $3)",
-            id.0,
+            "update running_generations set remote_id = $3
+             where id = $1 and lease_token = $2 and (remote_id is null or remote_id = $3)
+               and account_id = $4",
+            job.id.0,
             instance.0,
             remote_id,
+            job.account_id.0,
         )
-        .execute(self.reserved.named("store a task"));
+        .execute(self.jobs.named("store a task"));
         Ok(storing.await?.rows_affected() == 1)
     }
 
@@ -201,16 +192,16 @@ impl Store {
         now: DateTime<Utc>,
     ) -> Result<u64, StoreError> {
         let hastening = sqlx::query!(
-            "update generations set next_step_at = $2
-             where id = any(array(
-                 select id from generations
-                 where status in ('pending', 'processing') and lease_token is null
-                   and next_step_at > $1
-                 for update skip locked))",
+            "with far as materialized (
+                 select account_id, id from running_generations
+                 where lease_token is null and next_step_at > $1
+                 for update skip locked)
+             update running_generations g set next_step_at = $2
+             from far where g.account_id = far.account_id and g.id = far.id",
             latest,
             now,
         )
-        .execute(self.reserved.named("hasten jobs"));
+        .execute(self.jobs.named("hasten jobs"));
         Ok(hastening.await?.rows_affected())
     }
 
@@ -218,21 +209,23 @@ impl Store {
     /// it.
     pub async fn release_job(
         &self,
+        account: AccountId,
         id: GenerationId,
         instance: InstanceId,
         progress: Option<i16>,
         next: DateTime<Utc>,
     ) -> Result<bool, StoreError> {
         let releasing = sqlx::query!(
-            "update generations
+            "update running_generations
              set lease_token = null, next_step_at = $4, progress = coalesce($3, progress)
-             where id = $1 and lease_token = $2 and status in ('pending', 'processing')",
+             where id = $1 and lease_token = $2 and account_id = $5",
             id.0,
             instance.0,
             progress,
             next,
+            account.0,
         )
-        .execute(self.reserved.named("release a job"));
+        .execute(self.jobs.named("release a job"));
         Ok(releasing.await?.rows_affected() == 1)
     }
 }

@@ -1,6 +1,11 @@
-//! API keys: the record, revocation, and the read that counts the request.
+//! API keys: the record and revocation.
 
-use chrono::{DateTime, TimeDelta, Utc};
+mod presented;
+
+use chrono::{DateTime, Utc};
+
+pub use presented::AuthenticatedKey;
+pub(super) use presented::KeyReader;
 
 use super::{Store, StoreError, generations::Credential};
 use crate::domain::{
@@ -8,15 +13,12 @@ use crate::domain::{
     credits::Credits,
     ids::{AccountId, ApiKeyId},
     page::{Cursor, Page, PageRequest},
-    rate::{Gcra, RateState, nanos},
     spend::SpendPeriod,
     token::TokenDigest,
 };
 
 /// The letter of the key list's cursors.
 pub const KEYS_CURSOR: u8 = b'k';
-/// How far `last_used_at` may lag.
-const LAST_USED_LAG: TimeDelta = TimeDelta::seconds(60);
 
 /// A key to be stored.
 #[derive(Debug)]
@@ -63,28 +65,6 @@ pub struct ApiKeyRecord {
     pub revoked_at: Option<DateTime<Utc>>,
     /// When it was made.
     pub created_at: DateTime<Utc>,
-}
-
-/// A key that was presented.
-#[derive(Debug)]
-pub struct AuthenticatedKey {
-    pub id: ApiKeyId,
-    pub account_id: AccountId,
-    /// What it may call.
-    pub abilities: Abilities,
-    pub expires_at: Option<DateTime<Utc>>,
-    /// Whether it has been revoked.
-    pub revoked: bool,
-    /// Whether it has ended.
-    pub expired: bool,
-    /// Whether its account is suspended.
-    pub suspended: bool,
-    /// What it may spend in each period.
-    pub spend_limit: Option<Credits>,
-    /// The request, counted; `None` for a dead key.
-    pub rate: Option<RateState>,
-    /// The account's default providers and models, by modality.
-    pub defaults: serde_json::Value,
 }
 
 impl Store {
@@ -137,8 +117,7 @@ impl Store {
             r#"select id as "id: _", name, key_hint, abilities as "abilities: _",
                     rate_limit_per_minute, expires_at, spend_limit as "spend_limit: _",
                     spend_period as "spend_period: _",
-                    coalesce((select s.spent from key_spend s where s.api_key_id = api_keys.id
-                        and s.period = spend_period_start(api_keys.spend_period, $3)), 0) as "spent!: _",
+                    spent_by(api_keys, $3) as "spent!: _",
                     last_used_at, revoked_at, created_at
              from api_keys where account_id = $1 and id = $2"#,
             account.0,
@@ -162,8 +141,7 @@ impl Store {
             r#"select id as "id: _", name, key_hint, abilities as "abilities: _",
                     rate_limit_per_minute, expires_at, spend_limit as "spend_limit: _",
                     spend_period as "spend_period: _",
-                    coalesce((select s.spent from key_spend s where s.api_key_id = api_keys.id
-                        and s.period = spend_period_start(api_keys.spend_period, $4)), 0) as "spent!: _",
+                    spent_by(api_keys, $4) as "spent!: _",
                     last_used_at, revoked_at, created_at
              from api_keys where account_id = $1 and ($2::bigint is null or id < $2)
              order by id desc limit $3"#,
@@ -195,8 +173,7 @@ impl Store {
              returning id as "id: _", name, key_hint, abilities as "abilities: _",
                        rate_limit_per_minute, expires_at, spend_limit as "spend_limit: _",
                        spend_period as "spend_period: _",
-                       coalesce((select s.spent from key_spend s where s.api_key_id = api_keys.id
-                           and s.period = spend_period_start(api_keys.spend_period, $3)), 0) as "spent!: _",
+                       spent_by(api_keys, $3) as "spent!: _",
                        last_used_at, revoked_at, created_at"#,
             account.0,
             id.0,
@@ -205,63 +182,5 @@ impl Store {
         .fetch_optional(self.requests.named("revoke a key"))
         .await
         .map_err(StoreError::from)
-    }
-
-    /// Reads a key and counts the request against its limit, in one statement: no cache that
-    /// could be stale, on any replica.
-    pub async fn authenticate_key(
-        &self,
-        digest: TokenDigest,
-        now: DateTime<Utc>,
-    ) -> Result<Option<AuthenticatedKey>, StoreError> {
-        let reading = sqlx::query!(
-            r#"
-            with key as materialized (
-                select k.id, k.account_id, k.abilities, k.rate_limit_per_minute, k.expires_at,
-                       k.revoked_at, k.last_used_at, k.spend_limit, a.suspended_at, a.defaults
-                from api_keys k join accounts a on a.id = k.account_id
-                where k.digest = $1
-            ), live as materialized (
-                select id, rate_limit_per_minute from key
-                where revoked_at is null and (expires_at is null or expires_at > $2)
-            ), counted as materialized (
-                select c.tat, c.admitted
-                from live, count_request('k', live.id, live.rate_limit_per_minute, $3) c
-            ), used as (
-                -- Once a minute, so that a busy key does not wait for a flush each time.
-                update api_keys set last_used_at = $2
-                where id = (select id from live)
-                  and (last_used_at is null or last_used_at <= $4)
-            )
-            select key.id as "id: ApiKeyId", key.account_id as "account_id: AccountId",
-                   key.abilities as "abilities: Abilities", key.rate_limit_per_minute,
-                   key.expires_at, key.revoked_at is not null as "revoked!",
-                   key.suspended_at is not null as "suspended!",
-                   key.spend_limit as "spend_limit: Credits", key.defaults,
-                   counted.tat as "tat?", counted.admitted as "admitted?"
-            from key left join counted on true
-            "#,
-            &digest.0[..],
-            now,
-            nanos(now),
-            now - LAST_USED_LAG,
-        )
-        .fetch_optional(self.requests.named("authenticate a key"));
-        Ok(reading.await?.map(|row| {
-            let gcra = Gcra::per_minute(row.rate_limit_per_minute.unsigned_abs());
-            AuthenticatedKey {
-                id: row.id,
-                account_id: row.account_id,
-                abilities: row.abilities,
-                expires_at: row.expires_at,
-                revoked: row.revoked,
-                expired: row.expires_at.is_some_and(|at| at <= now),
-                suspended: row.suspended,
-                spend_limit: row.spend_limit,
-                // A dead key is not counted.
-                rate: gcra.counted(now, row.tat, row.admitted),
-                defaults: row.defaults,
-            }
-        }))
     }
 }

@@ -3,7 +3,7 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{Store, StoreError, history::lowest_id};
+use super::{Store, StoreError};
 use crate::domain::ids::GenerationId;
 
 impl Store {
@@ -63,41 +63,52 @@ impl Store {
         Ok(())
     }
 
-    /// Deletes finished generations made before `before`, as their owner would, at most
-    /// `batch` of them. Answers how many.
+    /// Deletes finished generations made before `before`, as their owner would, in the order in
+    /// which they were settled: some `batch` of them. Whether there may be more.
     pub async fn delete_old_generations(
         &self,
         before: DateTime<Utc>,
         now: DateTime<Utc>,
         batch: i64,
-    ) -> Result<i64, StoreError> {
-        let deleted = sqlx::query_scalar!(
+    ) -> Result<bool, StoreError> {
+        let looked_at = sqlx::query_scalar!(
             r#"
-            with generation as (
-                update generations
+            with cursor as materialized (
+                select upto from settled_cursors where name = 'retention' for update
+            ), next as materialized (
+                -- Whole transactions, since the cursor counts those.
+                select account_id, id, settled, created_at from finished_generations
+                where settled >= (select upto from cursor)
+                  and settled < pg_snapshot_xmin(pg_current_snapshot())
+                order by settled fetch first $3 rows with ties
+            ), part as materialized (
+                select least(min(settled) filter (where created_at >= $1),
+                             (max(settled)::text::bigint + 1)::text::xid8) as until
+                from next
+            ), generation as (
+                update finished_generations g
                 set deleted_at = $2, prompt = '', system_prompt = null, negative_prompt = null,
-                    result = null, outputs = '[]', parameters = '{}', error_message = null
-                where id in (
-                    select id from generations
-                    where deleted_at is null and status in ('completed', 'failed')
-                      and created_at < $1 and id < $4
-                    order by id limit $3
-                    for update skip locked
-                )
-                returning id, type
+                    result = null, outputs = null, parameters = '{}', error_message = null
+                from next, part
+                where g.account_id = next.account_id and g.id = next.id
+                  and next.settled < part.until and g.deleted_at is null
+                returning g.id, g.model_id
             ), trash as (
                 insert into media_trash (generation_id, created_at)
-                select id, $2 from generation where type <> 'text' on conflict do nothing
+                select g.id, $2 from generation g join models m on m.id = g.model_id
+                where m.type <> 'text' on conflict do nothing
+            ), moved as (
+                update settled_cursors c set upto = part.until
+                from part where c.name = 'retention' and part.until > c.upto
             )
-            select count(*) as "count!" from generation
+            select count(*) as "count!" from next, part where next.settled < part.until
             "#,
             before,
             now,
             batch,
-            lowest_id(before),
         )
-        .fetch_one(self.requests.named("delete old generations").long())
+        .fetch_one(self.lanes.named("delete old generations").long())
         .await?;
-        Ok(deleted)
+        Ok(looked_at >= batch)
     }
 }

@@ -25,6 +25,7 @@ pub struct Queue {
 pub struct Attempt {
     pub id: WebhookDeliveryId,
     pub webhook: WebhookId,
+    pub account: AccountId,
     pub event: WebhookEvent,
     pub generation: GenerationId,
     /// When the event happened.
@@ -121,7 +122,7 @@ impl Store {
             -- An array, so that the plan goes by the few ids whatever it expects of their number.
             where d.id = any (array(select id from taken)) and w.id = d.webhook_id
             returning d.id as "id: WebhookDeliveryId", d.webhook_id as "webhook: WebhookId",
-                      d.event, d.generation_id as "generation: GenerationId", d.created_at,
+                      d.account_id as "account: AccountId", d.event, d.generation_id as "generation: GenerationId", d.created_at,
                       d.attempts, d.attempts - d.earlier_attempts as "in_series!",
                       w.url, w.secret
             "#,
@@ -141,6 +142,7 @@ impl Store {
             Some(Attempt {
                 id: row.id,
                 webhook: row.webhook,
+                account: row.account,
                 event,
                 generation: row.generation,
                 created_at: row.created_at,

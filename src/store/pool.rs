@@ -14,7 +14,7 @@ use deadpool::managed::{self, Object, PoolError, QueueMode};
 use sqlx::postgres::PgConnectOptions;
 use tokio::time::{sleep, timeout};
 
-pub use call::Call;
+pub use call::{Call, statement_span};
 pub use session::Outages;
 pub use transaction::Transaction;
 
@@ -36,14 +36,16 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// At most `size` connections to `options`. A call waits at most `acquire_timeout` for one.
+    /// At most `size` connections to `options`, with `settings` made on each. A call waits at most
+    /// `acquire_timeout` for one.
     pub fn new(
         options: PgConnectOptions,
+        settings: &'static str,
         size: u32,
         acquire_timeout: Duration,
         outages: Arc<Outages>,
     ) -> Self {
-        let connections = managed::Pool::builder(Sessions::new(options, outages))
+        let connections = managed::Pool::builder(Sessions::new(options, settings, outages))
             .max_size(size as usize)
             // What was used last is the likeliest to be alive; the rest may grow old and go.
             .queue_mode(QueueMode::Lifo)

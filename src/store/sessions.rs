@@ -71,7 +71,7 @@ impl Store {
                    live.account_id as "account_id: AccountId", live.expires_at,
                    live.suspended_at is not null as "suspended!", live.defaults,
                    counted.tat as "tat!", counted.admitted as "admitted!"
-            from live, count_request('s', live.id, $3, $4) counted
+            from live, count_requests('s', array[live.id], array[$3::integer], array[1], $4) counted
             "#,
             &digest.0[..],
             now,
@@ -87,7 +87,7 @@ impl Store {
             expires_at: row.expires_at,
             suspended: row.suspended,
             defaults: row.defaults,
-            rate: gcra.state(now, row.tat, row.admitted),
+            rate: gcra.counted(now, row.tat, row.admitted, 0),
         }))
     }
 

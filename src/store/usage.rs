@@ -1,4 +1,7 @@
 //! The usage report: the sums of days and hours, and the generations at its edges.
+//!
+//! The sums follow behind what is settled, by a cursor ([`Store::count_usage`]); the report adds
+//! what they lack.
 
 use super::{Store, StoreError, history::lowest_id};
 use crate::domain::{
@@ -7,6 +10,7 @@ use crate::domain::{
     report::{Span, UsageGroup, UsageKey, UsageRow, UsageTotals},
 };
 use chrono::TimeDelta;
+use sqlx::PgExecutor;
 
 impl Store {
     /// What an account made in a span of creation times, grouped; at most `limit` groups, in
@@ -30,27 +34,21 @@ impl Store {
         let rows = sqlx::query!(
             r#"
             with edges as (
-                select * from generations
-                where account_id = $1 and deleted_at is null
-                  and status in ('completed', 'failed')
-                  and id >= $8 and id < $9 and created_at >= $10 and created_at < $11
+                select model_id, api_key_id, created_at, failed, charged, usage
+                from finished_generations
+                where account_id = $1 and id >= $8 and id < $9
+                  and created_at >= $10 and created_at < $11
                 union all
-                select * from generations
-                where account_id = $1 and deleted_at is not null
-                  and id >= $8 and id < $9 and created_at >= $10 and created_at < $11
+                select model_id, api_key_id, created_at, failed, charged, usage
+                from finished_generations
+                where account_id = $1 and id >= $12 and id < $13
+                  and created_at >= $14 and created_at < $15
                 union all
-                select * from generations
-                where account_id = $1 and deleted_at is null
-                  and status in ('completed', 'failed')
-                  and id >= $12 and id < $13 and created_at >= $14 and created_at < $15
-                union all
-                select * from generations
-                where account_id = $1 and deleted_at is not null
-                  and id >= $12 and id < $13 and created_at >= $14 and created_at < $15
-                union all
-                select * from generations
-                where account_id = $1 and status in ('pending', 'processing')
-                  and created_at >= $22 and created_at < $23
+                select model_id, api_key_id, created_at, failed, charged, usage
+                from usage_tail($1)
+                where created_at >= $22 and created_at < $23
+                  and not (created_at >= $10 and created_at < $11)
+                  and not (created_at >= $14 and created_at < $15)
             ), sums as (
                 select * from usage_sums
                 where account_id = $1 and span = 'd' and start >= $2 and start < $3
@@ -61,24 +59,27 @@ impl Store {
                 select * from usage_sums
                 where account_id = $1 and span = 'h' and start >= $6 and start < $7
             ), parts as (
-                select start as moment, type, provider, model, api_key_id,
+                select start as moment, model_id, api_key_id,
                        completed + failed as generations, completed, failed, charged,
                        input_tokens, output_tokens, images, seconds, characters
                 from sums
                 union all
-                select created_at, type, provider, model, coalesce(api_key_id, 0), 1,
-                       (status = 'completed')::int, (status = 'failed')::int,
-                       coalesce(charged, 0), coalesce((usage ->> 'input_tokens')::numeric, 0),
+                select created_at, model_id, coalesce(api_key_id, 0), 1, (not failed)::int,
+                       failed::int, charged, coalesce((usage ->> 'input_tokens')::numeric, 0),
                        coalesce((usage ->> 'output_tokens')::numeric, 0),
                        coalesce((usage ->> 'images')::bigint, 0),
                        coalesce((usage ->> 'seconds')::bigint, 0),
                        coalesce((usage ->> 'characters')::bigint, 0)
                 from edges
+                union all
+                select created_at, model_id, coalesce(api_key_id, 0), 1, 0, 0, 0, 0, 0, 0, 0, 0
+                from running_generations
+                where account_id = $1 and created_at >= $22 and created_at < $23
             )
             select case when $16 then (moment at time zone 'UTC')::date end as day,
-                   case when $17 then type end as type,
-                   case when $18 then provider end as provider,
-                   case when $19 then model end as model,
+                   case when $17 then m.type end as type,
+                   case when $18 then m.provider end as provider,
+                   case when $19 then m.name end as model,
                    case when $20 then api_key_id end as api_key,
                    sum(generations)::bigint as "generations!",
                    sum(completed)::bigint as "completed!", sum(failed)::bigint as "failed!",
@@ -88,7 +89,7 @@ impl Store {
                    least(sum(output_tokens), 9007199254740991)::bigint as "output_tokens!",
                    sum(images)::bigint as "images!", sum(seconds)::bigint as "seconds!",
                    sum(characters)::bigint as "characters!"
-            from parts
+            from parts join models m on m.id = model_id
             group by 1, 2, 3, 4, 5
             order by 1, 2, 3, 4, 5
             limit $21
@@ -143,4 +144,50 @@ impl Store {
             })
             .collect())
     }
+
+    /// Adds to the sums what was settled since they were last counted.
+    pub async fn count_usage(&self) -> Result<(), StoreError> {
+        count(self.lanes.named("count usage").long()).await
+    }
+}
+
+/// What the sums lack is what transactions settled that the cursor has not passed. It stops before
+/// the oldest that still runs, and moves in the statement that counts.
+pub(super) async fn count(executor: impl PgExecutor<'_>) -> Result<(), StoreError> {
+    sqlx::query!(
+        r#"
+        with cursor as materialized (
+            select upto from settled_cursors where name = 'usage' for update
+        ), part as materialized (
+            select upto, greatest(upto, pg_snapshot_xmin(pg_current_snapshot())) as until from cursor
+        ), counted as (
+            insert into usage_sums as u
+                (account_id, span, start, model_id, api_key_id, completed, failed, charged,
+                 input_tokens, output_tokens, images, seconds, characters)
+            select account_id, span, start, model_id, api_key_id, sum(completed), sum(failed),
+                   sum(charged), sum(input_tokens), sum(output_tokens), sum(images),
+                   sum(seconds), sum(characters)
+            from usage_counted
+            where settled >= (select upto from part) and settled < (select until from part)
+            group by account_id, span, start, model_id, api_key_id
+            order by account_id, span, start, model_id, api_key_id
+            on conflict (account_id, span, start, model_id, api_key_id) do update
+            set completed = u.completed + excluded.completed,
+                failed = u.failed + excluded.failed,
+                charged = u.charged + excluded.charged,
+                input_tokens = u.input_tokens + excluded.input_tokens,
+                output_tokens = u.output_tokens + excluded.output_tokens,
+                images = u.images + excluded.images,
+                seconds = u.seconds + excluded.seconds,
+                characters = u.characters + excluded.characters
+            returning 1
+        )
+        update settled_cursors c set upto = part.until
+        from part
+        where c.name = 'usage' and part.until > part.upto and (select count(*) from counted) >= 0
+        "#
+    )
+    .execute(executor)
+    .await?;
+    Ok(())
 }

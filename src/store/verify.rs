@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Store, StoreError, pool::Transaction};
+use super::{Store, StoreError, pool::Transaction, usage};
 
 /// How long checking everything may take.
 const WHOLE_LIMIT: Duration = Duration::from_hours(4);
@@ -87,13 +87,13 @@ async fn account_differences(tx: &mut Transaction) -> Result<Vec<String>, sqlx::
             from accounts a left join recomputed r on r.account_id = a.id and r.from_last = 1
             where a.balance <> coalesce(balance_then, 0) or a.held <> coalesce(held_then, 0)
             union all
-            select format('account %s counts %s unfinished generations; there are %s',
-                          a.id, a.unfinished, coalesce(u.n, 0))
+            select format('account %s counts %s unfinished jobs; there are %s',
+                          a.id, a.jobs, coalesce(u.n, 0))
             from accounts a left join (
-                select account_id, count(*) as n from generations
-                where status in ('pending', 'processing') group by account_id
+                select account_id, count(*) as n from running_generations
+                where job group by account_id
             ) u on u.account_id = a.id
-            where a.unfinished <> coalesce(u.n, 0)
+            where a.jobs <> coalesce(u.n, 0)
             limit $1
             "#,
             SPELLED_OUT
@@ -169,26 +169,20 @@ impl Store {
              select k.id, spend_period_start(k.spend_period, g.created_at),
                     sum(coalesce(g.charged, g.estimated))
              from generations g join api_keys k on k.id = g.api_key_id
+             where k.spend_limit is not null
              group by 1, 2;
              -- Apart, because a key that has spent too much cannot name its limit.
              update key_spend s set spend_limit = k.spend_limit
              from api_keys k where k.id = s.api_key_id and s.spent <= k.spend_limit;
              delete from usage_sums;
-             insert into usage_sums
-             select account_id, span, usage_start(span, created_at), type, provider, model,
-                    coalesce(api_key_id, 0), count(*) filter (where status = 'completed'),
-                    count(*) filter (where status = 'failed'), sum(charged),
-                    coalesce(sum((usage ->> 'input_tokens')::numeric), 0),
-                    coalesce(sum((usage ->> 'output_tokens')::numeric), 0),
-                    coalesce(sum((usage ->> 'images')::bigint), 0),
-                    coalesce(sum((usage ->> 'seconds')::bigint), 0),
-                    coalesce(sum((usage ->> 'characters')::bigint), 0)
-             from generations, (values ('d'::\"char\"), ('h')) spans (span)
-             where status in ('completed', 'failed')
-             group by 1, 2, 3, 4, 5, 6, 7",
+             -- Transactions are numbered anew in a database that was restored from a dump.
+             update finished_generations set settled = '0' where settled >= pg_current_xact_id();
+             update settled_cursors set upto = '0'
+             where name = 'usage' or upto >= pg_current_xact_id()",
         )
         .execute(&mut tx)
         .await?;
+        usage::count(&mut tx).await?;
         tx.commit().await?;
         Ok(())
     }
@@ -199,10 +193,10 @@ async fn spend_differences(tx: &mut Transaction) -> Result<Vec<String>, sqlx::Er
     sqlx::query_scalar!(
         r#"
         with recomputed as (
-            -- Before a key had a period, all it made counts for ever.
             select g.api_key_id, spend_period_start(k.spend_period, g.created_at) as period,
                    sum(coalesce(g.charged, g.estimated)) as spent
             from generations g join api_keys k on k.id = g.api_key_id
+            where k.spend_limit is not null
             group by 1, 2
         )
         select format('key %s has spent %s since %s; its generations say %s',
@@ -229,28 +223,22 @@ async fn usage_differences(tx: &mut Transaction) -> Result<Vec<String>, sqlx::Er
     sqlx::query_scalar!(
         r#"
         with recomputed as (
-            select account_id, span, usage_start(span, created_at) as start, type, provider, model,
-                   coalesce(api_key_id, 0) as api_key_id,
-                   count(*) filter (where status = 'completed') as completed,
-                   count(*) filter (where status = 'failed') as failed,
-                   sum(charged) as charged,
-                   sum(coalesce((usage ->> 'input_tokens')::numeric, 0)) as input_tokens,
-                   sum(coalesce((usage ->> 'output_tokens')::numeric, 0)) as output_tokens,
-                   sum(coalesce((usage ->> 'images')::numeric, 0)) as images,
-                   sum(coalesce((usage ->> 'seconds')::numeric, 0)) as seconds,
-                   sum(coalesce((usage ->> 'characters')::numeric, 0)) as characters
-            from generations, (values ('d'::"char"), ('h')) spans (span)
-            where status in ('completed', 'failed')
-            group by 1, 2, 3, 4, 5, 6, 7
+            select account_id, span, start, model_id, api_key_id, sum(completed) as completed,
+                   sum(failed) as failed, sum(charged) as charged,
+                   sum(input_tokens) as input_tokens, sum(output_tokens) as output_tokens,
+                   sum(images) as images, sum(seconds) as seconds, sum(characters) as characters
+            from usage_counted
+            where settled < (select upto from settled_cursors where name = 'usage')
+            group by 1, 2, 3, 4, 5
         )
-        select format('usage of account %s in the span %s of %s (%s, %s, %s, key %s) is counted as %s; its generations say %s',
-                      account_id, span, start, type, provider, model, api_key_id,
+        select format('usage of account %s in the span %s of %s (model %s, key %s) is counted as %s; its generations say %s',
+                      account_id, span, start, model_id, api_key_id,
                       row (u.completed, u.failed, u.charged, u.input_tokens, u.output_tokens, u.images,
                            u.seconds, u.characters),
                       row (r.completed, r.failed, r.charged, r.input_tokens, r.output_tokens, r.images,
                            r.seconds, r.characters)) as "line!"
         from usage_sums u
-            full join recomputed r using (account_id, span, start, type, provider, model, api_key_id)
+            full join recomputed r using (account_id, span, start, model_id, api_key_id)
         where (u.completed, u.failed, u.charged, u.input_tokens, u.output_tokens, u.images,
                u.seconds, u.characters)
             is distinct from

@@ -126,12 +126,7 @@ impl TestApp {
         clock: Arc<ManualClock>,
     ) -> Self {
         let config = app::config::load(None, &env).unwrap();
-        let database = &config.database;
-        let store = Store::connect_lazy(
-            options.clone(),
-            *database.max_connections,
-            *database.acquire_timeout,
-        );
+        let store = Store::connect_lazy(options.clone(), app::database::connections(&config));
         let app = App::build(&config, store.clone(), clock.clone(), "http://test")
             .await
             .unwrap();

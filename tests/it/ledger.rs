@@ -27,6 +27,8 @@ async fn the_audit_finds_every_tampering(_: PgPoolOptions, options: PgConnectOpt
     let app = TestApp::new(options).await;
     let (account, other) = (app.account("10").await, app.account("10").await);
     let mover = Mover::new(&app, &account).await;
+    // Only what keys with a limit spend is counted.
+    run(&app, &["update api_keys set spend_limit = 1000000"]).await;
     let charged = mover.hold(50).await.unwrap();
     let failed = mover.hold(60).await.unwrap();
     let free = mover.hold(70).await.unwrap();
@@ -61,8 +63,8 @@ async fn the_audit_finds_every_tampering(_: PgPoolOptions, options: PgConnectOpt
         format!("update accounts set balance = balance - 1 where id = {theirs}"),
         format!("update accounts set held = held + 1 where id = {mine}"),
         format!("update accounts set held = held - 1 where id = {mine}"),
-        format!("update accounts set unfinished = unfinished + 1 where id = {mine}"),
-        format!("update accounts set unfinished = 0 where id = {mine}"),
+        format!("update accounts set jobs = jobs + 1 where id = {mine}"),
+        format!("update accounts set jobs = 0 where id = {mine}"),
         "update ledger_entries set amount = amount + 1 where kind = 'grant'".to_owned(),
         "update ledger_entries set amount = -4 where kind = 'adjustment' and amount < 0".to_owned(),
         "update ledger_entries set balance = balance + 1 where kind = 'hold'".to_owned(),
@@ -86,27 +88,26 @@ async fn the_audit_finds_every_tampering(_: PgPoolOptions, options: PgConnectOpt
             "update ledger_entries set kind = 'charge' where generation_id = '{failed}' and kind = 'release'"
         ),
         format!(
-            "update generations set charged = charged + 1 {}",
+            "update finished_generations set charged = charged + 1 {}",
             of(charged)
         ),
-        format!("update generations set charged = 0 {}", of(charged)),
-        format!("update generations set charged = 1 {}", of(free)),
+        format!("update finished_generations set charged = 0 {}", of(charged)),
+        format!("update finished_generations set charged = 1 {}", of(free)),
         format!(
-            "update generations set estimated = estimated + 1 {}",
+            "update finished_generations set estimated = estimated + 1 {}",
             of(failed)
         ),
         format!(
-            "update generations set account_id = {theirs} {}",
+            "update finished_generations set account_id = {theirs} {}",
             of(failed)
         ),
         format!(
-            "update generations set status = 'failed', charged = 0, error_code = 'cancelled', completed_at = now() {}",
+            "update running_generations set estimated = estimated - 1 {}",
             of(running)
         ),
-        format!(
-            "update generations set status = 'processing', charged = null, completed_at = null {}",
-            of(failed)
-        ),
+        format!("update running_generations set job = false {}", of(running)),
+        format!("delete from running_generations {}", of(running)),
+        format!("delete from finished_generations {}", of(failed)),
         format!(
             "insert into ledger_entries (account_id, kind, amount, balance, held, created_at)
              values ({mine}, 'grant', 1, 0, 0, now())"
@@ -132,6 +133,7 @@ async fn the_audit_finds_every_tampering(_: PgPoolOptions, options: PgConnectOpt
         "update usage_sums set api_key_id = 0".to_owned(),
         "delete from usage_sums".to_owned(),
     ];
+    app.store.count_usage().await.unwrap();
     run(&app, &SAVE).await;
     for statement in tampering {
         run(&app, &[&statement]).await;
@@ -145,28 +147,37 @@ async fn the_audit_finds_every_tampering(_: PgPoolOptions, options: PgConnectOpt
 }
 
 /// Drops the constraints and keeps a copy.
-const SAVE: [&str; 7] = [
+const SAVE: [&str; 8] = [
     "create table saved_spend as table key_spend",
     "create table saved_usage as table usage_sums",
     "alter table ledger_entries disable trigger all",
     "drop index ledger_entries_once_for_each_generation",
     "create table saved_accounts as table accounts",
-    "create table saved_generations as table generations",
+    "create table saved_running as table running_generations",
+    "create table saved_finished as table finished_generations",
     "create table saved_entries as table ledger_entries",
 ];
-const RESTORE: [&str; 8] = [
+const RESTORE: [&str; 11] = [
     "delete from key_spend",
     "insert into key_spend select * from saved_spend",
     "delete from usage_sums",
     "insert into usage_sums select * from saved_usage",
     "delete from ledger_entries",
     "insert into ledger_entries overriding system value select * from saved_entries",
-    "update accounts a set balance = s.balance, held = s.held, unfinished = s.unfinished
+    "update accounts a set balance = s.balance, held = s.held, jobs = s.jobs
      from saved_accounts s where s.id = a.id",
-    "update generations g set account_id = s.account_id, status = s.status, charged = s.charged,
-         estimated = s.estimated, error_code = s.error_code, completed_at = s.completed_at
-     from saved_generations s where s.id = g.id",
+    "delete from running_generations",
+    "insert into running_generations select * from saved_running",
+    "delete from finished_generations",
+    FINISHED_AGAIN,
 ];
+
+/// All columns but the generated one.
+const FINISHED_AGAIN: &str = "do $$ begin execute (
+    select format('insert into finished_generations (%1$s) select %1$s from saved_finished',
+                  string_agg(column_name, ', '))
+    from information_schema.columns
+    where table_name = 'finished_generations' and is_generated = 'NEVER'); end $$";
 
 async fn run(app: &TestApp, statements: &[&str]) {
     for statement in statements {
@@ -194,6 +205,7 @@ async fn what_keys_spend_and_usage_can_be_counted_anew(
     let running = json!({"prompt": "x", "parameters": {"format": "wav"}});
     app.queue(&account, "audio", &running).await;
     app.assert_verified().await;
+    app.store.count_usage().await.unwrap();
     for tampering in [
         "update key_spend set spent = 0, spend_limit = null",
         "delete from key_spend",
@@ -232,7 +244,8 @@ async fn the_database_itself_refuses_what_must_not_be(_: PgPoolOptions, options:
     assert_eq!(mover.hold(41).await, None);
     let id = account.id;
     for statement in [
-        "update key_spend set spend_limit = spent - 1".to_owned(),
+        "insert into key_spend (api_key_id, period, spend_limit, spent)
+         select id, '-infinity', 1, 2 from api_keys".to_owned(),
         "update ledger_entries set amount = 1".to_owned(),
         "update ledger_entries set reference = 'x' where false".to_owned(),
         "delete from ledger_entries where false".to_owned(),
@@ -240,9 +253,8 @@ async fn the_database_itself_refuses_what_must_not_be(_: PgPoolOptions, options:
         format!("update accounts set held = -1 where id = {id}"),
         format!("update accounts set held = balance + 1 where id = {id}"),
         format!("update accounts set balance = held - 1 where id = {id}"),
-        format!("update generations set charged = 1 where id = '{held}'"),
-        format!("update generations set status = 'done' where id = '{held}'"),
-        format!("delete from generations where id = '{held}'"),
+        format!("update running_generations set estimated = -1 where id = '{held}'"),
+        format!("update running_generations set status = 'done' where id = '{held}'"),
         format!("delete from accounts where id = {id}"),
         format!(
             "insert into ledger_entries (account_id, kind, amount, balance, held, generation_id, created_at)
@@ -285,6 +297,7 @@ async fn the_database_itself_refuses_what_must_not_be(_: PgPoolOptions, options:
     });
     let settlement = Settlement {
         id: held,
+        account_id: id,
         instance: None,
         outcome,
         attempts: None,

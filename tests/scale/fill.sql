@@ -10,36 +10,39 @@ insert into api_keys
 select 1, 'key ' || n, sha256(n::text::bytea), '-', array['*'], 600, '2026-01-01'
 from generate_series(1, 20) n;
 
-insert into generations
-    (id, account_id, type, status, provider, model, prompt, parameters, pricing, api_key_id,
-     estimated, charged, usage, result, error_code, attempts, created_at, started_at, completed_at)
+insert into models (type, provider, name) values
+    ('text', 'openai', 'text-a'), ('text', 'openai', 'text-b'), ('text', 'anthropic', 'text-c'),
+    ('image', 'openai', 'image-a'), ('audio', 'elevenlabs', 'speech-a'),
+    ('video', 'runway', 'video-a'), ('text', 'openai', 'rare');
+insert into prices (model_id, pricing)
+select id, '{"input_per_million": "10", "output_per_million": "50"}' from models;
+
+insert into finished_generations
+    (id, account_id, model_id, price_id, prompt, parameters, api_key_id, estimated, charged, usage,
+     result, error_code, attempts, created_at, started_at, completed_at)
 select (lpad(to_hex((extract(epoch from at) * 1000)::bigint), 12, '0') || '7'
             || substr(md5(random()::text), 1, 3) || '8' || substr(md5(random()::text), 1, 15))::uuid,
-       case when n % 50 = 0 then 2 else 1 end, type, status, provider,
-       case when n % (:rows / 10) = 7 then 'rare' else model end,
-       'prompt ' || n || repeat(' lorem ipsum', 10), '{"max_tokens": 100}',
-       '{"input_per_million": "10", "output_per_million": "50"}', 1 + n % 20, 100,
-       case status when 'completed' then 90 else 0 end,
-       case status when 'completed'
+       case when n % 50 = 0 then 2 else 1 end, model.id, price.id,
+       'prompt ' || n || repeat(' lorem ipsum', 10), '{"max_tokens": 100}', 1 + n % 20, 100,
+       case when failed then 0 else 90 end,
+       case when not failed
            then '{"input_tokens": 10, "output_tokens": 20, "total_tokens": 30}'::jsonb end,
-       case status when 'completed' then repeat('result ', 30) end,
-       case status when 'failed' then 'provider_error' end, 1, at, at, at
+       case when not failed then repeat('result ', 30) end,
+       case when failed then 'provider_error' end, 1, at, at, at
 from (
-    select n, random() as dice, case when random() < 0.05 then 'failed' else 'completed' end as status,
+    select n, random() as dice, random() < 0.05 as failed,
            date_trunc('milliseconds', timestamptz '2026-01-01' + n * interval '180 days' / :rows) as at
     from generate_series(1, :rows) n
 ) made, lateral (
-    select * from (values
-        (0.3, 'text', 'openai', 'text-a'), (0.5, 'text', 'openai', 'text-b'),
-        (0.8, 'text', 'anthropic', 'text-c'), (0.9, 'image', 'openai', 'image-a'),
-        (0.96, 'audio', 'elevenlabs', 'speech-a'), (1.1, 'video', 'runway', 'video-a')
-    ) kinds (share, type, provider, model) where dice < share order by share limit 1
-) kind;
+    select case when n % (:rows / 10) = 7 then 'rare' else kind.model end as model
+    from (values
+        (0.3, 'text-a'), (0.5, 'text-b'), (0.8, 'text-c'), (0.9, 'image-a'), (0.96, 'speech-a'),
+        (1.1, 'video-a')
+    ) kind (share, model) where dice < share order by share limit 1
+) kind join models model on model.name = kind.model join prices price on price.model_id = model.id;
 
 insert into usage_sums
-select account_id, span, usage_start(span, created_at), type, provider, model, api_key_id,
-       count(*) filter (where status = 'completed'), count(*) filter (where status = 'failed'),
-       sum(charged), sum(coalesce((usage ->> 'input_tokens')::bigint, 0)),
-       sum(coalesce((usage ->> 'output_tokens')::bigint, 0)), 0, 0, 0
-from generations, (values ('d'::"char"), ('h')) spans (span)
-group by 1, 2, 3, 4, 5, 6, 7;
+select account_id, span, start, model_id, api_key_id, sum(completed), sum(failed), sum(charged),
+       sum(input_tokens), sum(output_tokens), 0, 0, 0
+from usage_counted group by 1, 2, 3, 4, 5;
+update settled_cursors set upto = pg_current_xact_id() where name = 'usage';

@@ -22,7 +22,7 @@ use gensvc::{
         page::{Cursor, PageRequest},
         report::{Span, UsageGroup},
     },
-    store::{Store, history::HistoryFilter},
+    store::{Connections, Store, history::HistoryFilter},
 };
 use sqlx::{AssertSqlSafe, PgPool, postgres::PgConnectOptions};
 use uuid::Uuid;
@@ -76,7 +76,15 @@ async fn main() {
 }
 
 fn store(options: PgConnectOptions) -> Store {
-    Store::connect_lazy(options, 4, Duration::from_secs(30))
+    let connections = Connections {
+        requests: 2,
+        credits: 1,
+        locked: 1,
+        keys: 1,
+        jobs: 1,
+        acquire_timeout: Duration::from_secs(30),
+    };
+    Store::connect_lazy(options, connections)
 }
 
 async fn run(pool: &PgPool, statement: &str) {

@@ -66,7 +66,7 @@ impl From<ServiceError> for ApiError {
             ),
             ServiceError::TooManyJobs(most) => Self::busy(
                 Code::TooManyJobs,
-                format!("the account has {most} unfinished generations, its limit"),
+                format!("the account has {most} unfinished jobs, its limit"),
             ),
             ServiceError::CreditsShort(short) => Self::short(&short),
             ServiceError::AlreadyFinished => {

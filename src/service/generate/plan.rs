@@ -38,6 +38,8 @@ pub(super) struct Plan<'a> {
     pub max_cost: Option<Credits>,
     /// What this process runs immediately; `None`: a job, for which the row has everything.
     pub call: Option<Call>,
+    /// Whether nobody waits for it, so that it counts as a job.
+    pub job: bool,
 }
 
 impl Plan<'_> {
@@ -167,6 +169,7 @@ fn plan_text<'a>(
             prices: text.prices,
             deltas,
         })),
+        job: false,
     }
 }
 
@@ -222,6 +225,7 @@ fn plan_image<'a>(
         ceiling: Ceiling::Image(price),
         max_cost: request.max_cost,
         call: Some(Call::Image(ImageWork { call, size, price })),
+        job: false,
     })
 }
 
@@ -242,6 +246,7 @@ fn plan_video<'a>(model: &'a Model, video: &VideoModel, request: VideoRequest) -
         }),
         max_cost: request.max_cost,
         call: None,
+        job: true,
     }
 }
 
@@ -264,5 +269,6 @@ fn plan_speech<'a>(model: &'a Model, speech: &SpeechModel, request: SpeechReques
         parameters: json!({"voice": voice, "speed": speed, "format": format}),
         max_cost: request.max_cost,
         call: None,
+        job: true,
     }
 }

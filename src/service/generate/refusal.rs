@@ -21,8 +21,8 @@ impl Service {
             return Ok(Submitted::Replay(id));
         }
         let (store, now) = (&self.0.store, self.0.clock.now());
-        let (_, unfinished) = store.balance_and_unfinished(caller.account_id).await?;
-        self.check_jobs(unfinished)?;
+        let (_, jobs) = store.balance_and_jobs(caller.account_id).await?;
+        self.check_jobs(plan, jobs)?;
         let spendable = store.spendable_balance(caller.account_id, caller.credential, now);
         let (balance, cap) = spendable.await?;
         let hold = plan.ceiling.hold();
@@ -38,9 +38,9 @@ impl Service {
         Err(ServiceError::CreditsShort(Box::new(short)))
     }
 
-    pub(super) fn check_jobs(&self, unfinished: i32) -> Result<(), ServiceError> {
+    pub(super) fn check_jobs(&self, plan: &Plan<'_>, jobs: i32) -> Result<(), ServiceError> {
         let most = self.0.settings.max_jobs_per_account;
-        if unfinished >= most {
+        if plan.job && jobs >= most {
             return Err(ServiceError::TooManyJobs(most));
         }
         Ok(())

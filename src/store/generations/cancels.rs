@@ -1,16 +1,21 @@
 //! Cancels of texts that are streamed by another server.
 
 use super::{Store, StoreError};
-use crate::domain::ids::{GenerationId, InstanceId};
+use crate::domain::ids::{AccountId, GenerationId, InstanceId};
 
 impl Store {
     /// Asks the server that streams a text to end it. `false`: none does, and nothing was changed.
-    pub async fn request_cancel(&self, id: GenerationId) -> Result<bool, StoreError> {
+    pub async fn request_cancel(
+        &self,
+        account: AccountId,
+        id: GenerationId,
+    ) -> Result<bool, StoreError> {
         let asking = sqlx::query!(
-            "update generations
+            "update running_generations
              set cancel_requested_at = coalesce(cancel_requested_at, clock_timestamp())
-             where id = $1 and streamed and status = 'processing'
+             where account_id = $1 and id = $2 and streamed
                and exists (select from instances i where i.id = lease_token)",
+            account.0,
             id.0,
         )
         .execute(self.requests.named("request a cancel"));
@@ -23,12 +28,11 @@ impl Store {
         instance: InstanceId,
     ) -> Result<Vec<GenerationId>, StoreError> {
         let reading = sqlx::query_scalar!(
-            "select id from generations
-             where status in ('pending', 'processing') and lease_token = $1
-               and cancel_requested_at is not null",
+            "select id from running_generations
+             where lease_token = $1 and cancel_requested_at is not null",
             instance.0,
         )
-        .fetch_all(self.reserved.named("look for requested cancels"));
+        .fetch_all(self.jobs.named("look for requested cancels"));
         let ids = reading.await?;
         Ok(ids.into_iter().map(GenerationId).collect())
     }

@@ -1,143 +1,366 @@
-//! The hold: one statement, and why it was refused.
+//! The hold: one statement for many, and why one of them was refused.
 
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use serde_json::Value;
 use sqlx::PgExecutor;
+use tokio::sync::oneshot;
+use tracing::Instrument as _;
+use uuid::Uuid;
 
-use super::{Balance, Credential, HoldOutcome, NewGeneration, SpendLimit, Store, StoreError};
-use crate::domain::{credits::Credits, generation::Generation};
+use super::{
+    Balance, Credential, HoldOutcome, NewGeneration, SpendLimit, Store, StoreError,
+    prices::PriceId,
+    writer::{Grouped, Verdict, Verdicts, Write},
+};
+use crate::{
+    domain::{credits::Credits, generation::Generation, ids::AccountId},
+    store::{group_rows, pool::{Transaction, statement_span}},
+};
+
+/// A hold to be placed.
+pub struct Hold {
+    /// [`Row`] in JSON.
+    row: String,
+    prompt: String,
+    system_prompt: Option<String>,
+    pub terms: Terms,
+}
+
+/// What decides about a hold.
+#[derive(Debug, Clone)]
+pub struct Terms {
+    pub account: AccountId,
+    credential: Credential,
+    hold: Credits,
+    job: bool,
+    max_jobs: i32,
+    bind_key: Option<String>,
+    now: DateTime<Utc>,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    id: Uuid,
+    account_id: i64,
+    api_key_id: Option<i64>,
+    session_id: Option<i64>,
+    hold: i64,
+    job: bool,
+    max_jobs: i32,
+    status: &'a str,
+    model_id: i32,
+    price_id: i32,
+    negative_prompt: Option<&'a str>,
+    parameters: &'a Value,
+    streamed: bool,
+    instance: Option<Uuid>,
+    deadline_at: Option<DateTime<Utc>>,
+    template_id: Option<i64>,
+    template_version: Option<i32>,
+    bind_key: Option<&'a str>,
+    bind_fingerprint: Option<String>,
+    bind_until: Option<DateTime<Utc>>,
+    now: DateTime<Utc>,
+}
 
 impl Store {
-    /// Places the hold and creates the row, the ledger entry and the idempotency binding: all in
-    /// one statement, or none.
+    /// Places the hold and creates the row, the ledger entry and the idempotency binding: all of
+    /// them or none.
     pub async fn hold(&self, new: &NewGeneration) -> Result<HoldOutcome, StoreError> {
-        if let Some(outcome) = try_hold(self.requests.named("place a hold"), new).await? {
-            return Ok(outcome);
-        }
-        let explaining = self.requests.named("explain a refused hold");
-        if let Some(refused) = explain_refusal(explaining, new).await? {
-            return Ok(refused);
-        }
-        // The account changed between the refusal and its explanation. Under the account's lock
-        // neither its balance nor the spend of its keys can change between the two.
-        let mut tx = self.requests.named("decide a hold").begin().await?;
-        sqlx::query!(
-            "select id from accounts where id = $1 for no key update",
-            new.account_id.0
-        )
-        .fetch_one(&mut tx)
-        .await?;
-        let outcome = match try_hold(&mut tx, new).await? {
-            None => explain_refusal(&mut tx, new).await?,
-            outcome => outcome,
+        let price = self.price(new).await?;
+        let holding = async {
+            let (waiter, outcome) = oneshot::channel();
+            self.credits.submit(Write::Hold(Hold::new(new, price), waiter));
+            if let Some(outcome) = outcome.await?? {
+                return Ok(outcome);
+            }
+            let terms = Terms::of(new);
+            let explaining = self.requests.named("explain a refused hold");
+            if let Some(refused) = explain_refusal(explaining, &terms).await? {
+                return Ok(refused);
+            }
+            // It would fit now: alone, or the account changed between the refusal and its
+            // explanation. Under its lock neither its balance nor the spend of its keys can.
+            let (waiter, outcome) = oneshot::channel();
+            self.credits.submit_to_lane(Write::Hold(Hold::new(new, price), waiter));
+            outcome.await??.ok_or(StoreError::RowCount {
+                statement: "placing a hold",
+                rows: 0,
+            })
         };
-        tx.commit().await?;
-        outcome.ok_or(StoreError::RowCount {
-            statement: "placing a hold",
-            rows: 0,
-        })
+        holding.instrument(statement_span("place a hold")).await
     }
 }
 
-/// `None`: refused, for a reason not determined yet.
-async fn try_hold(
+impl Hold {
+    fn new(new: &NewGeneration, price: PriceId) -> Self {
+        let (api_key_id, session_id) = new.credential.ids();
+        let bind = new.idempotency.as_ref();
+        let queued = new.instance.is_none();
+        let row = Row {
+            id: new.id.0,
+            account_id: new.account_id.0,
+            api_key_id,
+            session_id,
+            hold: new.hold.micros(),
+            job: new.job,
+            max_jobs: new.max_jobs,
+            status: new.status.as_str(),
+            model_id: price.model,
+            price_id: price.price,
+            negative_prompt: new.negative_prompt.as_deref(),
+            parameters: &new.parameters,
+            streamed: new.streamed,
+            instance: new.instance.map(|instance| instance.0),
+            deadline_at: new.deadline.filter(|_| queued),
+            template_id: new.template.map(|template| template.id.0),
+            template_version: new.template.map(|template| template.version),
+            bind_key: bind.map(|bind| bind.key.as_str()),
+            bind_fingerprint: bind.map(|bind| bytea(&bind.fingerprint)),
+            bind_until: bind.map(|bind| bind.expires_at),
+            now: new.now,
+        };
+        Self {
+            row: group_rows::row(&row),
+            prompt: new.prompt.clone(),
+            system_prompt: new.system_prompt.clone(),
+            terms: Terms::of(new),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.row.len() + self.prompt.len() + self.system_prompt.as_ref().map_or(0, String::len)
+    }
+}
+
+impl Terms {
+    fn of(new: &NewGeneration) -> Self {
+        Self {
+            account: new.account_id,
+            credential: new.credential,
+            hold: new.hold,
+            job: new.job,
+            max_jobs: new.max_jobs,
+            bind_key: new.idempotency.as_ref().map(|bind| bind.key.clone()),
+            now: new.now,
+        }
+    }
+}
+
+/// Bytes as Postgres reads them from text.
+fn bytea(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold("\\x".to_owned(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+impl Grouped for Hold {
+    const STATEMENT: &'static str = "place holds";
+    type Written = ();
+    type Outcome = Option<HoldOutcome>;
+
+    /// All holds of an account that are in it are placed, or none of them: with those of a key
+    /// whose limit they would exceed left out before.
+    fn write<'a>(
+        items: &'a [&'a Self],
+        executor: impl PgExecutor<'a> + 'a,
+    ) -> Verdicts<'a, ()> {
+        Box::pin(write(items, executor))
+    }
+
+    fn outcome(written: Option<()>) -> Option<HoldOutcome> {
+        written.map(|()| HoldOutcome::Held)
+    }
+
+    fn outcome_of(error: StoreError) -> Result<Option<HoldOutcome>, StoreError> {
+        if error.is_constraint("idempotency_keys_pkey") {
+            // A concurrent hold of another server came first.
+            Ok(Some(HoldOutcome::KeyBound))
+        } else if error.is_constraint("key_spend_within_limit") {
+            Ok(None)
+        } else {
+            Err(error)
+        }
+    }
+}
+
+#[expect(clippy::too_many_lines, reason = "one statement")]
+async fn write(
+    items: &[&Hold],
     executor: impl PgExecutor<'_>,
-    new: &NewGeneration,
-) -> Result<Option<HoldOutcome>, StoreError> {
-    let (key, session) = new.credential.ids();
-    let bind = new.idempotency.as_ref();
-    // The account's row is locked first, and only then is anything inserted, so that ledger entries
-    // get their ids in the order in which the balance moved. A second statement with the same
-    // idempotency key waits for that lock and then fails as a whole.
-    let holding = sqlx::query!(
+) -> Result<Vec<Verdict<()>>, StoreError> {
+    let rows = group_rows::rows(items.iter().map(|item| item.row.as_str()));
+    let prompts: Vec<&str> = items.iter().map(|item| item.prompt.as_str()).collect();
+    let system_prompts: Vec<Option<&str>> =
+        items.iter().map(|item| item.system_prompt.as_deref()).collect();
+    let accounts = group_rows::ids(items.iter().map(|item| Some(item.terms.account.0)));
+    let ids = || items.iter().map(|item| item.terms.credential.ids());
+    let keys = group_rows::ids(ids().map(|(key, _)| key));
+    let sessions = group_rows::ids(ids().map(|(_, session)| session));
+    let verdicts = sqlx::query!(
         r#"
-        with credential as (
-            select spend_limit, spend_period_start(spend_period, $14) as period
-            from api_keys
-            where id = $2 and revoked_at is null and (expires_at is null or expires_at > $14)
+        with wanted as materialized (
+            select * from rows from (
+                json_to_recordset($1::text::json) as (
+                    id uuid, account_id bigint, api_key_id bigint, session_id bigint,
+                    hold bigint, job boolean, max_jobs integer, status text, model_id integer,
+                    price_id integer, negative_prompt text, parameters jsonb, streamed boolean,
+                    instance uuid, deadline_at timestamptz, template_id bigint,
+                    template_version integer, bind_key text, bind_fingerprint bytea,
+                    bind_until timestamptz, now timestamptz),
+                unnest($2::text[]), unnest($3::text[])
+            ) with ordinality as w (
+                id, account_id, api_key_id, session_id, hold, job, max_jobs, status, model_id,
+                price_id, negative_prompt, parameters, streamed, instance, deadline_at,
+                template_id, template_version, bind_key, bind_fingerprint, bind_until, now,
+                prompt, system_prompt, place)
+        ), open as materialized (
+            -- Not waited for: one locked account would hold up all others.
+            select id, suspended_at is not null as suspended from accounts
+            where id = any($4)
+            for no key update skip locked
+        ), live as (
+            select w.*, k.spend_limit,
+                   case when k.spend_limit is not null
+                        then spend_period_start(k.spend_period, w.now) end as period
+            from wanted w
+                join open a on a.id = w.account_id and not a.suspended
+                join api_keys k on k.id = w.api_key_id and k.id = any($5)
+            where k.revoked_at is null and (k.expires_at is null or k.expires_at > w.now)
             union all
-            select null, null from sessions
-            where id = $3 and revoked_at is null and expires_at > $14
-        ), account as (
-            update accounts set held = held + $4, unfinished = unfinished + 1
-            where id = $1 and balance - held >= $4 and unfinished < $5
-              and suspended_at is null and exists (select from credential)
-              -- A look that spares an error; what holds is the constraint of key_spend.
-              and not exists (
-                  select from credential c left join key_spend s
-                      on s.api_key_id = $2 and s.period = c.period
-                  where coalesce(s.spent, 0) + $4 > c.spend_limit)
-            returning id, balance, held
+            select w.*, null, null
+            from wanted w
+                join open a on a.id = w.account_id and not a.suspended
+                join sessions s on s.id = w.session_id and s.id = any($6)
+            where s.revoked_at is null and s.expires_at > w.now
+        ), fitting as (
+            select * from (
+                select l.*, sum(hold) over (partition by api_key_id, period) as of_key,
+                       row_number() over (partition by account_id, bind_key order by place)
+                       as of_bind
+                from live l) l
+            -- Looks that spare an error. What holds are the constraints.
+            where (spend_limit is null
+                   or spend_limit >= of_key + coalesce((
+                       select s.spent from key_spend s
+                       where s.api_key_id = l.api_key_id and s.period = l.period), 0))
+              and (bind_key is null
+                   or (of_bind = 1 and not exists (
+                       select from idempotency_keys i
+                       where i.account_id = l.account_id and i.key = l.bind_key)))
+        ), moved as (
+            update accounts a set held = a.held + s.hold, jobs = a.jobs + s.jobs
+            from (select account_id, sum(hold)::bigint as hold,
+                         (count(*) filter (where job))::integer as jobs,
+                         min(max_jobs) as max_jobs
+                  from fitting group by account_id) s
+            where a.id = s.account_id and a.id = any($4)
+              and a.balance - a.held >= s.hold
+              and (s.jobs = 0 or a.jobs + s.jobs <= s.max_jobs)
+            returning a.id, a.balance, a.held - s.hold as held
+        ), held as materialized (
+            select f.*, m.balance,
+                   m.held + (sum(f.hold) over (partition by f.account_id order by f.place))::bigint
+                   as held
+            from fitting f join moved m on m.id = f.account_id
         ), spend as (
             insert into key_spend as s (api_key_id, period, spend_limit, spent)
-            select $2, c.period, c.spend_limit, $4 from account, credential c
-            where $2::bigint is not null and $4 > 0
+            select api_key_id, period, min(spend_limit), sum(hold)::bigint from held
+            where spend_limit is not null and hold > 0
+            group by api_key_id, period
             on conflict (api_key_id, period) do update
             set spent = s.spent + excluded.spent, spend_limit = excluded.spend_limit
-        ), generation as (
-            insert into generations
-                (id, account_id, type, status, provider, model, prompt, system_prompt,
-                 parameters, pricing, api_key_id, session_id, estimated, lease_token,
-                 created_at, started_at, negative_prompt, deadline_at, next_step_at,
-                 template_id, template_version, streamed)
-            select $6, id, $7, $19, $8, $9, $10, $11, $12, $13, $2, $3, $4, $15::uuid, $14,
-                   case when $15::uuid is not null then $14 end, $20, $21,
-                   case when $15::uuid is null then $14 end, $22::bigint, $23::integer, $24
-            from account
+        ), created as (
+            insert into running_generations
+                (id, account_id, api_key_id, session_id, estimated, created_at, started_at,
+                 next_step_at, deadline_at, template_id, template_version, model_id, price_id,
+                 spend_period, job, streamed, lease_token, status, prompt, system_prompt,
+                 negative_prompt, parameters)
+            select id, account_id, api_key_id, session_id, hold, now,
+                   case when instance is not null then now end,
+                   case when instance is null then now end, deadline_at, template_id,
+                   template_version, model_id, price_id, period, job, streamed, instance,
+                   status, prompt, system_prompt, negative_prompt, parameters
+            from held
         ), entry as (
             insert into ledger_entries
                 (account_id, kind, amount, balance, held, generation_id, created_at)
-            select id, 'hold', $4, balance, held, $6, $14 from account where $4 > 0
+            select account_id, 'hold', hold, balance, held, id, now from held
+            where hold > 0 order by place
         ), bound as (
-            insert into idempotency_keys (account_id, key, fingerprint, generation_id, expires_at)
-            select id, $16::text, $17, $6, $18 from account where $16::text is not null
+            insert into idempotency_keys
+                (account_id, key, fingerprint, generation_id, expires_at)
+            select account_id, bind_key, bind_fingerprint, id, bind_until from held
+            where bind_key is not null
         )
-        select balance from account
+        select h.id is not null as "held!", a.id is null as "locked!"
+        from wanted w
+            left join open a on a.id = w.account_id
+            left join held h on h.place = w.place
+        order by w.place
         "#,
-        new.account_id.0,
-        key,
-        session,
-        new.hold.micros(),
-        new.max_unfinished,
-        new.id.0,
-        new.modality.as_str(),
-        new.provider,
-        new.model,
-        new.prompt,
-        new.system_prompt,
-        new.parameters,
-        new.pricing,
-        new.now,
-        new.instance.map(|i| i.0),
-        bind.map(|b| b.key.as_str()),
-        bind.map(|b| &b.fingerprint[..]),
-        bind.map(|b| b.expires_at),
-        new.status.as_str(),
-        new.negative_prompt,
-        new.deadline,
-        new.template.map(|t| t.id.0),
-        new.template.map(|t| t.version),
-        new.streamed,
+        rows,
+        &prompts as _,
+        &system_prompts as _,
+        &accounts,
+        &keys,
+        &sessions,
     )
-    .fetch_optional(executor);
-    match holding.await.map_err(StoreError::from) {
-        Ok(row) => Ok(row.map(|_| HoldOutcome::Held)),
-        Err(error) if error.is_constraint("idempotency_keys_pkey") => {
-            Ok(Some(HoldOutcome::KeyBound))
+    .fetch_all(executor)
+    .await?;
+    let verdicts = verdicts.into_iter().map(|row| {
+        if row.held {
+            Verdict::Written(())
+        } else if row.locked {
+            Verdict::Locked
+        } else {
+            Verdict::Refused
         }
-        // A concurrent hold of the key came between the check and the write.
-        Err(error) if error.is_constraint("key_spend_within_limit") => Ok(None),
-        Err(error) => Err(error),
+    });
+    Ok(verdicts.collect())
+}
+
+/// Decides about holds of one account, whose lock the transaction has, in their order.
+pub(super) async fn decide(
+    tx: &mut Transaction,
+    holds: &[&Hold],
+) -> Result<Vec<HoldOutcome>, StoreError> {
+    if holds.is_empty() {
+        return Ok(Vec::new());
     }
+    let verdicts = Hold::write(holds, &mut *tx).await?;
+    let mut outcomes = Vec::with_capacity(holds.len());
+    for (hold, verdict) in holds.iter().zip(verdicts) {
+        let mut held = verdict.written();
+        if held.is_none() && holds.len() > 1 {
+            let alone = Hold::write(&[hold], &mut *tx).await?;
+            held = alone.into_iter().find_map(Verdict::written);
+        }
+        outcomes.push(match held {
+            Some(()) => HoldOutcome::Held,
+            None => explain_refusal(&mut *tx, &hold.terms)
+                .await?
+                .ok_or(StoreError::RowCount {
+                    statement: "placing a hold",
+                    rows: 0,
+                })?,
+        });
+    }
+    Ok(outcomes)
 }
 
 /// Why a hold was refused, in the documented order; `None` when it would fit now.
 async fn explain_refusal(
     executor: impl PgExecutor<'_>,
-    new: &NewGeneration,
+    terms: &Terms,
 ) -> Result<Option<HoldOutcome>, StoreError> {
-    let (key, session) = new.credential.ids();
+    let (key, session) = terms.credential.ids();
     let reading = sqlx::query!(
         r#"
-        select balance, held, unfinished, suspended_at is not null as "suspended!",
+        select balance, held, jobs, suspended_at is not null as "suspended!",
                exists (select from api_keys
                        where id = $2 and revoked_at is null
                          and (expires_at is null or expires_at > $4))
@@ -152,11 +375,11 @@ async fn explain_refusal(
                    where k.id = $2), 0) as "spent!"
         from accounts where id = $1
         "#,
-        new.account_id.0,
+        terms.account.0,
         key,
         session,
-        new.now,
-        new.idempotency.as_ref().map(|b| b.key.as_str()),
+        terms.now,
+        terms.bind_key,
     )
     .fetch_one(executor);
     let row = reading.await?;
@@ -175,11 +398,11 @@ async fn explain_refusal(
     } else if row.bound {
         // A concurrent request with the same key came first and took what was available.
         Some(HoldOutcome::KeyBound)
-    } else if row.unfinished >= new.max_unfinished {
+    } else if terms.job && row.jobs >= terms.max_jobs {
         Some(HoldOutcome::TooManyJobs)
-    } else if let Some(limit) = cap.filter(|cap| cap.left() < new.hold) {
+    } else if let Some(limit) = cap.filter(|cap| cap.left() < terms.hold) {
         Some(HoldOutcome::SpendLimit(limit, balance))
-    } else if balance.available() < new.hold {
+    } else if balance.available() < terms.hold {
         Some(HoldOutcome::Short(balance))
     } else {
         None

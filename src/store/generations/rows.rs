@@ -37,7 +37,7 @@ pub(in crate::store) struct GenerationRow {
     pub created_at: DateTime<Utc>,
     pub started_at: Option<DateTime<Utc>>,
     pub completed_at: Option<DateTime<Utc>>,
-    pub outputs: Json<Vec<Output>>,
+    pub outputs: Option<Json<Vec<Output>>>,
     pub progress: Option<i16>,
     pub finish_reason: Option<FinishReason>,
     pub template_id: Option<TemplateId>,
@@ -51,39 +51,43 @@ impl Store {
         account: AccountId,
         id: GenerationId,
     ) -> Result<Option<Generation>, StoreError> {
-        self.read_generation(id, Some(account)).await
+        self.read_generation(account, id, false).await
     }
 
     /// What is left of a generation, also when its owner has deleted it.
     pub async fn generation_including_deleted(
         &self,
+        account: AccountId,
         id: GenerationId,
     ) -> Result<Option<Generation>, StoreError> {
-        self.read_generation(id, None).await
+        self.read_generation(account, id, true).await
     }
 
     async fn read_generation(
         &self,
+        account: AccountId,
         id: GenerationId,
-        owner: Option<AccountId>,
+        deleted: bool,
     ) -> Result<Option<Generation>, StoreError> {
         let reading = sqlx::query_as!(
             GenerationRow,
             r#"
             select
-                id as "id: _", account_id as "account_id: _", type as "modality: _",
-                status as "status: _", provider, model, prompt, parameters, pricing,
-                api_key_id as "api_key_id: _", estimated as "estimated: _",
+                id as "id!: _", account_id as "account_id!: _", type as "modality!: _",
+                status as "status!: _", provider as "provider!", model as "model!",
+                prompt as "prompt!", parameters as "parameters!", pricing as "pricing!",
+                api_key_id as "api_key_id: _", estimated as "estimated!: _",
                 charged as "charged: _", usage, result, error_code as "error_code: _",
-                error_message, attempts, provider_request_id, created_at, started_at,
-                completed_at, outputs as "outputs: _", progress,
-                finish_reason as "finish_reason: _", template_id as "template_id: _",
+                error_message, attempts as "attempts!", provider_request_id,
+                created_at as "created_at!", started_at, completed_at, outputs as "outputs: _",
+                progress, finish_reason as "finish_reason: _", template_id as "template_id: _",
                 template_version
             from generations
-            where id = $1 and ($2::bigint is null or (account_id = $2 and deleted_at is null))
+            where account_id = $1 and id = $2 and ($3 or deleted_at is null)
             "#,
+            account.0,
             id.0,
-            owner.map(|account| account.0),
+            deleted,
         )
         .fetch_optional(self.requests.named("read a generation"));
         Ok(reading.await?.map(Generation::from))
@@ -99,15 +103,15 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let done = sqlx::query!(
             "with generation as (
-                 update generations
+                 update finished_generations
                  set deleted_at = $3, prompt = '', system_prompt = null, negative_prompt = null,
-                     result = null, outputs = '[]', parameters = '{}', error_message = null
+                     result = null, outputs = null, parameters = '{}', error_message = null
                  where id = $1 and account_id = $2 and deleted_at is null
-                   and status in ('completed', 'failed')
-                 returning id, type
+                 returning id, model_id
              ), trash as (
                  insert into media_trash (generation_id, created_at)
-                 select id, $3 from generation where type <> 'text' on conflict do nothing
+                 select g.id, $3 from generation g join models m on m.id = g.model_id
+                 where m.type <> 'text' on conflict do nothing
              )
              select id from generation",
             id.0,
@@ -169,7 +173,7 @@ impl From<GenerationRow> for Generation {
             prompt: row.prompt,
             parameters: row.parameters,
             result: row.result,
-            outputs: row.outputs.0,
+            outputs: row.outputs.map(|outputs| outputs.0).unwrap_or_default(),
             progress: row.progress,
             usage: row.usage,
             estimated: row.estimated,

@@ -1,138 +1,290 @@
-//! The settlement: one statement.
+//! The settlement: one statement for many.
 
-use serde_json::json;
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use serde_json::Value;
+use sqlx::PgExecutor;
+use tokio::sync::oneshot;
+use tracing::Instrument as _;
+use uuid::Uuid;
 
-use super::{GenerationRow, Outcome, Settlement, Store, StoreError};
-use crate::domain::{
-    credits::Credits,
-    generation::{FinishReason, Generation, Status},
+use super::{
+    NewGeneration, Outcome, Settled, Settlement, Store, StoreError,
+    writer::{Grouped, Verdict, Verdicts, Write},
+};
+use crate::{
+    domain::{
+        credits::Credits,
+        generation::{FinishReason, Generation, Modality, Output, Status},
+        ids::AccountId,
+    },
+    store::{group_rows, pool::statement_span},
 };
 
+/// A settlement to be written.
+pub struct Settle {
+    /// [`Row`] in JSON.
+    row: String,
+    result: Option<String>,
+    id: Uuid,
+    pub account: AccountId,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    id: Uuid,
+    account_id: i64,
+    instance: Option<Uuid>,
+    charged: i64,
+    usage: Option<&'a Value>,
+    outputs: Option<&'a [Output]>,
+    error_code: Option<&'a str>,
+    error_message: Option<&'a str>,
+    finish_reason: Option<&'a str>,
+    attempts: Option<i32>,
+    provider_request_id: Option<&'a str>,
+    now: DateTime<Utc>,
+}
+
 impl Store {
-    /// Ends a generation and settles it: the row, the account and the ledger entry in one
-    /// statement. Returns the updated row; `None`: it had ended already, or another instance owns
-    /// it, and nothing was changed.
-    #[expect(clippy::too_many_lines, reason = "one statement")]
-    pub async fn settle(&self, settlement: &Settlement) -> Result<Option<Generation>, StoreError> {
+    /// Ends a generation and settles it: its row, the account and the ledger entry, all of them or
+    /// none. `None`: it had ended already, or another instance owns it, and nothing was changed.
+    pub async fn settle(&self, settlement: &Settlement) -> Result<Option<Settled>, StoreError> {
+        let (waiter, settled) = oneshot::channel();
+        let settle = Settle::new(settlement);
+        let settling = async {
+            self.credits.submit(Write::Settle(settle, waiter));
+            settled.await?
+        };
+        settling.instrument(statement_span("settle")).await
+    }
+}
+
+impl Settle {
+    fn new(settlement: &Settlement) -> Self {
         let (completion, failure) = match &settlement.outcome {
             Outcome::Completed(completion) => (Some(completion), None),
             Outcome::Failed(failure) => (None, Some(failure)),
         };
-        let status = match completion {
-            Some(_) => Status::Completed,
-            None => Status::Failed,
+        let outputs = completion.map(|completion| &completion.outputs[..]);
+        let finish_reason = completion.and_then(|completion| completion.finish_reason);
+        let row = Row {
+            id: settlement.id.0,
+            account_id: settlement.account_id.0,
+            instance: settlement.instance.map(|instance| instance.0),
+            charged: completion.map_or(0, |completion| completion.charged.micros()),
+            usage: completion.map(|completion| &completion.usage),
+            outputs: outputs.filter(|outputs| !outputs.is_empty()),
+            error_code: failure.map(|failure| failure.code.as_str()),
+            error_message: failure.map(|failure| failure.message.as_str()),
+            finish_reason: finish_reason.map(FinishReason::as_str),
+            attempts: settlement.attempts,
+            provider_request_id: settlement.provider_request_id.as_deref(),
+            now: settlement.now,
         };
-        let outputs = completion.map_or(&[][..], |c| &c.outputs);
-        let charged = completion.map_or(Credits::ZERO, |c| c.charged);
-        let finish_reason = completion.and_then(|c| c.finish_reason);
-        // Lock order everywhere: the generation, then its account. The account's row exists by
-        // foreign key; its constraint refuses a charge above the hold, and with it the whole
-        // statement.
-        let settling = sqlx::query_as!(
-            GenerationRow,
-            r#"
-            with generation as (
-                update generations
-                set status = $3, result = $4, usage = $5, charged = $6, error_code = $7,
-                    error_message = $8, attempts = greatest(attempts, coalesce($9, 0)),
-                    provider_request_id = coalesce($10, provider_request_id),
-                    completed_at = greatest($11, created_at), lease_token = null,
-                    outputs = $12, progress = null, finish_reason = $13,
-                    started_at = coalesce(started_at, created_at)
-                where id = $1 and status in ('pending', 'processing')
-                  and ($2::uuid is null or lease_token = $2)
-                returning
-                    id, account_id, type, status, provider, model, prompt, parameters, pricing,
-                    api_key_id, estimated, charged, usage, result, error_code, error_message,
-                    attempts, provider_request_id, created_at, started_at, completed_at,
-                    outputs, progress, finish_reason, template_id, template_version
-            ), trash as (
-                -- Files of a failure are nobody's.
-                insert into media_trash (generation_id, created_at)
-                select $1, $11 from generation where type <> 'text' and status = 'failed'
-                on conflict do nothing
-            ), account as (
-                update accounts a
-                set balance = a.balance - g.charged, held = a.held - g.estimated,
-                    unfinished = a.unfinished - 1
-                from generation g where a.id = g.account_id
-                returning a.id, a.balance, a.held
-            ), entry as (
-                insert into ledger_entries
-                    (account_id, kind, amount, balance, held, generation_id, created_at)
-                select a.id, case when g.charged > 0 then 'charge' else 'release' end,
-                       case when g.charged > 0 then g.charged else g.estimated end,
-                       a.balance, a.held, $1, $11
-                from account a, generation g
-                where g.estimated > 0
-            ), spend as (
-                update key_spend s
-                set spent = s.spent - (g.estimated - g.charged),
-                    -- Off after a recount that found it exceeded; on again as soon as it holds.
-                    spend_limit = case
-                        when s.spent - (g.estimated - g.charged) <= k.spend_limit then k.spend_limit
-                    end
-                from account, generation g join api_keys k on k.id = g.api_key_id
-                where s.api_key_id = k.id and g.estimated > g.charged
-                  and s.period = spend_period_start(k.spend_period, g.created_at)
-            ), counted as (
-                insert into usage_sums as u
-                    (account_id, span, start, type, provider, model, api_key_id, completed, failed,
-                     charged, input_tokens, output_tokens, images, seconds, characters)
-                select a.id, span, usage_start(span, g.created_at), g.type, g.provider, g.model,
-                       coalesce(g.api_key_id, 0), (g.status = 'completed')::int,
-                       (g.status = 'failed')::int, g.charged, coalesce(($5::jsonb ->> 'input_tokens')::numeric, 0),
-                       coalesce(($5 ->> 'output_tokens')::numeric, 0),
-                       coalesce(($5 ->> 'images')::bigint, 0),
-                       coalesce(($5 ->> 'seconds')::bigint, 0),
-                       coalesce(($5 ->> 'characters')::bigint, 0)
-                from account a, generation g, (values ('d'::"char"), ('h')) spans (span)
-                on conflict (account_id, span, start, type, provider, model, api_key_id) do update
-                set completed = u.completed + excluded.completed,
-                    failed = u.failed + excluded.failed,
-                    charged = u.charged + excluded.charged,
-                    input_tokens = u.input_tokens + excluded.input_tokens,
-                    output_tokens = u.output_tokens + excluded.output_tokens,
-                    images = u.images + excluded.images,
-                    seconds = u.seconds + excluded.seconds,
-                    characters = u.characters + excluded.characters
-            ), deliveries as (
-                insert into webhook_deliveries
-                    (webhook_id, account_id, generation_id, event, next_attempt_at, created_at)
-                select w.id, a.id, $1, 'generation.' || g.status, $11, $11
-                from account a, generation g, webhooks w
-                where w.account_id = a.id and w.deleted_at is null
-                  and 'generation.' || g.status = any (w.events)
-            )
-            select
-                g.id as "id!: _", g.account_id as "account_id!: _", g.type as "modality!: _",
-                g.status as "status!: _", g.provider as "provider!", g.model as "model!",
-                g.prompt as "prompt!", g.parameters as "parameters!", g.pricing as "pricing!",
-                g.api_key_id as "api_key_id?: _", g.estimated as "estimated!: _",
-                g.charged as "charged?: _", g.usage as "usage?", g.result as "result?",
-                g.error_code as "error_code?: _", g.error_message as "error_message?",
-                g.attempts as "attempts!", g.provider_request_id as "provider_request_id?",
-                g.created_at as "created_at!", g.started_at as "started_at?",
-                g.completed_at as "completed_at?", g.outputs as "outputs!: _",
-                g.progress as "progress?", g.finish_reason as "finish_reason?: _",
-                g.template_id as "template_id?: _", g.template_version as "template_version?"
-            from generation g join account a on a.id = g.account_id
-            "#,
-            settlement.id.0,
-            settlement.instance.map(|i| i.0),
-            status.as_str(),
-            completion.and_then(|c| c.result.as_deref()),
-            completion.map(|c| &c.usage),
-            charged.micros(),
-            failure.map(|f| f.code.as_str()),
-            failure.map(|f| f.message.as_str()),
-            settlement.attempts,
-            settlement.provider_request_id,
-            settlement.now,
-            json!(outputs),
-            finish_reason.map(FinishReason::as_str),
+        Self {
+            row: group_rows::row(&row),
+            result: completion.and_then(|completion| completion.result.clone()),
+            id: settlement.id.0,
+            account: settlement.account_id,
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.row.len() + self.result.as_ref().map_or(0, String::len)
+    }
+}
+
+impl Grouped for Settle {
+    const STATEMENT: &'static str = "settle";
+    type Written = Settled;
+    type Outcome = Option<Settled>;
+
+    /// Lock order everywhere: the account, then what belongs to it. The constraints refuse a charge
+    /// above the hold, and with it the whole statement.
+    fn write<'a>(
+        items: &'a [&'a Self],
+        executor: impl PgExecutor<'a> + 'a,
+    ) -> Verdicts<'a, Settled> {
+        Box::pin(write(items, executor))
+    }
+
+    fn outcome(written: Option<Settled>) -> Option<Settled> {
+        written
+    }
+
+    fn outcome_of(error: StoreError) -> Result<Option<Settled>, StoreError> {
+        Err(error)
+    }
+}
+
+#[expect(clippy::too_many_lines, reason = "one statement")]
+async fn write(
+    items: &[&Settle],
+    executor: impl PgExecutor<'_>,
+) -> Result<Vec<Verdict<Settled>>, StoreError> {
+    let rows = group_rows::rows(items.iter().map(|item| item.row.as_str()));
+    let results: Vec<Option<&str>> = items.iter().map(|item| item.result.as_deref()).collect();
+    let accounts = group_rows::ids(items.iter().map(|item| Some(item.account.0)));
+    let ids = group_rows::ids(items.iter().map(|item| Some(item.id)));
+    let verdicts = sqlx::query!(
+        r#"
+        with wanted as materialized (
+            select * from rows from (
+                json_to_recordset($1::text::json) as (
+                    id uuid, account_id bigint, instance uuid, charged bigint, usage jsonb,
+                    outputs jsonb, error_code text, error_message text, finish_reason text,
+                    attempts integer, provider_request_id text, now timestamptz),
+                unnest($2::text[])
+            ) with ordinality as w (
+                id, account_id, instance, charged, usage, outputs, error_code, error_message,
+                finish_reason, attempts, provider_request_id, now, result, place)
+        ), open as materialized (
+            -- Not waited for: one locked account would hold up all others.
+            select id from accounts where id = any($3) for no key update skip locked
+        ), gone as (
+            delete from running_generations g
+            using wanted w join open a on a.id = w.account_id
+            where g.account_id = w.account_id and g.id = w.id
+              and g.account_id = any($3) and g.id = any($4)
+              and (w.instance is null or g.lease_token = w.instance)
+            returning g.*, w.place, w.charged, w.usage, w.outputs, w.error_code,
+                      w.error_message, w.finish_reason, w.result, w.now,
+                      greatest(g.attempts, w.attempts) as made,
+                      coalesce(w.provider_request_id, g.remote_id) as provider_request_id,
+                      coalesce(g.started_at, g.created_at) as started,
+                      greatest(w.now, g.created_at) as ended
+        ), moved as (
+            update accounts a
+            set balance = a.balance - s.charged, held = a.held - s.estimated,
+                jobs = a.jobs - s.jobs
+            from (select account_id, sum(charged)::bigint as charged,
+                         sum(estimated)::bigint as estimated,
+                         (count(*) filter (where job))::integer as jobs
+                  from gone group by account_id) s
+            where a.id = s.account_id and a.id = any($3)
+            returning a.id, a.balance + s.charged as balance, a.held + s.estimated as held
+        ), finished as (
+            insert into finished_generations
+                (id, account_id, api_key_id, session_id, estimated, charged, created_at,
+                 started_at, completed_at, template_id, template_version, model_id, price_id,
+                 attempts, prompt, system_prompt, negative_prompt, parameters, usage, result,
+                 outputs, error_code, error_message, finish_reason, provider_request_id)
+            select id, account_id, api_key_id, session_id, estimated, charged, created_at,
+                   started, ended, template_id, template_version, model_id, price_id, made,
+                   prompt, system_prompt, negative_prompt, parameters, usage, result, outputs,
+                   error_code, error_message, finish_reason, provider_request_id
+            from gone
+        ), entry as (
+            insert into ledger_entries
+                (account_id, kind, amount, balance, held, generation_id, created_at)
+            select g.account_id, case when g.charged > 0 then 'charge' else 'release' end,
+                   case when g.charged > 0 then g.charged else g.estimated end,
+                   a.balance - (sum(g.charged) over entries)::bigint,
+                   a.held - (sum(g.estimated) over entries)::bigint, g.id, g.now
+            from gone g join moved a on a.id = g.account_id
+            where g.estimated > 0
+            window entries as (partition by g.account_id order by g.place)
+            order by g.place
+        ), spend as (
+            update key_spend s
+            set spent = s.spent - f.freed,
+                -- Off after a recount that found it exceeded; on again as soon as it holds.
+                spend_limit = case when s.spent - f.freed <= k.spend_limit then k.spend_limit end
+            from (select g.api_key_id, g.spend_period,
+                         sum(g.estimated - g.charged)::bigint as freed
+                  from gone g join moved a on a.id = g.account_id
+                  where g.spend_period is not null and g.estimated > g.charged
+                  group by g.api_key_id, g.spend_period) f
+                join api_keys k on k.id = f.api_key_id
+            where k.id = any(array(select api_key_id from gone where spend_period is not null))
+              and s.api_key_id = k.id and s.period = f.spend_period
+        ), trash as (
+            -- Files of a failure are nobody's.
+            insert into media_trash (generation_id, created_at)
+            select id, now from gone
+            where error_code is not null
+              and (select m.type from models m where m.id = gone.model_id) <> 'text'
+            on conflict do nothing
+        ), deliveries as (
+            insert into webhook_deliveries
+                (webhook_id, account_id, generation_id, event, next_attempt_at, created_at)
+            select w.id, g.account_id, g.id, e.event, g.now, g.now
+            from webhooks w join gone g on g.account_id = w.account_id,
+                lateral (select case when g.error_code is null then 'generation.completed'
+                                     else 'generation.failed' end as event) e
+            where w.account_id = any($3) and w.deleted_at is null and e.event = any(w.events)
         )
-        .fetch_optional(self.reserved.named("settle"));
-        Ok(settling.await?.map(Generation::from))
+        select a.id is null as "locked!", g.id is not null as "ended!",
+               m.type as "modality?: Modality", m.provider as "provider?", m.name as "model?",
+               g.estimated as "estimated?: Credits", g.made as "attempts?",
+               g.remote_id as "remote_id?", g.started as "started_at?",
+               g.ended as "completed_at?"
+        from wanted w
+            left join open a on a.id = w.account_id
+            left join gone g on g.place = w.place
+            left join models m on m.id = g.model_id
+        order by w.place
+        "#,
+        rows,
+        &results as _,
+        &accounts,
+        &ids,
+    )
+    .fetch_all(executor)
+    .await?;
+    let verdicts = verdicts.into_iter().map(|row| {
+        if row.locked {
+            return Ok(Verdict::Locked);
+        }
+        if !row.ended {
+            return Ok(Verdict::Refused);
+        }
+        let settled = || {
+            Some(Settled {
+                modality: row.modality?,
+                provider: row.provider?,
+                model: row.model?,
+                estimated: row.estimated?,
+                attempts: row.attempts?,
+                remote_id: row.remote_id,
+                started_at: row.started_at?,
+                completed_at: row.completed_at?,
+            })
+        };
+        let missing = || StoreError::Corrupt("a generation has no model".to_owned());
+        settled().map(Verdict::Written).ok_or_else(missing)
+    });
+    verdicts.collect()
+}
+
+impl NewGeneration {
+    /// The record once it is settled.
+    pub fn settled_record(&self, settlement: Settlement, settled: Settled) -> Generation {
+        let record = Generation {
+            estimated: settled.estimated,
+            attempts: settled.attempts,
+            provider_request_id: settlement.provider_request_id.or(settled.remote_id),
+            started_at: Some(settled.started_at),
+            completed_at: Some(settled.completed_at),
+            ..self.record()
+        };
+        match settlement.outcome {
+            Outcome::Completed(completion) => Generation {
+                status: Status::Completed,
+                result: completion.result,
+                outputs: completion.outputs,
+                usage: Some(completion.usage),
+                charged: Some(completion.charged),
+                finish_reason: completion.finish_reason,
+                ..record
+            },
+            Outcome::Failed(failure) => Generation {
+                status: Status::Failed,
+                charged: Some(Credits::ZERO),
+                failure: Some(failure),
+                ..record
+            },
+        }
     }
 }

@@ -71,7 +71,7 @@ impl<'a> Call<'a> {
     }
 
     async fn start(self) -> Result<Active, sqlx::Error> {
-        let span = self.span();
+        let span = statement_span(self.name);
         let mut connection = self
             .pool
             .acquire()
@@ -89,24 +89,24 @@ impl<'a> Call<'a> {
             in_transaction: false,
         })
     }
+}
 
-    /// From the wait for a connection to the last answer. Only within another span: what runs
-    /// in the background would be a trace of its own each time.
-    fn span(&self) -> Span {
-        if Span::current().is_none() {
-            return Span::none();
-        }
-        tracing::info_span!(
-            target: TRACES,
-            "statement",
-            otel.name = self.name,
-            otel.kind = "client",
-            otel.status_code = Empty,
-            "error.type" = Empty,
-            db.system.name = "postgresql",
-            db.query.summary = self.name,
-        )
+/// From the wait for a connection to the last answer. Only within another span: what runs in the
+/// background would be a trace of its own each time.
+pub fn statement_span(name: &'static str) -> Span {
+    if Span::current().is_none() {
+        return Span::none();
     }
+    tracing::info_span!(
+        target: TRACES,
+        "statement",
+        otel.name = name,
+        otel.kind = "client",
+        otel.status_code = Empty,
+        "error.type" = Empty,
+        db.system.name = "postgresql",
+        db.query.summary = name,
+    )
 }
 
 /// A call under way. Dropped before it has ended, it gets its connection back into the pool

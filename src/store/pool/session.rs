@@ -98,12 +98,22 @@ impl Outages {
 #[derive(Debug)]
 pub struct Sessions {
     options: PgConnectOptions,
+    /// What holds for the sessions of this pool, beside what holds for all.
+    settings: &'static str,
     pub outages: Arc<Outages>,
 }
 
 impl Sessions {
-    pub fn new(options: PgConnectOptions, outages: Arc<Outages>) -> Self {
-        Self { options, outages }
+    pub fn new(
+        options: PgConnectOptions,
+        settings: &'static str,
+        outages: Arc<Outages>,
+    ) -> Self {
+        Self {
+            options,
+            settings,
+            outages,
+        }
     }
 }
 
@@ -115,6 +125,7 @@ impl Manager for Sessions {
         let connecting = async {
             let mut connection = self.options.connect().await?;
             raw_sql(SETTINGS).execute(&mut connection).await?;
+            raw_sql(self.settings).execute(&mut connection).await?;
             Ok(connection)
         };
         let connected = timeout(CONNECT_LIMIT, connecting)

@@ -50,8 +50,8 @@ const CHECKS: [(&str, &str); 13] = [
     ),
     (
         "something on hold for nothing",
-        "select format('account %s: held %s, unfinished %s', id, held, unfinished) from accounts
-         where held <> 0 or unfinished <> 0",
+        "select format('account %s: held %s, jobs %s', id, held, jobs) from accounts
+         where held <> 0 or jobs <> 0",
     ),
     (
         "a balance below zero",
@@ -111,7 +111,7 @@ const CHECKS: [(&str, &str); 13] = [
 
 /// How many generations are unfinished.
 pub async fn unfinished(database: &mut PgConnection) -> i64 {
-    let count = "select count(*) from generations where status not in ('completed', 'failed')";
+    let count = "select count(*) from running_generations";
     sqlx::query_scalar(count).fetch_one(database).await.unwrap()
 }
 

@@ -59,7 +59,7 @@ async fn a_job_whose_next_step_is_too_far_ahead_is_due(
     let uuid = app.queue(&account, "video", &body()).await;
     app.work_once().await;
     // Written by a server while its clock, or the database's, was ahead.
-    sqlx::query("update generations set next_step_at = next_step_at + interval '1 hour'")
+    sqlx::query("update running_generations set next_step_at = next_step_at + interval '1 hour'")
         .execute(&app.pool)
         .await
         .unwrap();
@@ -67,7 +67,7 @@ async fn a_job_whose_next_step_is_too_far_ahead_is_due(
     assert_eq!(app.work_once().await, 0);
     // It does not wait for a locked row.
     let mut lock = app.pool.begin().await.unwrap();
-    sqlx::query("select from generations for update")
+    sqlx::query("select from running_generations for update")
         .execute(&mut *lock)
         .await
         .unwrap();

@@ -65,7 +65,8 @@ impl Mover {
             instance: Some(self.instance),
             deadline: None,
             status: Status::Processing,
-            max_unfinished: i32::MAX,
+            job: true,
+            max_jobs: i32::MAX,
             idempotency: None,
             now: self.now,
         }
@@ -98,6 +99,7 @@ impl Mover {
         };
         let settlement = Settlement {
             id,
+            account_id: self.account,
             // A cancel may come from anywhere.
             instance: charge.map(|_| self.instance),
             outcome,

@@ -9,6 +9,7 @@ use gensvc::{
         ids::{AccountId, GenerationId, GenerationIds, InstanceId},
     },
     store::{
+        Connections,
         Store, StoreError,
         credits::Balance,
         generations::{
@@ -30,12 +31,20 @@ use super::{
 };
 
 /// Connections of each server.
-const CONNECTIONS: u32 = 6;
+const CONNECTIONS: Connections = Connections {
+    requests: 2,
+    credits: 2,
+    locked: 1,
+    keys: 1,
+    jobs: 1,
+    acquire_timeout: Duration::from_secs(30),
+};
 
 /// A generation that a run has created.
 #[derive(Debug, Clone, Copy)]
 pub struct Opening {
     pub id: GenerationId,
+    account: AccountId,
     server: usize,
     pub hold: i64,
 }
@@ -49,8 +58,7 @@ pub struct World {
 
 impl World {
     pub fn new(options: &PgConnectOptions) -> Self {
-        let wait = Duration::from_secs(30);
-        let store = || Store::connect_lazy(options.clone(), CONNECTIONS, wait);
+        let store = || Store::connect_lazy(options.clone(), CONNECTIONS);
         Self {
             stores: (0..SERVERS).map(|_| store()).collect(),
             instances: (0..SERVERS).map(|_| InstanceId(Uuid::now_v7())).collect(),
@@ -163,7 +171,8 @@ impl World {
             instance: Some(self.instances[server]),
             deadline: None,
             status: Status::Processing,
-            max_unfinished: most,
+            job: true,
+            max_jobs: most,
             idempotency: bind.map(|bind| Idempotency {
                 key: format!("k{bind}"),
                 fingerprint: [bind; 32],
@@ -175,6 +184,7 @@ impl World {
             HoldOutcome::Held => {
                 let opening = Opening {
                     id: new.id,
+                    account: new.account_id,
                     server,
                     hold: amount,
                 };
@@ -212,6 +222,7 @@ impl World {
         };
         let settlement = Settlement {
             id: opening.id,
+            account_id: opening.account,
             instance: match by {
                 By::Worker => Some(self.instances[opening.server]),
                 By::Stranger => Some(self.instances[(opening.server + 1) % SERVERS]),
@@ -259,9 +270,9 @@ impl World {
     /// The database matches the model, and the invariants hold.
     pub async fn assert_agrees(&self, cast: &Cast, model: &Model, now: DateTime<Utc>) {
         for (id, account) in cast.accounts.iter().zip(&model.accounts) {
-            let (balance, unfinished) = self.stores[0].balance_and_unfinished(*id).await.unwrap();
+            let (balance, jobs) = self.stores[0].balance_and_jobs(*id).await.unwrap();
             assert_eq!(
-                (balance.balance.micros(), balance.held.micros(), unfinished),
+                (balance.balance.micros(), balance.held.micros(), jobs),
                 (account.balance, account.held, account.unfinished),
                 "balance, held and unfinished of {id}"
             );

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::{Numbers, scrape};
 use crate::common::{Account, TestApp};
 
-const CHECKS: [&str; 5] = ["balance", "holds", "unfinished", "overdue", "ownerless"];
+const CHECKS: [&str; 5] = ["balance", "holds", "jobs", "overdue", "ownerless"];
 
 /// An audit and its findings.
 async fn look(app: &TestApp) -> Numbers {
@@ -78,15 +78,15 @@ async fn a_balance_or_hold_that_the_ledger_does_not_tell_is_found(
     execute(&app, "update accounts set balance = balance - 1").await;
     expect(&look(&app).await, &[]);
     // Of the one whose video runs: less is on hold than must be.
-    let less = "update accounts set held = held - 1, unfinished = unfinished + 1 where held > 0";
+    let less = "update accounts set held = held - 1, jobs = jobs + 1 where held > 0";
     assert_eq!(execute(&app, less).await, 1);
     expect(
         &look(&app).await,
-        &[("balance", 1), ("holds", 1), ("unfinished", 1)],
+        &[("balance", 1), ("holds", 1), ("jobs", 1)],
     );
     execute(
         &app,
-        "update accounts set held = held + 1, unfinished = unfinished - 1 where held > 0",
+        "update accounts set held = held + 1, jobs = jobs - 1 where held > 0",
     )
     .await;
     expect(&look(&app).await, &[]);
@@ -113,7 +113,7 @@ async fn what_nobody_works_on_is_found_after_a_while(_: PgPoolOptions, options: 
     let account = app.account("100").await;
     video(&app, &account).await;
     let gone = Uuid::now_v7();
-    sqlx::query("update generations set lease_token = $1")
+    sqlx::query("update running_generations set lease_token = $1")
         .bind(gone)
         .execute(&app.pool)
         .await

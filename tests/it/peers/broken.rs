@@ -239,8 +239,8 @@ async fn a_database_set_back_while_a_request_runs(_: PgPoolOptions, options: PgC
     for statement in [
         "alter table ledger_entries disable trigger all",
         "delete from ledger_entries where generation_id is not null",
-        "delete from generations",
-        "update accounts set held = 0, unfinished = 0",
+        "delete from running_generations",
+        "update accounts set held = 0, jobs = 0",
         "delete from key_spend",
     ] {
         sqlx::query(statement).execute(&app.pool).await.unwrap();

@@ -10,12 +10,17 @@ use crate::{common::TestApp, process::Site};
 
 /// More than two batches, finished two days ago.
 const OLD: &str = "
-    insert into generations (id, account_id, type, status, provider, model, prompt, parameters,
-        pricing, estimated, charged, created_at, completed_at)
+    with model as (
+        insert into models (type, provider, name) values ('text', 'sandbox', 'm') returning id
+    ), price as (
+        insert into prices (model_id, pricing) select id, '{}' from model returning id, model_id
+    )
+    insert into finished_generations (id, account_id, model_id, price_id, prompt, parameters,
+        attempts, estimated, charged, created_at, started_at, completed_at)
     select (lpad(to_hex((extract(epoch from at) * 1000)::bigint), 12, '0') || '70008'
                 || lpad(to_hex(n), 15, '0'))::uuid,
-           $1, 'text', 'completed', 'sandbox', 'm', 'p', '{}', '{}', 0, 0, at, at
-    from generate_series(1, 1200) n, (select now() - interval '2 days' as at) t";
+           $1, model_id, price.id, 'p', '{}', 1, 0, 0, at, at, at
+    from price, generate_series(1, 1200) n, (select now() - interval '2 days' as at) t";
 
 #[sqlx::test]
 async fn retention_goes_on_while_there_is_more(_: PgPoolOptions, options: PgConnectOptions) {

@@ -289,23 +289,32 @@ async fn the_burst_is_exact_for_every_limit(pool: PgPool) {
         let left = limit.min(1_000);
         let emission = (60_000_000_000 + i64::from(limit) - 1) / i64::from(limit);
         let taken = i64::from(limit - left) * emission;
-        sqlx::query("insert into rate_limits (kind, id, tat, admitted) values ('k', $1, $2, true)")
-            .bind(i64::from(limit))
+        // One by one, in threes, and all at once.
+        for together in [1, 3, left + 5] {
+            sqlx::query(
+                "insert into rate_limits (kind, id, per_minute, tat, admitted)
+                 values ('k', $1, $1, $2, 1)
+                 on conflict (kind, id) do update set tat = excluded.tat",
+            )
+            .bind(limit)
             .bind(now + taken)
             .execute(&pool)
             .await
             .unwrap();
-        let count = "select count(*) filter (where (counted).admitted)
-            from (select count_request('k', $1, $2, $3) as counted
-                  from generate_series(1, $4) offset 0) c";
-        let admitted: i64 = sqlx::query_scalar(count)
-            .bind(i64::from(limit))
+            let admitted: i64 = sqlx::query_scalar(
+                "select sum(c.admitted)
+                 from generate_series(1, $3, $4) n,
+                      lateral count_requests('k', array[$1::bigint], array[$1],
+                                             array[least($4, $3 - n + 1)], $2) c",
+            )
             .bind(limit)
             .bind(now)
             .bind(left + 5)
+            .bind(together)
             .fetch_one(&pool)
             .await
             .unwrap();
-        assert_eq!(admitted, i64::from(left), "{limit}");
+            assert_eq!(admitted, i64::from(left), "{limit} in groups of {together}");
+        }
     }
 }

@@ -44,7 +44,7 @@ fn the_values_of_the_contract() {
     assert_eq!(*c.server.max_waiting_logins, 64);
     assert!(c.server.cors_origins.is_empty() && c.server.trusted_proxies.is_empty());
     assert!(c.database_url().is_none());
-    assert_eq!(*c.database.max_connections, 20);
+    assert_eq!(*c.database.max_connections, 24);
     assert_eq!(c.database.acquire_timeout.as_millis(), 5000);
     assert_eq!(c.data.dir, PathBuf::from("data"));
     assert_eq!(

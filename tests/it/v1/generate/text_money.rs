@@ -235,7 +235,7 @@ async fn holds_of_running_work_are_told_apart_from_an_empty_account(
 }
 
 #[sqlx::test]
-async fn too_many_unfinished_generations_are_refused_before_the_credits_are_looked_at(
+async fn too_many_jobs_are_refused_before_the_credits_are_looked_at(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -249,25 +249,29 @@ async fn too_many_unfinished_generations_are_refused_before_the_credits_are_look
     ];
     let app = Arc::new(TestApp::with(options, &env).await);
     let account = app.account("0.01").await;
-    let running: Vec<_> = (0..2)
-        .map(|_| {
-            let (app, key) = (Arc::clone(&app), account.key.clone());
-            tokio::spawn(async move { app.text(&key, body()).await })
-        })
-        .collect();
+    let queue = async |body: serde_json::Value| {
+        let prefer = [("prefer", "respond-async")];
+        app.post_with(&account.key, "/v1/generate/text", &prefer, &body)
+            .await
+    };
+    for _ in 0..2 {
+        queue(body()).await.expect(202);
+    }
     upstream.arrived(2).await;
-    let refused = app.text(&account.key, body()).await;
+    let refused = queue(body()).await;
     refused.error(429, "too_many_jobs");
     assert_ne!(refused.header("retry-after"), "");
     let mut dear = body();
     dear["max_cost"] = json!("0.000001");
-    app.text(&account.key, dear)
-        .await
-        .error(429, "too_many_jobs");
-    upstream.release(2);
-    for task in running {
-        task.await.unwrap().expect(200);
-    }
+    queue(dear).await.error(429, "too_many_jobs");
+    // What is waited for is no job.
+    let waiting = {
+        let (app, key) = (Arc::clone(&app), account.key.clone());
+        tokio::spawn(async move { app.text(&key, body()).await })
+    };
+    upstream.arrived(3).await;
+    upstream.release(3);
+    waiting.await.unwrap().expect(200);
     app.text(
         &account.key,
         json!({"prompt": "x", "provider": "sandbox", "parameters": {"max_tokens": 1}}),

@@ -1,0 +1,84 @@
+//! Models and their prices as numbers, which rows refer to.
+
+use std::sync::{Arc, RwLock, PoisonError};
+
+use serde_json::Value;
+
+use super::{NewGeneration, Store, StoreError};
+use crate::domain::generation::Modality;
+
+/// The numbers that this process knows: those of its catalogue, once each was used. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Prices(Arc<RwLock<Vec<Known>>>);
+
+#[derive(Debug)]
+struct Known {
+    modality: Modality,
+    provider: String,
+    model: String,
+    pricing: Value,
+    number: PriceId,
+}
+
+/// A row of `prices`, and the model's.
+#[derive(Debug, Clone, Copy)]
+pub struct PriceId {
+    pub model: i32,
+    pub price: i32,
+}
+
+impl Prices {
+    fn find(&self, new: &NewGeneration) -> Option<PriceId> {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let same = |known: &&Known| {
+            known.model == new.model
+                && known.provider == new.provider
+                && known.modality == new.modality
+                && known.pricing == new.pricing
+        };
+        known.iter().find(same).map(|known| known.number)
+    }
+}
+
+impl Store {
+    /// The numbers of a generation's model and price, made where it is the first of them.
+    pub(super) async fn price(&self, new: &NewGeneration) -> Result<PriceId, StoreError> {
+        if let Some(number) = self.prices.find(new) {
+            return Ok(number);
+        }
+        sqlx::query!(
+            "insert into models (type, provider, name) values ($1, $2, $3) on conflict do nothing",
+            new.modality.as_str(),
+            new.provider,
+            new.model,
+        )
+        .execute(self.requests.named("store a model"))
+        .await?;
+        let number = sqlx::query_as!(
+            PriceId,
+            r#"with model as (
+                 select id from models where type = $1 and provider = $2 and name = $3
+             ), made as (
+                 insert into prices (model_id, pricing) select id, $4 from model
+                 on conflict (model_id, pricing) do update set pricing = excluded.pricing
+                 returning id, model_id
+             )
+             select model_id as model, id as price from made"#,
+            new.modality.as_str(),
+            new.provider,
+            new.model,
+            new.pricing,
+        )
+        .fetch_one(self.requests.named("store a price"))
+        .await?;
+        let mut known = self.prices.0.write().unwrap_or_else(PoisonError::into_inner);
+        known.push(Known {
+            modality: new.modality,
+            provider: new.provider.clone(),
+            model: new.model.clone(),
+            pricing: new.pricing.clone(),
+            number,
+        });
+        Ok(number)
+    }
+}

@@ -1,0 +1,240 @@
+//! How holds and settlements are written: many in one statement, or those of one account in a
+//! transaction that waits for its row.
+
+use futures_util::future::BoxFuture;
+use sqlx::PgExecutor;
+use tokio::sync::oneshot;
+
+use super::{
+    HoldOutcome, Settled,
+    hold::{Hold, decide},
+    settle::Settle,
+};
+use crate::{
+    domain::ids::AccountId,
+    store::{
+        StoreError,
+        groups::{Item, Writer},
+        pool::Pool,
+    },
+};
+
+/// How often a statement is repeated that was in a deadlock.
+const DEADLOCKS: u32 = 3;
+
+/// A hold or a settlement, and who waits for it.
+pub enum Write {
+    Hold(Hold, Waiter<Option<HoldOutcome>>),
+    Settle(Settle, Waiter<Option<Settled>>),
+}
+
+/// Whoever is told how a write has ended.
+pub type Waiter<T> = oneshot::Sender<Result<T, StoreError>>;
+
+/// Writes on connections of its own. Of the lanes' there are as many as lanes.
+pub struct CreditWriter {
+    pub shared: Pool,
+    pub lanes: Pool,
+}
+
+/// What a statement says of one of its rows.
+#[derive(Debug)]
+pub(super) enum Verdict<T> {
+    Written(T),
+    /// Nothing was written, because of the row itself.
+    Refused,
+    /// Nothing was written: the account's row is locked by somebody else.
+    Locked,
+}
+
+/// One for each row, in their order.
+pub(super) type Verdicts<'a, T> = BoxFuture<'a, Result<Vec<Verdict<T>>, StoreError>>;
+
+/// What can be written by one statement together with others of its kind.
+pub(super) trait Grouped: Sized + Sync {
+    const STATEMENT: &'static str;
+    type Written: Send;
+    type Outcome: Send;
+
+    fn write<'a>(
+        items: &'a [&'a Self],
+        executor: impl PgExecutor<'a> + 'a,
+    ) -> Verdicts<'a, Self::Written>;
+
+    /// What a statement of its own comes to. `None`: the row alone does not tell.
+    fn outcome(written: Option<Self::Written>) -> Self::Outcome;
+
+    /// What an error means that it alone has caused.
+    fn outcome_of(error: StoreError) -> Result<Self::Outcome, StoreError>;
+}
+
+impl Item for Write {
+    type Key = AccountId;
+
+    fn key(&self) -> AccountId {
+        match self {
+            Self::Hold(hold, _) => hold.terms.account,
+            Self::Settle(settle, _) => settle.account,
+        }
+    }
+
+    fn kind(&self) -> u8 {
+        match self {
+            Self::Hold(..) => 0,
+            Self::Settle(..) => 1,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Hold(hold, _) => hold.bytes(),
+            Self::Settle(settle, _) => settle.bytes(),
+        }
+    }
+}
+
+impl Writer for CreditWriter {
+    type Item = Write;
+
+    async fn together(&self, items: Vec<Write>) -> Vec<Write> {
+        let (holds, settlements) = split(items);
+        let holds = together(&self.shared, holds).await;
+        let settlements = together(&self.shared, settlements).await;
+        join(holds, settlements)
+    }
+
+    async fn in_lane(&self, items: Vec<Write>) {
+        for item in self.lane(items).await {
+            self.lane(vec![item]).await;
+        }
+    }
+}
+
+impl CreditWriter {
+    /// Writes in one transaction what is of one account. Returns what is to be written again, each
+    /// alone: one of them failed, and only it may.
+    async fn lane(&self, items: Vec<Write>) -> Vec<Write> {
+        let Some(account) = items.first().map(Item::key) else {
+            return items;
+        };
+        let alone = items.len() == 1;
+        let (holds, settlements) = split(items);
+        match self.under_lock(account, &holds, &settlements).await {
+            Ok((outcomes, settled)) => {
+                for ((_, waiter), outcome) in holds.into_iter().zip(outcomes) {
+                    let _ = waiter.send(Ok(Some(outcome)));
+                }
+                for ((_, waiter), settled) in settlements.into_iter().zip(settled) {
+                    let _ = waiter.send(Ok(settled));
+                }
+                Vec::new()
+            }
+            Err(error) if alone || error.concerns_all() => {
+                fail(holds, &error);
+                fail(settlements, &error);
+                Vec::new()
+            }
+            Err(_) => join(holds, settlements),
+        }
+    }
+
+    /// Settles, then decides about the holds, while nobody else moves the account's credits.
+    async fn under_lock(
+        &self,
+        account: AccountId,
+        holds: &[(Hold, Waiter<Option<HoldOutcome>>)],
+        settlements: &[(Settle, Waiter<Option<Settled>>)],
+    ) -> Result<(Vec<HoldOutcome>, Vec<Option<Settled>>), StoreError> {
+        let mut tx = self.lanes.named("write in a lane").begin().await?;
+        sqlx::query!("select id from accounts where id = $1 for no key update", account.0)
+            .fetch_optional(&mut tx)
+            .await?;
+        let mut settled = Vec::new();
+        if !settlements.is_empty() {
+            let items: Vec<&Settle> = settlements.iter().map(|(item, _)| item).collect();
+            let verdicts = Settle::write(&items, &mut tx).await?;
+            settled.extend(verdicts.into_iter().map(Verdict::written));
+        }
+        let holds: Vec<&Hold> = holds.iter().map(|(item, _)| item).collect();
+        let outcomes = decide(&mut tx, &holds).await?;
+        tx.commit().await?;
+        Ok((outcomes, settled))
+    }
+}
+
+/// Writes them in one statement, or each alone where one of them fails. Returns those whose account
+/// is locked.
+async fn together<G: Grouped>(pool: &Pool, items: Waiting<G>) -> Waiting<G> {
+    if items.is_empty() {
+        return items;
+    }
+    let (mut locked, alone) = write(pool, items).await;
+    for item in alone {
+        locked.extend(write(pool, vec![item]).await.0);
+    }
+    locked
+}
+
+/// Writes them in one statement. Returns those whose account is locked, and what is to be written
+/// again, each alone: one of them failed, and only it may.
+async fn write<G: Grouped>(pool: &Pool, items: Waiting<G>) -> (Waiting<G>, Waiting<G>) {
+    let mut deadlocks = 0;
+    let verdicts = loop {
+        let rows: Vec<&G> = items.iter().map(|(item, _)| item).collect();
+        match G::write(&rows, pool.named(G::STATEMENT)).await {
+            Ok(verdicts) => break verdicts,
+            Err(error) if error.is_deadlock() && deadlocks < DEADLOCKS => deadlocks += 1,
+            Err(error) if error.concerns_all() || items.len() == 1 => {
+                fail(items, &error);
+                return (Vec::new(), Vec::new());
+            }
+            Err(_) => return (Vec::new(), items),
+        }
+    };
+    let mut locked = Vec::new();
+    for ((item, waiter), verdict) in items.into_iter().zip(verdicts) {
+        match verdict {
+            Verdict::Locked => locked.push((item, waiter)),
+            verdict => {
+                let _ = waiter.send(Ok(G::outcome(verdict.written())));
+            }
+        }
+    }
+    (locked, Vec::new())
+}
+
+/// Tells everybody of an error.
+fn fail<G: Grouped>(items: Waiting<G>, error: &StoreError) {
+    for (_, waiter) in items {
+        let _ = waiter.send(G::outcome_of(error.clone()));
+    }
+}
+
+type Waiting<G> = Vec<(G, Waiter<<G as Grouped>::Outcome>)>;
+
+fn split(items: Vec<Write>) -> (Waiting<Hold>, Waiting<Settle>) {
+    let (mut holds, mut settlements) = (Vec::new(), Vec::new());
+    for item in items {
+        match item {
+            Write::Hold(hold, waiter) => holds.push((hold, waiter)),
+            Write::Settle(settle, waiter) => settlements.push((settle, waiter)),
+        }
+    }
+    (holds, settlements)
+}
+
+fn join(holds: Waiting<Hold>, settlements: Waiting<Settle>) -> Vec<Write> {
+    let holds = holds.into_iter().map(|(item, waiter)| Write::Hold(item, waiter));
+    let settlements = settlements.into_iter();
+    let settlements = settlements.map(|(item, waiter)| Write::Settle(item, waiter));
+    holds.chain(settlements).collect()
+}
+
+impl<T> Verdict<T> {
+    pub fn written(self) -> Option<T> {
+        match self {
+            Self::Written(written) => Some(written),
+            Self::Refused | Self::Locked => None,
+        }
+    }
+}
