@@ -15,9 +15,10 @@ use crate::{
         ids::GenerationId,
         json::fingerprint,
         request::GenerationRequest,
+        share::{SharePermit, ShareReached},
     },
-    jobs::{Handle, Started, Work},
-    providers::{DeltaSink, ProviderPermit},
+    jobs::{Handle, Permits, Started, Work},
+    providers::DeltaSink,
     store::generations::{Idempotency, NewGeneration},
 };
 use plan::Plan;
@@ -50,13 +51,15 @@ impl IdempotentRequest {
 
 impl Service {
     /// Holds the ceiling of the cost and starts the work, or finds what the idempotency key created
-    /// before. `deltas`: where the pieces of a streamed text go.
+    /// before. `deltas`: where the pieces of a streamed text go. `respond_async`: the caller does not
+    /// wait, so that it is a job.
     pub async fn generate(
         &self,
         caller: &Caller,
         request: GenerationRequest,
         idempotent: Option<&IdempotentRequest>,
         deltas: Option<DeltaSink>,
+        respond_async: bool,
     ) -> Result<Submitted, ServiceError> {
         if let Some(id) = self.replayed(caller, idempotent).await? {
             return Ok(Submitted::Replay(id));
@@ -65,11 +68,15 @@ impl Service {
             return Err(ServiceError::ShuttingDown);
         }
         let mut plan = self.plan(caller, request, deltas).await?;
+        let share = match self.share(caller, &plan, respond_async) {
+            Ok(share) => share,
+            Err(reached) => return self.at_share(caller, reached, idempotent).await,
+        };
         let new = self.new_generation(caller, &plan, idempotent).await?;
         let run = match plan.call.take() {
             None => None,
-            Some(call) => match self.provider_permit(&plan) {
-                Some(permit) => Some((call, permit)),
+            Some(call) => match self.permits(&plan, share) {
+                Some(permits) => Some((call, permits)),
                 None => return self.provider_busy(caller, &plan, idempotent).await,
             },
         };
@@ -158,8 +165,24 @@ impl Service {
         })
     }
 
-    /// A permit for a call that begins now; none is waited for.
-    fn provider_permit(&self, plan: &Plan<'_>) -> Option<ProviderPermit> {
-        self.0.providers.try_acquire(&plan.model.provider)
+    /// The place of synchronous work in its account's share; `None` for a job.
+    fn share(
+        &self,
+        caller: &Caller,
+        plan: &Plan<'_>,
+        respond_async: bool,
+    ) -> Result<Option<SharePermit>, ShareReached> {
+        if respond_async || plan.call.is_none() {
+            return Ok(None);
+        }
+        let provider = &plan.model.provider;
+        let permit = self.0.shares.try_acquire(caller.account_id, provider);
+        permit.map(Some)
+    }
+
+    /// The permits for a call that begins now; none is waited for.
+    fn permits(&self, plan: &Plan<'_>, share: Option<SharePermit>) -> Option<Permits> {
+        let permit = self.0.providers.try_acquire(&plan.model.provider)?;
+        Some((permit, share))
     }
 }
