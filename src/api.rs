@@ -108,7 +108,7 @@ fn routes() -> Vec<Route> {
         InvalidSignature, InvalidToken, LoopbackOnly, MaxCostExceeded, MissingToken, NotFinished,
         NotFound, ProviderError, ProviderOverloaded, ProviderRejected, ProviderTimeout,
         RangeNotSatisfiable, ReferenceReused, SpendLimitExceeded, StorageUnavailable, TooManyJobs,
-        TooManyLogins,
+        TooManyLogins, TooManyRequests,
     };
     /// A generation is refused.
     const REFUSED: [Code; 8] = [
@@ -135,10 +135,12 @@ fn routes() -> Vec<Route> {
         route!(generate::text)
             .unbounded()
             .errors(&REFUSED)
+            .errors(&[TooManyRequests])
             .errors(&FAILED),
         route!(generate::image)
             .unbounded()
             .errors(&REFUSED)
+            .errors(&[TooManyRequests])
             .errors(&FAILED),
         route!(generate::video).unbounded().errors(&REFUSED),
         route!(generate::audio).unbounded().errors(&REFUSED),

@@ -44,7 +44,7 @@ pub use call::{Call, ImageWork, TextWork};
 pub use cancel::Cancel;
 pub use observed::observed;
 pub use running::{Handle, RunningGuard};
-pub use start::{Started, Work};
+pub use start::{Permits, Started, Work};
 pub use submit::SubmitSettings;
 
 use crate::{

@@ -72,6 +72,8 @@ pub struct Server {
     pub max_connections: Bounded<usize, 1, 100_000>,
     /// Requests at work at once.
     pub max_requests: Bounded<usize, 1, 100_000>,
+    /// How much of what server and providers take the synchronous generations of one account may.
+    pub account_share_percent: Bounded<usize, 1, 100>,
     /// Logins that wait for their password to be checked.
     pub max_waiting_logins: Bounded<usize, 1, 10_000>,
 }

@@ -15,9 +15,10 @@ use crate::{
         ids::GenerationId,
         json::fingerprint,
         request::GenerationRequest,
+        share::{SharePermit, ShareReached},
     },
-    jobs::{Handle, Started, Work},
-    providers::{DeltaSink, ProviderPermit},
+    jobs::{Handle, Permits, Started, Work},
+    providers::DeltaSink,
     store::generations::{Idempotency, NewGeneration},
 };
 use plan::Plan;
@@ -68,11 +69,15 @@ impl Service {
         }
         let mut plan = self.plan(caller, request, deltas).await?;
         plan.job |= respond_async;
+        let share = match self.share(caller, &plan) {
+            Ok(share) => share,
+            Err(reached) => return self.at_share(caller, reached, idempotent).await,
+        };
         let new = self.new_generation(caller, &plan, idempotent).await?;
         let run = match plan.call.take() {
             None => None,
-            Some(call) => match self.provider_permit(&plan) {
-                Some(permit) => Some((call, permit)),
+            Some(call) => match self.permits(&plan, share) {
+                Some(permits) => Some((call, permits)),
                 None => return self.provider_busy(caller, &plan, idempotent).await,
             },
         };
@@ -158,8 +163,23 @@ impl Service {
         })
     }
 
-    /// A permit for a call that begins now; none is waited for.
-    fn provider_permit(&self, plan: &Plan<'_>) -> Option<ProviderPermit> {
-        self.0.providers.try_acquire(&plan.model.provider)
+    /// The place of synchronous work in its account's share; `None` for a job.
+    fn share(
+        &self,
+        caller: &Caller,
+        plan: &Plan<'_>,
+    ) -> Result<Option<SharePermit>, ShareReached> {
+        if plan.job {
+            return Ok(None);
+        }
+        let provider = &plan.model.provider;
+        let permit = self.0.shares.try_acquire(caller.account_id, provider);
+        permit.map(Some)
+    }
+
+    /// The permits for a call that begins now; none is waited for.
+    fn permits(&self, plan: &Plan<'_>, share: Option<SharePermit>) -> Option<Permits> {
+        let permit = self.0.providers.try_acquire(&plan.model.provider)?;
+        Some((permit, share))
     }
 }

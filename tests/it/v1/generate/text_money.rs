@@ -26,7 +26,9 @@ async fn of_200_parallel_requests_a_balance_for_10_lets_10_through(
     let upstream = Upstream::start().await;
     upstream.reply(Reply::Text("ok".to_owned(), 65, 64));
     upstream.hold();
-    let app = Arc::new(TestApp::upstream(options, &upstream).await);
+    // All of them are to come as far as their hold.
+    let env = [("GENSVC__SERVER__ACCOUNT_SHARE_PERCENT", "100")];
+    let app = Arc::new(TestApp::vendors(options, &upstream, &env).await);
     let account = app.account("0.0385").await;
     let all = (0..200).map(|_| {
         let (app, key) = (Arc::clone(&app), account.key.clone());
