@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::sync::oneshot;
-use tracing::Instrument as _;
 
 use super::{Call, Handle, RunError, Runner};
 use crate::{
@@ -70,7 +69,7 @@ impl Runner {
                 done.send_replace(record.map(Arc::new));
                 drop(guard);
             };
-            self.spawn(work.instrument(span));
+            self.spawn_in(span, work);
             Some(handle)
         } else {
             self.spawn(async move {
