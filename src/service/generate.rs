@@ -5,6 +5,8 @@ mod plan;
 mod refusal;
 mod template;
 
+use std::mem;
+
 pub use estimate::Estimate;
 use serde_json::{Map, Value};
 
@@ -65,7 +67,7 @@ impl Service {
             return Err(ServiceError::ShuttingDown);
         }
         let mut plan = self.plan(caller, request, deltas).await?;
-        let new = self.new_generation(caller, &plan, idempotent).await?;
+        let new = self.new_generation(caller, &mut plan, idempotent).await?;
         let run = match plan.call.take() {
             None => None,
             Some(call) => match self.provider_permit(&plan) {
@@ -104,11 +106,12 @@ impl Service {
         }
     }
 
-    /// Checks what needs no statement of its own, and builds the row that the hold will create.
+    /// Checks what needs no statement of its own, and builds the row that the hold will create, of
+    /// which the plan's texts and parameters become part.
     async fn new_generation(
         &self,
         caller: &Caller,
-        plan: &Plan<'_>,
+        plan: &mut Plan<'_>,
         idempotent: Option<&IdempotentRequest>,
     ) -> Result<NewGeneration, ServiceError> {
         let hold = plan.ceiling.hold();
@@ -133,10 +136,10 @@ impl Service {
             modality: plan.model.modality(),
             provider: plan.model.provider.clone(),
             model: plan.model.id.clone(),
-            prompt: plan.prompt.clone(),
-            system_prompt: plan.system_prompt.clone(),
-            negative_prompt: plan.negative_prompt.clone(),
-            parameters: plan.parameters.clone(),
+            prompt: mem::take(&mut plan.prompt),
+            system_prompt: plan.system_prompt.take(),
+            negative_prompt: plan.negative_prompt.take(),
+            parameters: plan.parameters.take(),
             template: plan.template,
             pricing: serde_json::json!(plan.model.prices()),
             hold,
