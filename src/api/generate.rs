@@ -1,5 +1,7 @@
 //! POST /v1/generate/...: one answer, an event stream, or 202 at once.
 
+use std::sync::Arc;
+
 use axum::{
     Json,
     extract::State,
@@ -212,8 +214,8 @@ async fn answer_sync(
 ) -> Result<Response, ApiError> {
     let at_once = Prefer::read(headers).respond_async;
     match submitted {
-        Submitted::Queued(record) => Ok(accepted(state, &record)),
-        Submitted::New(record, _) if at_once => Ok(preferred(accepted(state, &record))),
+        Submitted::Queued(record) => Ok(accepted(state, *record)),
+        Submitted::New(record, _) if at_once => Ok(preferred(accepted(state, *record))),
         Submitted::New(record, handle) => {
             permit.release();
             let ended = tokio::select! {
@@ -222,14 +224,14 @@ async fn answer_sync(
                 () = state.service.given_up() => return Err(ServiceError::ShuttingDown.into()),
             };
             match ended {
-                Some(record) => Ok(finished(state, &record)),
+                Some(record) => Ok(finished(state, Arc::unwrap_or_clone(record))),
                 // Its task ended without a record: the process is stopping, or the database
                 // refused the settlement.
                 None => match state.service.generation(caller, record.id).await {
                     // What runs cannot be deleted: the database was set back to before it.
                     Err(ServiceError::NotFound) => Err(ApiError::database_unavailable()),
                     Err(error) => Err(error.into()),
-                    Ok(ended) if ended.status.is_finished() => Ok(finished(state, &ended)),
+                    Ok(ended) if ended.status.is_finished() => Ok(finished(state, ended)),
                     Ok(_) if state.service.is_draining() => Err(ServiceError::ShuttingDown.into()),
                     Ok(_) => Err(ApiError::internal()),
                 },
@@ -238,9 +240,9 @@ async fn answer_sync(
         Submitted::Replay(id) if at_once => {
             let record = state.service.generation(caller, id).await?;
             Ok(replayed(if record.status.is_finished() {
-                finished(state, &record)
+                finished(state, record)
             } else {
-                preferred(accepted(state, &record))
+                preferred(accepted(state, record))
             }))
         }
         Submitted::Replay(id) => {
@@ -249,9 +251,9 @@ async fn answer_sync(
                 .replay(caller, id, || permit.release())
                 .await?;
             Ok(replayed(if record.status.is_finished() {
-                finished(state, &record)
+                finished(state, record)
             } else {
-                accepted(state, &record)
+                accepted(state, record)
             }))
         }
     }
@@ -297,9 +299,9 @@ async fn answer_queued(
         record.status = Status::Processing;
     }
     let mut response = if record.status.is_finished() {
-        Json(GenerationRecord::of(&record, state.links())).into_response()
+        Json(GenerationRecord::of(record, state.links())).into_response()
     } else {
-        accepted(state, &record)
+        accepted(state, record)
     };
     if let Some(applied) = wait.filter(|_| waited).and_then(Prefer::applied_wait) {
         response.headers_mut().insert("preference-applied", applied);
@@ -312,7 +314,7 @@ async fn answer_queued(
 }
 
 /// The answer that a finished synchronous generation gives.
-fn finished(state: &ApiState, record: &Generation) -> Response {
+fn finished(state: &ApiState, record: Generation) -> Response {
     match record.status {
         Status::Failed => ApiError::failed_generation(record, state.links()).into_response(),
         _ => Json(GenerationRecord::of(record, state.links())).into_response(),
@@ -320,11 +322,12 @@ fn finished(state: &ApiState, record: &Generation) -> Response {
 }
 
 /// 202 and where to poll.
-fn accepted(state: &ApiState, record: &Generation) -> Response {
+fn accepted(state: &ApiState, record: Generation) -> Response {
+    let id = record.id;
     let body = Json(GenerationRecord::of(record, state.links()));
     let mut response = (StatusCode::ACCEPTED, body).into_response();
     let headers = response.headers_mut();
-    if let Ok(location) = HeaderValue::from_str(&format!("/v1/generate/{}", record.id)) {
+    if let Ok(location) = HeaderValue::from_str(&format!("/v1/generate/{id}")) {
         headers.insert(header::LOCATION, location);
     }
     headers.insert(header::RETRY_AFTER, POLL_SECONDS.into());

@@ -11,7 +11,7 @@ use std::{
 
 use secrecy::SecretString;
 use serde::{Deserialize, Deserializer, de::Error as _};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
 
 use super::{
     net::{address, database_url, networks, origins, public_url},
@@ -108,7 +108,7 @@ pub struct Data {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Log {
-    /// A filter that `tracing_subscriber::EnvFilter` can parse.
+    /// A filter that `tracing_subscriber::filter::Targets` can parse.
     #[serde(deserialize_with = "filter")]
     pub filter: String,
     /// How a line looks.
@@ -264,7 +264,7 @@ fn filter<'de, D: Deserializer<'de>>(source: D) -> Result<String, D::Error> {
             "is empty: must be a log filter, such as \"info\" or \"off\"",
         ));
     }
-    match EnvFilter::builder().parse(&text) {
+    match text.parse::<Targets>() {
         Ok(_) => Ok(text),
         Err(error) => Err(D::Error::custom(format!(
             "is {}: must be a log filter, such as \"info,sqlx=warn\" ({error})",

@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::sync::oneshot;
-use tracing::Instrument as _;
 
 use super::{Call, Handle, RunError, Runner};
 use crate::{
@@ -75,7 +74,7 @@ impl Runner {
                 done.send_replace(ended.map(|ended| Arc::new(ended.record(&new))));
                 drop(guard);
             };
-            self.spawn(work.instrument(span));
+            self.spawn_in(span, work);
             Some(handle)
         } else {
             self.spawn(async move {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use tracing::Instrument as _;
 
 use super::{Call, Runner, RunningGuard, running::Stopped};
 use crate::{
@@ -82,19 +81,16 @@ impl Runner {
         guard.held();
         let (runner, worker) = (self.clone(), self.0.quota.admit(job.account_id));
         let span = tracing::info_span!("job", id = %job.id);
-        self.spawn(
-            async move {
-                // A panic leaves the row without a worker; the sweep finds it.
-                let step = async {
-                    let call = Call::of_job(&job);
-                    runner.advance(&job, call.as_ref(), &guard).await
-                };
-                let _ = std::panic::AssertUnwindSafe(step).catch_unwind().await;
-                drop((guard, done, worker));
-                runner.0.wake.notify_one();
-            }
-            .instrument(span),
-        );
+        self.spawn_in(span, async move {
+            // A panic leaves the row without a worker; the sweep finds it.
+            let step = async {
+                let call = Call::of_job(&job);
+                runner.advance(&job, call.as_ref(), &guard).await
+            };
+            let _ = std::panic::AssertUnwindSafe(step).catch_unwind().await;
+            drop((guard, done, worker));
+            runner.0.wake.notify_one();
+        });
     }
 
     /// Asks the provider to cancel a job's task, if it has one.

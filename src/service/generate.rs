@@ -5,6 +5,8 @@ mod plan;
 mod refusal;
 mod template;
 
+use std::mem;
+
 pub use estimate::Estimate;
 use serde_json::{Map, Value};
 
@@ -73,7 +75,7 @@ impl Service {
             Ok(share) => share,
             Err(reached) => return self.at_share(caller, reached, idempotent).await,
         };
-        let new = self.new_generation(caller, &plan, idempotent).await?;
+        let new = self.new_generation(caller, &mut plan, idempotent).await?;
         let run = match plan.call.take() {
             None => None,
             Some(call) => match self.permits(&plan, share) {
@@ -112,11 +114,12 @@ impl Service {
         }
     }
 
-    /// Checks what needs no statement of its own, and builds the row that the hold will create.
+    /// Checks what needs no statement of its own, and builds the row that the hold will create, of
+    /// which the plan's texts and parameters become part.
     async fn new_generation(
         &self,
         caller: &Caller,
-        plan: &Plan<'_>,
+        plan: &mut Plan<'_>,
         idempotent: Option<&IdempotentRequest>,
     ) -> Result<NewGeneration, ServiceError> {
         let hold = plan.ceiling.hold();
@@ -137,10 +140,10 @@ impl Service {
             modality: plan.model.modality(),
             provider: plan.model.provider.clone(),
             model: plan.model.id.clone(),
-            prompt: plan.prompt.clone(),
-            system_prompt: plan.system_prompt.clone(),
-            negative_prompt: plan.negative_prompt.clone(),
-            parameters: plan.parameters.clone(),
+            prompt: mem::take(&mut plan.prompt),
+            system_prompt: plan.system_prompt.take(),
+            negative_prompt: plan.negative_prompt.take(),
+            parameters: plan.parameters.take(),
             template: plan.template,
             pricing: serde_json::json!(plan.model.prices()),
             hold,
