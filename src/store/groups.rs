@@ -239,3 +239,6 @@ impl<I: Item> State<I> {
         group
     }
 }
+
+#[cfg(test)]
+mod tests;
