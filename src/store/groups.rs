@@ -53,9 +53,17 @@ pub struct Groups<W: Writer>(Arc<Inner<W>>);
 
 struct Inner<W: Writer> {
     writer: W,
-    /// Statements, and lanes, that may be under way at once.
-    most: (usize, usize),
+    bounds: Bounds,
     state: Mutex<State<W::Item>>,
+}
+
+/// What may be under way at once.
+#[derive(Clone, Copy)]
+struct Bounds {
+    statements: usize,
+    lanes: usize,
+    /// How long a statement may take before the next does not wait for it.
+    hurry: Duration,
 }
 
 struct State<I: Item> {
@@ -84,9 +92,18 @@ impl<W: Writer> Clone for Groups<W> {
 impl<W: Writer> Groups<W> {
     /// At most `statements` and `lanes` are under way at once.
     pub fn new(writer: W, statements: usize, lanes: usize) -> Self {
+        let bounds = Bounds {
+            statements,
+            lanes,
+            hurry: HURRY,
+        };
+        Self::within(writer, bounds)
+    }
+
+    fn within(writer: W, bounds: Bounds) -> Self {
         Self(Arc::new(Inner {
             writer,
-            most: (statements, lanes),
+            bounds,
             state: Mutex::new(State {
                 waiting: VecDeque::new(),
                 for_lanes: HashMap::new(),
@@ -120,7 +137,7 @@ impl<W: Writer> Groups<W> {
             return;
         };
         loop {
-            let next = self.state().next(self.0.most);
+            let next = self.state().next(self.0.bounds);
             let groups = self.clone();
             match next {
                 Some(Next::Statement(items)) => runtime.spawn(groups.statement(items)),
@@ -171,16 +188,16 @@ impl<W: Writer, F: FnMut(&mut State<W::Item>)> Drop for Ended<'_, W, F> {
 }
 
 impl<I: Item> State<I> {
-    fn next(&mut self, (statements, lanes): (usize, usize)) -> Option<Next<I>> {
-        if self.lanes < lanes
+    fn next(&mut self, bounds: Bounds) -> Option<Next<I>> {
+        if self.lanes < bounds.lanes
             && let Some(key) = self.key_for_lane()
         {
             self.lanes += 1;
             self.busy.insert(key);
             return Some(Next::Lane(key, self.all_of(key)));
         }
-        let may_begin = self.statements == 0 || self.begun.elapsed() >= HURRY;
-        if self.statements < statements && may_begin {
+        let may_begin = self.statements == 0 || self.begun.elapsed() >= bounds.hurry;
+        if self.statements < bounds.statements && may_begin {
             let items = self.group();
             if !items.is_empty() {
                 self.statements += 1;

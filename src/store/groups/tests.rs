@@ -1,7 +1,4 @@
-use tokio::{
-    sync::{mpsc, oneshot},
-    time,
-};
+use tokio::sync::{mpsc, oneshot};
 
 use super::*;
 
@@ -67,9 +64,19 @@ struct Stage {
 }
 
 impl Stage {
-    fn new(statements: usize, lanes: usize) -> Self {
+    /// One statement and one lane at once.
+    fn new() -> Self {
+        Self::within(1, Duration::MAX)
+    }
+
+    fn within(statements: usize, hurry: Duration) -> Self {
         let (sender, begun) = mpsc::unbounded_channel();
-        let groups = Groups::new(Recorder(sender), statements, lanes);
+        let bounds = Bounds {
+            statements,
+            lanes: 1,
+            hurry,
+        };
+        let groups = Groups::within(Recorder(sender), bounds);
         Self { groups, begun }
     }
 
@@ -104,9 +111,9 @@ impl Stage {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn what_arrives_under_way_goes_with_the_next() {
-    let mut stage = Stage::new(4, 1);
+    let mut stage = Stage::within(4, Duration::MAX);
     stage.submit(&[('a', 1)]);
     let first = stage.next().await;
     assert_eq!(first.numbers, [1]);
@@ -117,17 +124,15 @@ async fn what_arrives_under_way_goes_with_the_next() {
     stage.nothing().await;
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn once_a_statement_is_slow_others_do_not_wait_for_it_but_its_keys_do() {
-    let mut stage = Stage::new(2, 1);
+    let mut stage = Stage::within(2, Duration::ZERO);
     stage.submit(&[('a', 1)]);
     let slow = stage.next().await;
-    time::advance(HURRY).await;
     stage.submit(&[('a', 2), ('b', 3)]);
     let second = stage.next().await;
     assert_eq!(second.numbers, [3]);
     // No more than two are under way.
-    time::advance(HURRY).await;
     stage.submit(&[('c', 4)]);
     stage.nothing().await;
     second.end.send("").unwrap();
@@ -136,9 +141,9 @@ async fn once_a_statement_is_slow_others_do_not_wait_for_it_but_its_keys_do() {
     assert_eq!(stage.ends().await, (false, vec![2]));
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_statement_has_one_kind_and_its_bounds() {
-    let mut stage = Stage::new(1, 1);
+    let mut stage = Stage::new();
     stage.submit(&[('z', 0)]);
     let first = stage.next().await;
     let of_one: Vec<_> = (1..=MOST_OF_KEY + 1).map(|n| ('a', n)).collect();
@@ -164,9 +169,9 @@ async fn a_statement_has_one_kind_and_its_bounds() {
     stage.nothing().await;
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn what_is_locked_takes_all_of_its_key_to_a_lane_and_nobody_else() {
-    let mut stage = Stage::new(1, 1);
+    let mut stage = Stage::new();
     stage.submit(&[('x', 0)]);
     let first = stage.next().await;
     stage.submit(&[('a', 1), ('b', 2), ('c', 3)]);
@@ -191,9 +196,9 @@ async fn what_is_locked_takes_all_of_its_key_to_a_lane_and_nobody_else() {
     stage.nothing().await;
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_panic_frees_its_place_and_its_key() {
-    let mut stage = Stage::new(1, 1);
+    let mut stage = Stage::new();
     stage.groups.submit_to_lane(Number { key: 'a', kind: 0, number: 1 });
     let lane = stage.next().await;
     stage.groups.submit_to_lane(Number { key: 'a', kind: 0, number: 2 });
