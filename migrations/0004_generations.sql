@@ -81,7 +81,7 @@ create table running_generations (
     parameters jsonb not null,
     -- The provider's id of its task.
     remote_id text,
-    constraint running_generations_pkey primary key (account_id, id),
+    constraint running_generations_pkey primary key (id),
     constraint running_generations_status_known check (status in ('pending', 'processing')),
     constraint running_generations_estimated_not_negative check (estimated >= 0),
     constraint running_generations_template_has_version
@@ -93,6 +93,7 @@ create table running_generations (
 -- Every row is soon dead: the table is vacuumed by what has died, not by a part of it.
 with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
       autovacuum_vacuum_insert_threshold = -1);
+create index running_generations_account_idx on running_generations (account_id);
 -- Jobs that wait for somebody to take their next step.
 create index running_generations_due_idx on running_generations (next_step_at)
     where lease_token is null;

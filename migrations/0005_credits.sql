@@ -82,15 +82,15 @@ select account_id, settled, span,
        coalesce((usage ->> 'characters')::bigint, 0) as characters
 from finished_generations, (values ('d'::"char"), ('h')) spans (span);
 
--- What an account's sums do not count yet. With its own planner setting: nothing tells the planner
--- how little it is.
+-- What an account's sums do not count yet. Nothing tells the planner how little it is: it is to go
+-- by the settled, and neither by the account nor through the table.
 create function usage_tail(account bigint) returns setof finished_generations
 language plpgsql stable set enable_seqscan = off as $$
 begin
     return query
     select * from finished_generations
     where settled >= (select upto from settled_cursors where name = 'usage')
-      and account_id = account;
+      and account_id + 0 = account;
 end
 $$;
 

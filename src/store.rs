@@ -50,9 +50,8 @@ pub struct Store {
     requests: Pool,
     /// Holds and settlements.
     credits: Groups<CreditWriter>,
-    /// The connections of holds and settlements that wait. Also for what walks through all that was
-    /// settled, because their statements go by indexes.
-    lanes: Pool,
+    /// One, for what walks through all that was settled.
+    walks: Pool,
     /// API keys that are presented.
     keys: Groups<KeyReader>,
     /// For jobs and sweeps, which must continue when requests use every connection.
@@ -60,7 +59,7 @@ pub struct Store {
     /// One, for signs of life and health: nothing that waits for a lock.
     heartbeat: Pool,
     /// All of them, for metrics and the end.
-    pools: [(&'static str, Pool); 6],
+    pools: [(&'static str, Pool); 7],
     prices: Prices,
     outages: Arc<Outages>,
 }
@@ -80,6 +79,13 @@ const PLANNED_ONCE_UNFLUSHED: &str = "
     set enable_nestloop = off;
     set jit = off;
     set synchronous_commit = off;
+";
+
+/// Nothing tells the planner how little of all lies behind a cursor.
+const BY_INDEX: &str = "
+    set plan_cache_mode = force_generic_plan;
+    set enable_seqscan = off;
+    set jit = off;
 ";
 
 /// How many connections a process has for what.
@@ -247,6 +253,7 @@ impl Store {
         let credits = pool(PLANNED_ONCE, connections.credits);
         let lanes = pool(PLANNED_ONCE, connections.locked);
         let keys = pool(PLANNED_ONCE_UNFLUSHED, connections.keys);
+        let walks = pool(BY_INDEX, 1);
         let jobs = pool("", connections.jobs);
         let heartbeat = pool("", 1);
         let writer = CreditWriter {
@@ -260,13 +267,14 @@ impl Store {
             pools: [
                 ("requests", requests.clone()),
                 ("credits", credits),
-                ("lanes", lanes.clone()),
+                ("lanes", lanes),
+                ("walks", walks.clone()),
                 ("keys", keys),
                 ("jobs", jobs.clone()),
                 ("heartbeat", heartbeat.clone()),
             ],
             requests,
-            lanes,
+            walks,
             jobs,
             heartbeat,
             prices: Prices::default(),
@@ -338,6 +346,7 @@ impl Store {
 
     /// Says that the database was started anew: connections from before are not used again.
     pub fn distrust_connections(&self) {
+        self.prices.forget();
         self.outages.dead_since(Instant::now());
     }
 

@@ -92,8 +92,6 @@ impl Runner {
         if store.hasten_jobs(now + self.longest_wait(), now).await? > 0 {
             self.0.wake.notify_one();
         }
-        // What a dead process settled last, too.
-        store.count_usage().await?;
         let mut ended = 0;
         for left in store.abandoned(BATCH).await? {
             ended += self.recover(left).await?;
@@ -111,6 +109,10 @@ impl Runner {
                 }
             }
             self.0.running.stop_lost(&ids);
+        }
+        // What a dead process settled last, too.
+        if let Err(error) = store.count_usage().await {
+            tracing::warn!(%error, "usage could not be counted; reports add it up");
         }
         if ended > 0 {
             tracing::warn!(

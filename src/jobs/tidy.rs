@@ -14,10 +14,10 @@ impl Runner {
     pub async fn follow_settlements(&self) -> Result<(), StoreError> {
         let (settled, tidied) = (&self.0.settled, &self.0.tidied);
         let now = settled.load(Ordering::Relaxed);
-        if self.0.counted.swap(now, Ordering::Relaxed) == now {
-            return Ok(());
+        if self.0.counted.load(Ordering::Relaxed) < now {
+            self.0.store.count_usage().await?;
+            self.0.counted.store(now, Ordering::Relaxed);
         }
-        self.0.store.count_usage().await?;
         if now - tidied.load(Ordering::Relaxed) >= ENDED_ROWS {
             tidied.store(now, Ordering::Relaxed);
             self.0.store.vacuum_running().await?;

@@ -114,7 +114,7 @@ impl Store {
     }
 
     /// The connections of each pool.
-    pub fn pools(&self) -> [PoolState; 6] {
+    pub fn pools(&self) -> [PoolState; 7] {
         self.pools.each_ref().map(|(name, pool)| {
             let (busy, idle) = pool.usage();
             (*name, busy, idle)

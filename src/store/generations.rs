@@ -159,6 +159,11 @@ pub struct Bound {
 }
 
 impl SpendLimit {
+    /// Whether a hold would exceed it; one of nothing does where it is exceeded already.
+    pub fn is_exceeded_by(self, hold: Credits) -> bool {
+        self.spent.micros().saturating_add(hold.micros()) > self.limit.micros()
+    }
+
     /// What may still be spent.
     pub fn left(self) -> Credits {
         self.limit.minus_or_zero(self.spent)

@@ -12,7 +12,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::{runtime::Handle, time::Instant};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, sleep_until},
+};
 
 /// Items of one statement. More win nothing, and others wait for them.
 const MOST: usize = 64;
@@ -35,6 +38,9 @@ pub trait Item: Send + Sync + 'static {
     fn kind(&self) -> u8;
 
     fn bytes(&self) -> usize;
+
+    /// Whether nobody waits for it any more, and it need not be written.
+    fn is_abandoned(&self) -> bool;
 }
 
 /// How items are written. Each is told its outcome through itself.
@@ -74,6 +80,8 @@ struct State<I: Item> {
     busy: HashSet<I::Key>,
     statements: usize,
     lanes: usize,
+    /// Whether somebody looks again when the last statement has become slow.
+    watched: bool,
     /// When the last statement was begun.
     begun: Instant,
 }
@@ -110,6 +118,7 @@ impl<W: Writer> Groups<W> {
                 busy: HashSet::new(),
                 statements: 0,
                 lanes: 0,
+                watched: false,
                 begun: Instant::now(),
             }),
         }))
@@ -140,8 +149,16 @@ impl<W: Writer> Groups<W> {
             match next {
                 Some(Next::Statement(items)) => runtime.spawn(groups.statement(items)),
                 Some(Next::Lane(key, items)) => runtime.spawn(groups.lane(key, items)),
-                None => return,
+                None => break,
             };
+        }
+        if let Some(slow_at) = self.state().watch(self.0.bounds) {
+            let groups = self.clone();
+            runtime.spawn(async move {
+                sleep_until(slow_at).await;
+                groups.state().watched = false;
+                groups.begin();
+            });
         }
     }
 
@@ -203,6 +220,19 @@ impl<I: Item> State<I> {
         None
     }
 
+    /// When to look again at what waits, unless somebody does already: nothing else may come that
+    /// would.
+    fn watch(&mut self, bounds: Bounds) -> Option<Instant> {
+        let slow_at = self.begun.checked_add(bounds.hurry)?;
+        let in_time = slow_at > Instant::now();
+        let waits = !self.waiting.is_empty() && self.statements < bounds.statements;
+        if self.watched || !waits || !in_time {
+            return None;
+        }
+        self.watched = true;
+        Some(slow_at)
+    }
+
     fn leave_for_lane(&mut self, item: I) {
         let key = item.key();
         match self.for_lanes.iter_mut().find(|(other, _)| *other == key) {
@@ -220,47 +250,54 @@ impl<I: Item> State<I> {
         self.for_lanes.iter().any(|&(other, _)| other == key)
     }
 
-    /// Everything that waits of a key, so that its row is waited for once.
+    /// What waits of a key, so that its row is waited for once.
     fn all_of(&mut self, key: I::Key) -> Vec<I> {
         let place = self.for_lanes.iter().position(|&(other, _)| other == key);
         let mut items = place.map_or_else(Vec::new, |place| self.for_lanes.remove(place).1);
-        let (own, others): (Vec<I>, _) = std::mem::take(&mut self.waiting)
-            .into_iter()
-            .partition(|item| item.key() == key);
-        self.waiting = others.into();
-        items.extend(own);
-        items
-    }
-
-    /// The first that may be written, and what goes with it.
-    fn group(&mut self) -> Vec<I> {
-        let mut group: Vec<I> = Vec::new();
-        let mut bytes = 0;
-        let mut of_key: HashMap<I::Key, usize> = HashMap::new();
-        let waiting = std::mem::take(&mut self.waiting);
-        let mut left = VecDeque::with_capacity(waiting.len());
-        for item in waiting {
-            let key = item.key();
-            let free = !self.busy.contains(&key) && !self.waits_for_lane(key);
-            let of_key = of_key.entry(key).or_default();
-            let fits = match group.first() {
-                None => true,
-                Some(first) => {
-                    first.kind() == item.kind()
-                        && group.len() < MOST
-                        && *of_key < MOST_OF_KEY
-                        && bytes + item.bytes() <= MOST_BYTES
-                }
-            };
-            if free && fits {
-                *of_key += 1;
-                bytes += item.bytes();
-                group.push(item);
+        if items.len() > MOST {
+            let rest = items.split_off(MOST);
+            self.for_lanes.push((key, rest));
+        }
+        let mut left = VecDeque::with_capacity(self.waiting.len());
+        for item in std::mem::take(&mut self.waiting) {
+            if item.key() == key && items.len() < MOST {
+                items.push(item);
             } else {
                 left.push_back(item);
             }
         }
         self.waiting = left;
+        items
+    }
+
+    /// The oldest that may be written, and what goes with it: first one of each key, so that
+    /// nobody waits for what another has plenty of.
+    fn group(&mut self) -> Vec<I> {
+        self.waiting.retain(|item| !item.is_abandoned());
+        let mut group = Vec::new();
+        let mut bytes = 0;
+        let mut of_keys = HashMap::new();
+        for most_of_key in [1, MOST_OF_KEY] {
+            let waiting = std::mem::take(&mut self.waiting);
+            for item in waiting {
+                let key = item.key();
+                let free = !self.busy.contains(&key) && !self.waits_for_lane(key);
+                let of_key: &mut usize = of_keys.entry(key).or_default();
+                let fits = group.first().is_none_or(|first: &I| {
+                    first.kind() == item.kind()
+                        && group.len() < MOST
+                        && *of_key < most_of_key
+                        && bytes + item.bytes() <= MOST_BYTES
+                });
+                if free && fits {
+                    *of_key += 1;
+                    bytes += item.bytes();
+                    group.push(item);
+                } else {
+                    self.waiting.push_back(item);
+                }
+            }
+        }
         group
     }
 }

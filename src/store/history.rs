@@ -71,16 +71,18 @@ impl Store {
             query.push(")");
         }
         query.push(
-            ") select id, account_id, type, status, provider, model, left(prompt, 200) as prompt, \
+            ") select g.id, account_id, type, status, provider, model, left(prompt, 200) as prompt, \
              'null'::jsonb as parameters, 'null'::jsonb as pricing, api_key_id, estimated, charged, \
              usage, case type when 'text' then left(result, 200) else result end as result, \
              error_code, error_message, attempts, provider_request_id, created_at, started_at, \
              completed_at, outputs, progress, finish_reason, template_id, template_version \
-             from found join generations using (id) where account_id = ",
+             from found cross join lateral (\
+                 select * from generations g where g.id = found.id and g.account_id = ",
         );
-        query.push_bind(account.0);
+        // Row by row: the planner would read all that the account has.
         query
-            .push(" order by id desc limit ")
+            .push_bind(account.0)
+            .push(" offset 0) g order by g.id desc limit ")
             .push_bind(page.per_page + 1);
         // Planned anew each time: a plan for any value would be wrong for rare ones.
         let rows: Vec<GenerationRow> = query

@@ -74,7 +74,8 @@ impl Store {
         let looked_at = sqlx::query_scalar!(
             r#"
             with cursor as materialized (
-                select upto from settled_cursors where name = 'retention' for update
+                select upto from settled_cursors where name = 'retention'
+                for update skip locked
             ), next as materialized (
                 -- Whole transactions, since the cursor counts those.
                 select account_id, id, settled, created_at from finished_generations
@@ -107,7 +108,7 @@ impl Store {
             now,
             batch,
         )
-        .fetch_one(self.lanes.named("delete old generations").long())
+        .fetch_one(self.walks.named("delete old generations").long())
         .await?;
         Ok(looked_at >= batch)
     }

@@ -211,7 +211,8 @@ impl Store {
         // A state whose burst is whole again limits nothing.
         let limits = sqlx::query!(
             "delete from rate_limits where tat <= $1 and (kind, id) in
-                (select kind, id from rate_limits where tat <= $1 limit $2)",
+                (select kind, id from rate_limits where tat <= $1 limit $2
+                 for update skip locked)",
             nanos(now),
             batch
         )

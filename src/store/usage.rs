@@ -12,6 +12,9 @@ use crate::domain::{
 use chrono::TimeDelta;
 use sqlx::PgExecutor;
 
+/// Generations that one count takes.
+const AT_ONCE: i64 = 20_000;
+
 impl Store {
     /// What an account made in a span of creation times, grouped; at most `limit` groups, in
     /// ascending order. One statement, so one moment: the days and hours that lie within the
@@ -145,21 +148,28 @@ impl Store {
             .collect())
     }
 
-    /// Adds to the sums what was settled since they were last counted.
+    /// Adds to the sums what was settled since they were last counted, unless another server does
+    /// so now.
     pub async fn count_usage(&self) -> Result<(), StoreError> {
-        count(self.lanes.named("count usage").long()).await
+        count(self.walks.named("count usage").long(), AT_ONCE).await
     }
 }
 
 /// What the sums lack is what transactions settled that the cursor has not passed. It stops before
 /// the oldest that still runs, and moves in the statement that counts.
-pub(super) async fn count(executor: impl PgExecutor<'_>) -> Result<(), StoreError> {
+pub(super) async fn count(executor: impl PgExecutor<'_>, most: i64) -> Result<(), StoreError> {
     sqlx::query!(
         r#"
         with cursor as materialized (
-            select upto from settled_cursors where name = 'usage' for update
+            select upto from settled_cursors where name = 'usage' for update skip locked
         ), part as materialized (
-            select upto, greatest(upto, pg_snapshot_xmin(pg_current_snapshot())) as until from cursor
+            -- Of a backlog a part, but a whole transaction at least.
+            select upto, greatest(upto, least(
+                pg_snapshot_xmin(pg_current_snapshot()),
+                greatest((upto::text::bigint + 1)::text::xid8, (
+                    select settled from finished_generations where settled >= upto
+                    order by settled offset $1 limit 1)))) as until
+            from cursor
         ), counted as (
             insert into usage_sums as u
                 (account_id, span, start, model_id, api_key_id, completed, failed, charged,
@@ -185,7 +195,8 @@ pub(super) async fn count(executor: impl PgExecutor<'_>) -> Result<(), StoreErro
         update settled_cursors c set upto = part.until
         from part
         where c.name = 'usage' and part.until > part.upto and (select count(*) from counted) >= 0
-        "#
+        "#,
+        most,
     )
     .execute(executor)
     .await?;

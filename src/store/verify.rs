@@ -176,15 +176,26 @@ impl Store {
              -- Apart, because a key that has spent too much cannot name its limit.
              update key_spend s set spend_limit = k.spend_limit
              from api_keys k where k.id = s.api_key_id and s.spent <= k.spend_limit;
+             -- No count is under way.
+             select from settled_cursors for update;
              delete from usage_sums;
-             -- Transactions are numbered anew in a database that was restored from a dump.
-             update finished_generations set settled = '0' where settled >= pg_current_xact_id();
+             -- Transactions are numbered anew in a database that was restored from a dump: its rows
+             -- get numbers below them, in the order of their creation.
+             update finished_generations g set settled = numbered.settled
+             from (select account_id, id,
+                          ((row_number() over (order by created_at))
+                           * pg_current_xact_id()::text::bigint / (count(*) over () + 1)
+                          )::text::xid8 as settled
+                   from finished_generations) numbered
+             where numbered.account_id = g.account_id and numbered.id = g.id
+               and exists (select from finished_generations
+                           where settled > pg_current_xact_id());
              update settled_cursors set upto = '0'
-             where name = 'usage' or upto >= pg_current_xact_id()",
+             where name = 'usage' or upto > pg_current_xact_id()",
         )
         .execute(&mut tx)
         .await?;
-        usage::count(&mut tx).await?;
+        usage::count(&mut tx, i64::MAX).await?;
         tx.commit().await?;
         Ok(())
     }

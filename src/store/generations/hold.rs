@@ -400,7 +400,7 @@ async fn explain_refusal(
         Some(HoldOutcome::KeyBound)
     } else if terms.job && row.jobs >= terms.max_jobs {
         Some(HoldOutcome::TooManyJobs)
-    } else if let Some(limit) = cap.filter(|cap| cap.left() < terms.hold) {
+    } else if let Some(limit) = cap.filter(|cap| cap.is_exceeded_by(terms.hold)) {
         Some(HoldOutcome::SpendLimit(limit, balance))
     } else if balance.available() < terms.hold {
         Some(HoldOutcome::Short(balance))

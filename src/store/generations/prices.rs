@@ -28,6 +28,12 @@ pub struct PriceId {
 }
 
 impl Prices {
+    /// For a database that may have lost its last rows.
+    pub fn forget(&self) {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        known.clear();
+    }
+
     fn find(&self, new: &NewGeneration) -> Option<PriceId> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let same = |known: &&Known| {

@@ -146,7 +146,7 @@ async fn write(
             delete from running_generations g
             using wanted w join open a on a.id = w.account_id
             where g.account_id = w.account_id and g.id = w.id
-              and g.account_id = any($3) and g.id = any($4)
+              and g.id = any($4)
               and (w.instance is null or g.lease_token = w.instance)
             returning g.*, w.place, w.charged, w.usage, w.outputs, w.error_code,
                       w.error_message, w.finish_reason, w.result, w.now,
@@ -199,6 +199,10 @@ async fn write(
                 join api_keys k on k.id = f.api_key_id
             where k.id = any(array(select api_key_id from gone where spend_period is not null))
               and s.api_key_id = k.id and s.period = f.spend_period
+              and s.api_key_id = any(array(
+                  select api_key_id from gone where spend_period is not null))
+              and s.period = any(array(
+                  select spend_period from gone where spend_period is not null))
         ), trash as (
             -- Files of a failure are nobody's.
             insert into media_trash (generation_id, created_at)

@@ -85,6 +85,11 @@ impl Item for Write {
         }
     }
 
+    /// What nobody waits for is not held; settlements are always written.
+    fn is_abandoned(&self) -> bool {
+        matches!(self, Self::Hold(_, waiter) if waiter.is_closed())
+    }
+
     fn bytes(&self) -> usize {
         match self {
             Self::Hold(hold, _) => hold.bytes(),

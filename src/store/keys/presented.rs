@@ -95,6 +95,10 @@ impl Item for Presented {
         0
     }
 
+    fn is_abandoned(&self) -> bool {
+        self.waiter.is_closed()
+    }
+
     fn bytes(&self) -> usize {
         size_of::<TokenDigest>()
     }
