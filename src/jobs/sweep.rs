@@ -82,8 +82,7 @@ impl Runner {
     async fn sweep(&self) -> Result<u64, StoreError> {
         let store = &self.0.store;
         let (wakeups, now) = (&self.0.wakeups, self.0.clock.now());
-        let latest = now + self.longest_wait();
-        let found = store.survey(self.0.instance, latest).await?;
+        let found = store.survey(self.0.instance).await?;
         let silent = self
             .peers()
             .silent(found.others, self.0.clock.monotonic(), self.0.lease);
@@ -92,13 +91,16 @@ impl Runner {
             store.retire_silent(instance, seen_at).await?;
             abandoned = true;
         }
-        if let Some(at) = found.next_step {
+        if let Some(at) = found.first_step {
             wakeups.jobs.ring_at(at);
         }
         if let Some(at) = found.next_attempt {
             wakeups.deliveries.ring_at(at);
         }
-        if found.far && store.hasten_jobs(latest, now).await? > 0 {
+        let latest = now + self.longest_wait();
+        if found.last_step.is_some_and(|at| at > latest)
+            && store.hasten_jobs(latest, now).await? > 0
+        {
             wakeups.jobs.ring();
         }
         // What a dead process settled last, too.

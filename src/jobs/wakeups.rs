@@ -8,7 +8,7 @@ use std::time::Duration;
 
 pub use waiters::Waiter;
 
-use super::Runner;
+use super::{Handle, Runner};
 use crate::{
     domain::ids::GenerationId,
     store::{StoreError, notices::Notice},
@@ -89,7 +89,7 @@ impl Runner {
     }
 
     fn cancel_stream(&self, id: GenerationId) {
-        if let Some(handle) = self.handle(id).filter(|handle| handle.streams()) {
+        if let Some(handle) = self.handle(id).filter(Handle::streams) {
             handle.cancel.cancel();
         }
     }

@@ -28,12 +28,8 @@ impl Store {
     }
 
     /// Says that this process lives, and reads in the same statement whether there is anything for
-    /// a sweep to do. `latest`: the latest next step that a worker sets.
-    pub async fn survey(
-        &self,
-        instance: InstanceId,
-        latest: DateTime<Utc>,
-    ) -> Result<Survey, StoreError> {
+    /// a sweep to do.
+    pub async fn survey(&self, instance: InstanceId) -> Result<Survey, StoreError> {
         let reading = sqlx::query!(
             r#"
             with beat as (
@@ -49,18 +45,17 @@ impl Store {
                              and not exists (select from instances i where i.id = g.lease_token))
                    as "abandoned!",
                    exists (select from running_generations where lease_token = $1) as "owns!",
-                   exists (select from running_generations
-                           where lease_token is null and next_step_at > $2) as "far!",
                    (select min(next_step_at) from running_generations where lease_token is null)
-                   as next_step,
+                   as first_step,
+                   (select max(next_step_at) from running_generations where lease_token is null)
+                   as last_step,
                    (select min(next_attempt_at) from webhook_deliveries where status = 'pending')
                    as next_attempt,
                    coalesce((select settled from finished_generations order by settled desc limit 1)
                             >= (select upto from settled_cursors where name = 'usage'), false)
                    as "uncounted!"
             "#,
-            instance.0,
-            latest,
+            instance.0
         )
         .fetch_one(self.jobs.named("survey"));
         let row = reading.await?;
@@ -68,8 +63,8 @@ impl Store {
             others: row.others.into_iter().zip(row.heard).collect(),
             abandoned: row.abandoned,
             owns: row.owns,
-            far: row.far,
-            next_step: row.next_step,
+            first_step: row.first_step,
+            last_step: row.last_step,
             next_attempt: row.next_attempt,
             uncounted: row.uncounted,
         })
@@ -158,10 +153,9 @@ pub struct Survey {
     pub abandoned: bool,
     /// Whether there are unfinished generations of this process.
     pub owns: bool,
-    /// Whether the next step of a job is later than a worker sets.
-    pub far: bool,
-    /// When the first job that nobody works on is due.
-    pub next_step: Option<DateTime<Utc>>,
+    /// When the first and the last job are due that nobody works on.
+    pub first_step: Option<DateTime<Utc>>,
+    pub last_step: Option<DateTime<Utc>>,
     /// When the first delivery to a webhook is due.
     pub next_attempt: Option<DateTime<Utc>>,
     /// Whether the sums of usage lack something.
