@@ -31,12 +31,10 @@ mod webhooks;
 
 use std::{sync::Arc, time::Duration};
 
-use axum::{Router, body::Bytes, routing::get};
+use axum::{Router, body::Bytes, middleware::from_fn_with_state, routing::get};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
-use tower_http::{
-    catch_panic::CatchPanicLayer,
-    cors::{AllowOrigin, CorsLayer},
-};
+use tower::util::option_layer;
+use tower_http::cors::{AllowOrigin, CorsLayer};
 use utoipa_axum::router::OpenApiRouter;
 
 pub use admin::{AdminAccountBody, AdminTokenBody, NewAdminTokenBody};
@@ -108,7 +106,7 @@ fn routes() -> Vec<Route> {
         InvalidSignature, InvalidToken, LoopbackOnly, MaxCostExceeded, MissingToken, NotFinished,
         NotFound, ProviderError, ProviderOverloaded, ProviderRejected, ProviderTimeout,
         RangeNotSatisfiable, ReferenceReused, SpendLimitExceeded, StorageUnavailable, TooManyJobs,
-        TooManyLogins,
+        TooManyLogins, TooManyRequests,
     };
     /// A generation is refused.
     const REFUSED: [Code; 8] = [
@@ -135,10 +133,12 @@ fn routes() -> Vec<Route> {
         route!(generate::text)
             .unbounded()
             .errors(&REFUSED)
+            .errors(&[TooManyRequests])
             .errors(&FAILED),
         route!(generate::image)
             .unbounded()
             .errors(&REFUSED)
+            .errors(&[TooManyRequests])
             .errors(&FAILED),
         route!(generate::video).unbounded().errors(&REFUSED),
         route!(generate::audio).unbounded().errors(&REFUSED),
@@ -233,23 +233,14 @@ pub fn router(service: Service, settings: ApiSettings) -> Result<Router, serde_j
         .route("/docs/{file}", get(openapi::asset))
         .with_state(state)
         .fallback(|| async { ApiError::from_status(StatusCode::NOT_FOUND) })
-        .layer(axum::middleware::from_fn_with_state(
-            admission,
-            admission::admit,
-        ))
-        .layer(CatchPanicLayer::custom(
-            |_: Box<dyn std::any::Any + Send>| {
-                // The panic hook has logged it.
-                axum::response::IntoResponse::into_response(ApiError::internal())
-            },
+        // In one call, the outermost first: each call boxes every route, and each box is cloned
+        // for every request.
+        .layer((
+            from_fn_with_state(metrics, metrics::measure),
+            option_layer(cors(&settings.cors_origins)),
+            from_fn_with_state(admission, admission::admit),
         ));
-    let router = match cors(&settings.cors_origins) {
-        Some(cors) => router.layer(cors),
-        None => router,
-    };
-    let router = router.layer(axum::middleware::from_fn(middleware::request_context));
-    let measure = axum::middleware::from_fn_with_state(metrics, metrics::measure);
-    Ok(router.layer(measure))
+    Ok(router)
 }
 
 fn cors(origins: &[String]) -> Option<CorsLayer> {

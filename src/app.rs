@@ -197,6 +197,8 @@ impl App {
                 job_deadline: delta(*config.jobs.deadline),
                 session_period: TimeDelta::days(*config.sessions.days),
                 max_waiting_logins: *config.server.max_waiting_logins,
+                max_requests: *config.server.max_requests,
+                account_share_percent: *config.server.account_share_percent,
             },
         );
         let settings = ApiSettings {

@@ -19,6 +19,7 @@ pub mod rate;
 pub mod report;
 pub mod request;
 pub mod settings;
+pub mod share;
 pub mod spend;
 pub mod template;
 pub mod token;

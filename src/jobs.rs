@@ -37,7 +37,7 @@ use std::{
 use chrono::TimeDelta;
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tracing::Instrument as _;
+use tracing::{Instrument as _, Span};
 use uuid::Uuid;
 
 pub use audit::Auditor;
@@ -45,7 +45,7 @@ pub use call::{Call, ImageWork, TextWork};
 pub use cancel::Cancel;
 pub use observed::observed;
 pub use running::{Handle, RunningGuard};
-pub use start::{Started, Work};
+pub use start::{Permits, Started, Work};
 pub use submit::SubmitSettings;
 
 use crate::{
@@ -214,7 +214,12 @@ impl Runner {
 
     /// Runs a future to completion even if the caller goes away; shutdown waits for it.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        self.0.tasks.spawn(work.in_current_span());
+        self.spawn_in(Span::current(), work);
+    }
+
+    /// As [`Self::spawn`], in a span which is a child of the current one.
+    fn spawn_in(&self, span: Span, work: impl Future<Output = ()> + Send + 'static) {
+        self.0.tasks.spawn(work.instrument(span));
     }
 
     /// Refuses new work and ends waits at once, lets running work finish within `grace` or until

@@ -33,6 +33,7 @@ use crate::{
         ids::{AccountId, GenerationIds},
         limiter::Limiter,
         rate::RateState,
+        share::{ShareReached, Shares},
         validate::FieldError,
     },
     jobs::{RunError, Runner, webhooks::Sender},
@@ -70,6 +71,10 @@ pub struct ServiceSettings {
     pub session_period: TimeDelta,
     /// Logins that wait for their password to be checked.
     pub max_waiting_logins: usize,
+    /// Requests at work at once.
+    pub max_requests: usize,
+    /// How much of what server and providers take the synchronous generations of one account may.
+    pub account_share_percent: usize,
 }
 
 /// The rules. Cheap to clone.
@@ -87,6 +92,7 @@ struct Inner {
     passwords: password::Hasher,
     ids: GenerationIds,
     waits: WaitLimiter,
+    shares: Shares,
     /// Reports are heavy: few at once, so that holds find connections.
     reports: Semaphore,
     /// Renderings are work for a processor.
@@ -104,6 +110,10 @@ impl Service {
         sender: Sender,
         settings: ServiceSettings,
     ) -> Self {
+        let limiters = providers.limiters.iter();
+        let limits = limiters.map(|(name, limiter)| (name.clone(), limiter.total()));
+        let percent = settings.account_share_percent;
+        let shares = Shares::new(percent, settings.max_requests, limits);
         Self(Arc::new(Inner {
             store,
             clock,
@@ -115,6 +125,7 @@ impl Service {
             settings,
             ids: GenerationIds::default(),
             waits: WaitLimiter::new(WAITS, WAITS_PER_ACCOUNT),
+            shares,
             reports: Semaphore::new(REPORTS),
             renderings: Arc::new(Semaphore::new(RENDERINGS)),
         }))
@@ -227,6 +238,8 @@ pub enum ServiceError {
     /// With the limit.
     #[error("the account has {0} unfinished generations")]
     TooManyJobs(i32),
+    #[error("the account is at its share of synchronous work")]
+    TooManyRequests(ShareReached),
     #[error("not enough credits")]
     CreditsShort(Box<CreditsShort>),
     /// It cannot be cancelled any more.

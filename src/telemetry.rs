@@ -20,8 +20,8 @@ use tracing::{
     subscriber::{SetGlobalDefaultError, set_global_default},
 };
 use tracing_subscriber::{
-    EnvFilter, Layer as _, Registry,
-    filter::{FilterExt as _, ParseError, filter_fn},
+    Layer as _, Registry,
+    filter::{ParseError, Targets},
     fmt::MakeWriter,
     layer::SubscriberExt as _,
 };
@@ -100,25 +100,27 @@ fn subscriber<W>(
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let parsed = EnvFilter::builder()
-        .parse(filter)
-        .map_err(|source| TelemetryError::Filter {
-            filter: filter.to_owned(),
-            source,
-        })?;
+    let parsed: Targets = filter.parse().map_err(|source| TelemetryError::Filter {
+        filter: filter.to_owned(),
+        source,
+    })?;
     // Spans for traces never appear in logs: without an exporter they cost nothing.
-    let for_logs =
-        filter_fn(|metadata| metadata.target() != TRACES).with_max_level_hint(LevelFilter::TRACE);
+    let for_logs = parsed.with_target(TRACES, LevelFilter::OFF);
     let lines = tracing_subscriber::fmt::layer().with_writer(Lines { writer, colours });
     let logs = if json {
         lines.json().flatten_event(true).boxed()
     } else {
         lines.with_ansi(colours).boxed()
     };
-    let layers = vec![logs.with_filter(parsed.and(for_logs)).boxed()];
-    let exported = traces.map(|provider| traces::layer::<Registry>(provider).boxed());
-    let layers: Vec<_> = layers.into_iter().chain(exported).collect();
-    Ok(Box::new(Registry::default().with(layers)))
+    let registry = Registry::default();
+    Ok(match traces {
+        // A filter of one layer costs a lookup each time that a span is entered or left.
+        None => Box::new(registry.with(logs).with(for_logs)),
+        Some(provider) => {
+            let exported = traces::layer(provider);
+            Box::new(registry.with(logs.with_filter(for_logs)).with(exported))
+        }
+    })
 }
 
 /// One line with place and message. No backtrace: the place says where to look, and what

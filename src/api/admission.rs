@@ -3,13 +3,14 @@
 //! Here: a permit for each request, refused at once when there is none. Not here: connections
 //! (the accept loop's), and how much one caller may ask.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{collections::HashSet, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use axum::{
     extract::{FromRequestParts, MatchedPath, Request, State},
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
+use futures_util::FutureExt as _;
 use http::request::Parts;
 
 use super::{ApiState, error::ApiError};
@@ -71,7 +72,7 @@ pub async fn admit(
     next: Next,
 ) -> Response {
     if ALWAYS.contains(&request.uri().path()) {
-        return next.run(request).await;
+        return run(request, next).await;
     }
     let path = request.extensions().get::<MatchedPath>();
     let bounded = !path.is_some_and(|path| admission.unbounded.contains(path.as_str()));
@@ -80,16 +81,24 @@ pub async fn admit(
     };
     let permit = RequestPermit(Arc::new(permit));
     request.extensions_mut().insert(permit.clone());
+    let answer = run(request, next);
     let response = if bounded {
-        let answer = tokio::time::timeout(admission.timeout, next.run(request)).await;
+        let answer = tokio::time::timeout(admission.timeout, answer).await;
         answer.unwrap_or_else(|_elapsed| {
             tracing::warn!("a request timed out");
             ApiError::overloaded().into_response()
         })
     } else {
-        next.run(request).await
+        answer.await
     };
     // Sending the body is bounded by the connection.
     permit.release();
     response
+}
+
+/// The answer, also of a handler that panics.
+async fn run(request: Request, next: Next) -> Response {
+    let answer = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+    // The panic hook has logged it.
+    answer.unwrap_or_else(|_panic| ApiError::internal().into_response())
 }

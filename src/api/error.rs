@@ -221,7 +221,7 @@ impl ApiError {
 
     /// The answer for a synchronous generation that failed: the envelope, and the record
     /// beside it.
-    pub fn failed_generation(generation: &Generation, links: &MediaLinks) -> Self {
+    pub fn failed_generation(generation: Generation, links: &MediaLinks) -> Self {
         let Some(failure) = &generation.failure else {
             tracing::error!(generation = %generation.id, "a failed generation without a reason");
             return Self::internal();

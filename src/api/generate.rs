@@ -1,5 +1,7 @@
 //! POST /v1/generate/...: one answer, an event stream, or 202 at once.
 
+use std::sync::Arc;
+
 use axum::{
     Json,
     extract::State,
@@ -70,6 +72,10 @@ struct AsyncHeaders {
 ///
 /// Holds the ceiling of the cost, generates, charges the real token count and releases the
 /// rest. A failure costs nothing.
+///
+/// An account that has as many synchronous generations running as its share allows gets 429
+/// `too_many_requests`, before its credits are looked at, as a job gets `too_many_jobs`. With
+/// `Prefer: respond-async` the generation is a job, unless it is streamed.
 #[utoipa::path(
     post, path = TEXT, tag = "generate", params(SyncHeaders),
     responses(
@@ -105,6 +111,10 @@ pub async fn text(
 /// Generate images
 ///
 /// Holds the price, generates, stores the images and charges for those that came. A failure costs nothing.
+///
+/// An account that has as many synchronous generations running as its share allows gets 429
+/// `too_many_requests`, before its credits are looked at, as a job gets `too_many_jobs`. With
+/// `Prefer: respond-async` the generation is a job.
 #[utoipa::path(
     post, path = IMAGE, tag = "generate", params(SyncHeaders),
     responses(
@@ -204,8 +214,8 @@ async fn answer_sync(
 ) -> Result<Response, ApiError> {
     let at_once = Prefer::read(headers).respond_async;
     match submitted {
-        Submitted::Queued(record) => Ok(accepted(state, &record)),
-        Submitted::New(record, _) if at_once => Ok(preferred(accepted(state, &record))),
+        Submitted::Queued(record) => Ok(accepted(state, *record)),
+        Submitted::New(record, _) if at_once => Ok(preferred(accepted(state, *record))),
         Submitted::New(record, handle) => {
             permit.release();
             let ended = tokio::select! {
@@ -214,14 +224,14 @@ async fn answer_sync(
                 () = state.service.given_up() => return Err(ServiceError::ShuttingDown.into()),
             };
             match ended {
-                Some(record) => Ok(finished(state, &record)),
+                Some(record) => Ok(finished(state, Arc::unwrap_or_clone(record))),
                 // Its task ended without a record: the process is stopping, or the database
                 // refused the settlement.
                 None => match state.service.generation(caller, record.id).await {
                     // What runs cannot be deleted: the database was set back to before it.
                     Err(ServiceError::NotFound) => Err(ApiError::database_unavailable()),
                     Err(error) => Err(error.into()),
-                    Ok(ended) if ended.status.is_finished() => Ok(finished(state, &ended)),
+                    Ok(ended) if ended.status.is_finished() => Ok(finished(state, ended)),
                     Ok(_) if state.service.is_draining() => Err(ServiceError::ShuttingDown.into()),
                     Ok(_) => Err(ApiError::internal()),
                 },
@@ -230,9 +240,9 @@ async fn answer_sync(
         Submitted::Replay(id) if at_once => {
             let record = state.service.generation(caller, id).await?;
             Ok(replayed(if record.status.is_finished() {
-                finished(state, &record)
+                finished(state, record)
             } else {
-                preferred(accepted(state, &record))
+                preferred(accepted(state, record))
             }))
         }
         Submitted::Replay(id) => {
@@ -241,9 +251,9 @@ async fn answer_sync(
                 .replay(caller, id, || permit.release())
                 .await?;
             Ok(replayed(if record.status.is_finished() {
-                finished(state, &record)
+                finished(state, record)
             } else {
-                accepted(state, &record)
+                accepted(state, record)
             }))
         }
     }
@@ -289,9 +299,9 @@ async fn answer_queued(
         record.status = Status::Processing;
     }
     let mut response = if record.status.is_finished() {
-        Json(GenerationRecord::of(&record, state.links())).into_response()
+        Json(GenerationRecord::of(record, state.links())).into_response()
     } else {
-        accepted(state, &record)
+        accepted(state, record)
     };
     if let Some(applied) = wait.filter(|_| waited).and_then(Prefer::applied_wait) {
         response.headers_mut().insert("preference-applied", applied);
@@ -304,7 +314,7 @@ async fn answer_queued(
 }
 
 /// The answer that a finished synchronous generation gives.
-fn finished(state: &ApiState, record: &Generation) -> Response {
+fn finished(state: &ApiState, record: Generation) -> Response {
     match record.status {
         Status::Failed => ApiError::failed_generation(record, state.links()).into_response(),
         _ => Json(GenerationRecord::of(record, state.links())).into_response(),
@@ -312,11 +322,12 @@ fn finished(state: &ApiState, record: &Generation) -> Response {
 }
 
 /// 202 and where to poll.
-fn accepted(state: &ApiState, record: &Generation) -> Response {
+fn accepted(state: &ApiState, record: Generation) -> Response {
+    let id = record.id;
     let body = Json(GenerationRecord::of(record, state.links()));
     let mut response = (StatusCode::ACCEPTED, body).into_response();
     let headers = response.headers_mut();
-    if let Ok(location) = HeaderValue::from_str(&format!("/v1/generate/{}", record.id)) {
+    if let Ok(location) = HeaderValue::from_str(&format!("/v1/generate/{id}")) {
         headers.insert(header::LOCATION, location);
     }
     headers.insert(header::RETRY_AFTER, POLL_SECONDS.into());

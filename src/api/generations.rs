@@ -73,9 +73,10 @@ pub async fn lookup(
             permit.release();
         })
         .await?;
-    let mut response = Json(GenerationRecord::of(&found.generation, state.links())).into_response();
+    let is_finished = found.generation.status.is_finished();
+    let mut response = Json(GenerationRecord::of(found.generation, state.links())).into_response();
     let headers = response.headers_mut();
-    if !found.generation.status.is_finished() {
+    if !is_finished {
         headers.insert(header::RETRY_AFTER, POLL_SECONDS.into());
     }
     if let Some(applied) = wait.filter(|_| found.waited).and_then(Prefer::applied_wait) {
@@ -100,7 +101,7 @@ pub async fn history(
     let HistoryQuery { filter, page } = query.read()?;
     let found = state.service.history(&auth.caller, &filter, &page).await?;
     Ok(record::page(found, &uri, |g| {
-        GenerationSummary::of(&g, state.links())
+        GenerationSummary::of(g, state.links())
     }))
 }
 
@@ -123,7 +124,7 @@ pub async fn cancel(
     _body: NoBody,
 ) -> Result<Json<GenerationRecord>, ApiError> {
     let record = state.service.cancel(&auth.caller, id).await?;
-    Ok(Json(GenerationRecord::of(&record, state.links())))
+    Ok(Json(GenerationRecord::of(record, state.links())))
 }
 
 /// Delete a generation

@@ -24,6 +24,7 @@ use super::{
     ApiState,
     error::ApiError,
     extract::{NoQuery, bearer},
+    middleware::request_context,
 };
 use crate::{
     domain::clock::SharedClock,
@@ -218,7 +219,9 @@ pub async fn measure(State(metrics): State<Metrics>, request: Request, next: Nex
         http.route = route,
         http.response.status_code = Empty,
     );
-    let response = next.run(request).instrument(span.clone()).await;
+    let response = request_context(request, next)
+        .instrument(span.clone())
+        .await;
     let status = response.status();
     span.record("http.response.status_code", status.as_u16());
     if status.is_server_error() {

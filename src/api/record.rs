@@ -101,13 +101,13 @@ pub struct OutputBody {
 }
 
 impl OutputBody {
-    fn of(g: &Generation, output: &Output, links: &MediaLinks) -> Self {
+    fn of(modality: Modality, output: Output, links: &MediaLinks) -> Self {
         Self {
-            r#type: g.modality,
+            r#type: modality,
             url: links.url(&output.key),
-            content_type: output.content_type.clone(),
+            content_type: output.content_type,
             bytes: output.bytes,
-            sha256: output.sha256.clone(),
+            sha256: output.sha256,
             width: output.width,
             height: output.height,
             seconds: output.seconds,
@@ -197,27 +197,26 @@ pub struct GenerationRecord {
 
 impl GenerationSummary {
     /// The summary, with links that are signed anew.
-    pub fn of(g: &Generation, links: &MediaLinks) -> Self {
+    pub fn of(g: Generation, links: &MediaLinks) -> Self {
         Self {
             uuid: g.id,
             r#type: g.modality,
             status: g.status,
-            provider: g.provider.clone(),
-            model: g.model.clone(),
-            prompt: g.prompt.clone(),
-            result: g
-                .result
-                .clone()
-                .or_else(|| g.outputs.first().map(|output| links.url(&output.key))),
-            usage: g.usage.clone(),
             credits: RecordCredits {
                 estimated: g.estimated,
                 held: g.held(),
                 charged: g.charged,
             },
-            error: g.failure.as_ref().map(|failure| RecordError {
+            provider: g.provider,
+            model: g.model,
+            prompt: g.prompt,
+            result: g
+                .result
+                .or_else(|| g.outputs.first().map(|output| links.url(&output.key))),
+            usage: g.usage,
+            error: g.failure.map(|failure| RecordError {
                 code: failure.code,
-                message: failure.message.clone(),
+                message: failure.message,
                 retryable: failure.code.retryable(),
             }),
             progress: g.progress,
@@ -230,31 +229,31 @@ impl GenerationSummary {
 
 impl GenerationRecord {
     /// The record, with links that are signed anew.
-    pub fn of(g: &Generation, links: &MediaLinks) -> Self {
+    pub fn of(mut g: Generation, links: &MediaLinks) -> Self {
         let duration = g
             .started_at
             .zip(g.completed_at)
             .map(|(start, end)| end - start);
+        let metadata = RecordMetadata {
+            api_key_id: g.api_key_id,
+            template: g.template.map(|t| RecordTemplate {
+                id: t.id,
+                version: t.version,
+            }),
+            attempts: g.attempts,
+            provider_request_id: g.provider_request_id.take(),
+            finish_reason: g.finish_reason,
+            duration_ms: duration.map(|d| d.num_milliseconds()),
+            pricing: g.pricing.take(),
+        };
+        let parameters = g.parameters.take();
+        let outputs = g.outputs.iter().cloned();
+        let outputs = outputs.map(|output| OutputBody::of(g.modality, output, links));
         Self {
+            outputs: outputs.collect(),
             summary: GenerationSummary::of(g, links),
-            parameters: g.parameters.clone(),
-            outputs: g
-                .outputs
-                .iter()
-                .map(|o| OutputBody::of(g, o, links))
-                .collect(),
-            metadata: RecordMetadata {
-                api_key_id: g.api_key_id,
-                template: g.template.map(|t| RecordTemplate {
-                    id: t.id,
-                    version: t.version,
-                }),
-                attempts: g.attempts,
-                provider_request_id: g.provider_request_id.clone(),
-                finish_reason: g.finish_reason,
-                duration_ms: duration.map(|d| d.num_milliseconds()),
-                pricing: g.pricing.clone(),
-            },
+            parameters,
+            metadata,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Text as server-sent events: `generation`, `delta`..., then `completed` or `failed`.
 
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::response::{
     IntoResponse, Response,
@@ -14,7 +14,10 @@ use utoipa::ToSchema;
 
 use super::{ApiState, media::MediaLinks, record::GenerationRecord};
 use crate::{
-    domain::generation::{Generation, Status},
+    domain::{
+        generation::{Generation, Status},
+        ids::GenerationId,
+    },
     jobs::Handle,
     service::{ServiceError, auth::Caller},
 };
@@ -46,17 +49,18 @@ pub fn live(
     deltas: UnboundedReceiver<String>,
 ) -> Response {
     let links = state.links().clone();
-    let first = event("generation", &GenerationRecord::of(&record, &links));
+    let id = record.id;
+    let first = event("generation", &GenerationRecord::of(record, &links));
     let pieces = stream::unfold(deltas, |mut deltas| async move {
         let piece = deltas.recv().await?;
         Some((event("delta", &json!({ "text": piece })), deltas))
     });
     let last = stream::once(async move {
         let settled = match handle.finished().await {
-            Some(settled) => Some(settled.as_ref().clone()),
-            None => ended(&state, &caller, &record).await,
+            Some(settled) => Some(Arc::unwrap_or_clone(settled)),
+            None => ended(&state, &caller, id).await,
         };
-        settled.as_ref().map(|record| last_event(record, &links))
+        settled.map(|record| last_event(record, &links))
     });
     let last = last.filter_map(future::ready);
     respond(stream::once(async { first }).chain(pieces).chain(last))
@@ -65,10 +69,11 @@ pub fn live(
 /// The stream of a generation that was made before: its record, then its end.
 pub fn replayed(state: ApiState, caller: Caller, record: Generation) -> Response {
     let links = state.links().clone();
-    let first = event("generation", &GenerationRecord::of(&record, &links));
+    let id = record.id;
+    let first = event("generation", &GenerationRecord::of(record, &links));
     let last = stream::once(async move {
-        let ended = ended(&state, &caller, &record).await;
-        ended.as_ref().map(|record| last_event(record, &links))
+        let ended = ended(&state, &caller, id).await;
+        ended.map(|record| last_event(record, &links))
     });
     let last = last.filter_map(future::ready);
     respond(stream::once(async { first }).chain(last))
@@ -76,20 +81,18 @@ pub fn replayed(state: ApiState, caller: Caller, record: Generation) -> Response
 
 /// Waits for the end, also while the database is away; `None` when it was deleted meanwhile, or
 /// the server stops and the generation runs elsewhere: the caller can look it up there.
-async fn ended(state: &ApiState, caller: &Caller, record: &Generation) -> Option<Generation> {
+async fn ended(state: &ApiState, caller: &Caller, id: GenerationId) -> Option<Generation> {
     loop {
         // Before the look, so that an end between the two is not missed.
-        let handle = state.service.running(record.id);
-        let found = state
-            .service
-            .generation_within(caller, record.id, LOOK, || ());
+        let handle = state.service.running(id);
+        let found = state.service.generation_within(caller, id, LOOK, || ());
         match found.await {
             Ok(found) if found.generation.status.is_finished() => return Some(found.generation),
             Err(ServiceError::NotFound) => return None,
             // What runs here ends within the grace period.
             _ if state.service.is_draining() => {
                 let ended = handle?.finished().await?;
-                return Some(ended.as_ref().clone());
+                return Some(Arc::unwrap_or_clone(ended));
             }
             Ok(found) if found.waited => {}
             // Too many wait already, or the database is away.
@@ -98,7 +101,7 @@ async fn ended(state: &ApiState, caller: &Caller, record: &Generation) -> Option
     }
 }
 
-fn last_event(record: &Generation, links: &MediaLinks) -> Event {
+fn last_event(record: Generation, links: &MediaLinks) -> Event {
     let name = match record.status {
         Status::Completed => "completed",
         Status::Failed => "failed",

@@ -126,7 +126,9 @@ impl From<DeliveryRecord> for DeliveryBody {
 
 /// Renders the record of an event as a lookup would, with links that are signed anew.
 pub fn renderer(links: MediaLinks) -> RenderRecord {
-    Arc::new(move |generation| serde_json::to_value(GenerationRecord::of(generation, &links)))
+    Arc::new(move |generation| {
+        serde_json::to_value(GenerationRecord::of(generation.clone(), &links))
+    })
 }
 
 /// Create a webhook

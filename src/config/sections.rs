@@ -11,7 +11,7 @@ use std::{
 
 use secrecy::SecretString;
 use serde::{Deserialize, Deserializer, de::Error as _};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
 
 use super::{
     net::{address, database_url, networks, origins, public_url},
@@ -72,6 +72,8 @@ pub struct Server {
     pub max_connections: Bounded<usize, 1, 100_000>,
     /// Requests at work at once.
     pub max_requests: Bounded<usize, 1, 100_000>,
+    /// How much of what server and providers take the synchronous generations of one account may.
+    pub account_share_percent: Bounded<usize, 1, 100>,
     /// Logins that wait for their password to be checked.
     pub max_waiting_logins: Bounded<usize, 1, 10_000>,
 }
@@ -106,7 +108,7 @@ pub struct Data {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Log {
-    /// A filter that `tracing_subscriber::EnvFilter` can parse.
+    /// A filter that `tracing_subscriber::filter::Targets` can parse.
     #[serde(deserialize_with = "filter")]
     pub filter: String,
     /// How a line looks.
@@ -262,7 +264,7 @@ fn filter<'de, D: Deserializer<'de>>(source: D) -> Result<String, D::Error> {
             "is empty: must be a log filter, such as \"info\" or \"off\"",
         ));
     }
-    match EnvFilter::builder().parse(&text) {
+    match text.parse::<Targets>() {
         Ok(_) => Ok(text),
         Err(error) => Err(D::Error::custom(format!(
             "is {}: must be a log filter, such as \"info,sqlx=warn\" ({error})",

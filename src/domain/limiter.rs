@@ -72,6 +72,11 @@ impl<K: Copy + Eq + Hash> Limiter<K> {
         self.0.total.saturating_sub(self.counts().total)
     }
 
+    /// At most how many of all keys.
+    pub fn total(&self) -> usize {
+        self.0.total
+    }
+
     /// At most how many of one key.
     pub fn per_key(&self) -> usize {
         self.0.per_key

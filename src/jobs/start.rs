@@ -3,13 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::sync::oneshot;
-use tracing::Instrument as _;
 
 use super::{Call, Handle, RunError, Runner};
 use crate::{
     domain::{
         generation::{Failure, FailureCode, Generation},
         ids::{AccountId, GenerationId},
+        share::SharePermit,
     },
     providers::ProviderPermit,
     store::{
@@ -23,12 +23,16 @@ const UNCONFIRMED: Duration = Duration::from_secs(30);
 /// Between two attempts to end what an unconfirmed hold may have created.
 const UNCONFIRMED_POLL: Duration = Duration::from_millis(500);
 
+/// What a generation that this process runs at once holds until it is settled; no share where it is
+/// a job.
+pub type Permits = (ProviderPermit, Option<SharePermit>);
+
 /// A generation that is ready to run.
 pub struct Work {
     /// The row to create, with its hold.
     pub new: NewGeneration,
     /// What this process runs at once; `None`: the row says it all, for any worker to take.
-    pub run: Option<(Call, ProviderPermit)>,
+    pub run: Option<(Call, Permits)>,
 }
 
 pub enum Started {
@@ -47,7 +51,7 @@ impl Runner {
         let record = new.record();
         let (verdict, held) = oneshot::channel();
         let runner = self.clone();
-        let handle = if let Some((call, permit)) = run {
+        let handle = if let Some((call, permits)) = run {
             // Registered before the row exists: see `Running`.
             let (guard, done) = self.0.running.reserve(new.id, new.streamed);
             let handle = guard.handle();
@@ -57,7 +61,7 @@ impl Runner {
                 if !matches!(outcome, Ok(HoldOutcome::Held)) {
                     // After an error the row may be there all the same. It is off the register
                     // now, so the sweep will find it without an owner and end it.
-                    drop((guard, permit));
+                    drop((guard, permits));
                     let _ = verdict.send(outcome);
                     return;
                 }
@@ -66,11 +70,11 @@ impl Runner {
                 let _ = verdict.send(outcome);
                 let job = Job::from(&new);
                 let ended = runner.advance(&job, Some(&call), &guard).await;
-                drop(permit);
+                drop(permits);
                 done.send_replace(ended.map(|ended| Arc::new(ended.record(&new))));
                 drop(guard);
             };
-            self.spawn(work.instrument(span));
+            self.spawn_in(span, work);
             Some(handle)
         } else {
             self.spawn(async move {

@@ -1,7 +1,6 @@
 //! The workers: claim due jobs, take one step each, and reschedule them.
 
 use futures_util::FutureExt as _;
-use tracing::Instrument as _;
 
 use super::{Call, Runner, RunningGuard, running::Stopped, wakeups::RETRY_PAUSE};
 use crate::store::{
@@ -84,19 +83,16 @@ impl Runner {
         guard.held();
         let (runner, worker) = (self.clone(), self.0.quota.admit(job.account_id));
         let span = tracing::info_span!("job", id = %job.id);
-        self.spawn(
-            async move {
-                // A panic leaves the row without a worker; the sweep finds it.
-                let step = async {
-                    let call = Call::of_job(&job);
-                    runner.advance(&job, call.as_ref(), &guard).await
-                };
-                let _ = std::panic::AssertUnwindSafe(step).catch_unwind().await;
-                drop((guard, done, worker));
-                runner.0.wakeups.jobs.ring();
-            }
-            .instrument(span),
-        );
+        self.spawn_in(span, async move {
+            // A panic leaves the row without a worker; the sweep finds it.
+            let step = async {
+                let call = Call::of_job(&job);
+                runner.advance(&job, call.as_ref(), &guard).await
+            };
+            let _ = std::panic::AssertUnwindSafe(step).catch_unwind().await;
+            drop((guard, done, worker));
+            runner.0.wakeups.jobs.ring();
+        });
     }
 
     /// Asks the provider to cancel a job's task, if it has one.

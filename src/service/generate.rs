@@ -5,6 +5,8 @@ mod plan;
 mod refusal;
 mod template;
 
+use std::mem;
+
 pub use estimate::Estimate;
 use serde_json::{Map, Value};
 
@@ -15,9 +17,10 @@ use crate::{
         ids::GenerationId,
         json::fingerprint,
         request::GenerationRequest,
+        share::{SharePermit, ShareReached},
     },
-    jobs::{Handle, Started, Work},
-    providers::{DeltaSink, ProviderPermit},
+    jobs::{Handle, Permits, Started, Work},
+    providers::DeltaSink,
     store::generations::{Idempotency, NewGeneration},
 };
 use plan::Plan;
@@ -68,11 +71,15 @@ impl Service {
         }
         let mut plan = self.plan(caller, request, deltas).await?;
         plan.job |= respond_async;
-        let new = self.new_generation(caller, &plan, idempotent).await?;
+        let share = match self.share(caller, &plan) {
+            Ok(share) => share,
+            Err(reached) => return self.at_share(caller, reached, idempotent).await,
+        };
+        let new = self.new_generation(caller, &mut plan, idempotent).await?;
         let run = match plan.call.take() {
             None => None,
-            Some(call) => match self.provider_permit(&plan) {
-                Some(permit) => Some((call, permit)),
+            Some(call) => match self.permits(&plan, share) {
+                Some(permits) => Some((call, permits)),
                 None => return self.provider_busy(caller, &plan, idempotent).await,
             },
         };
@@ -107,11 +114,12 @@ impl Service {
         }
     }
 
-    /// Checks what needs no statement of its own, and builds the row that the hold will create.
+    /// Checks what needs no statement of its own, and builds the row that the hold will create, of
+    /// which the plan's texts and parameters become part.
     async fn new_generation(
         &self,
         caller: &Caller,
-        plan: &Plan<'_>,
+        plan: &mut Plan<'_>,
         idempotent: Option<&IdempotentRequest>,
     ) -> Result<NewGeneration, ServiceError> {
         let hold = plan.ceiling.hold();
@@ -132,10 +140,10 @@ impl Service {
             modality: plan.model.modality(),
             provider: plan.model.provider.clone(),
             model: plan.model.id.clone(),
-            prompt: plan.prompt.clone(),
-            system_prompt: plan.system_prompt.clone(),
-            negative_prompt: plan.negative_prompt.clone(),
-            parameters: plan.parameters.clone(),
+            prompt: mem::take(&mut plan.prompt),
+            system_prompt: plan.system_prompt.take(),
+            negative_prompt: plan.negative_prompt.take(),
+            parameters: plan.parameters.take(),
             template: plan.template,
             pricing: serde_json::json!(plan.model.prices()),
             hold,
@@ -158,8 +166,23 @@ impl Service {
         })
     }
 
-    /// A permit for a call that begins now; none is waited for.
-    fn provider_permit(&self, plan: &Plan<'_>) -> Option<ProviderPermit> {
-        self.0.providers.try_acquire(&plan.model.provider)
+    /// The place of synchronous work in its account's share; `None` for a job.
+    fn share(
+        &self,
+        caller: &Caller,
+        plan: &Plan<'_>,
+    ) -> Result<Option<SharePermit>, ShareReached> {
+        if plan.job {
+            return Ok(None);
+        }
+        let provider = &plan.model.provider;
+        let permit = self.0.shares.try_acquire(caller.account_id, provider);
+        permit.map(Some)
+    }
+
+    /// The permits for a call that begins now; none is waited for.
+    fn permits(&self, plan: &Plan<'_>, share: Option<SharePermit>) -> Option<Permits> {
+        let permit = self.0.providers.try_acquire(&plan.model.provider)?;
+        Some((permit, share))
     }
 }

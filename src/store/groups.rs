@@ -53,15 +53,23 @@ pub struct Groups<W: Writer>(Arc<Inner<W>>);
 
 struct Inner<W: Writer> {
     writer: W,
-    /// Statements, and lanes, that may be under way at once.
-    most: (usize, usize),
+    bounds: Bounds,
     state: Mutex<State<W::Item>>,
+}
+
+/// What may be under way at once.
+#[derive(Clone, Copy)]
+struct Bounds {
+    statements: usize,
+    lanes: usize,
+    /// How long a statement may take before the next does not wait for it.
+    hurry: Duration,
 }
 
 struct State<I: Item> {
     waiting: VecDeque<I>,
-    /// What waits for a lane, by key.
-    for_lanes: HashMap<I::Key, Vec<I>>,
+    /// What waits for a lane, by key, in the order in which they came.
+    for_lanes: Vec<(I::Key, Vec<I>)>,
     /// Keys of which something is under way.
     busy: HashSet<I::Key>,
     statements: usize,
@@ -84,12 +92,21 @@ impl<W: Writer> Clone for Groups<W> {
 impl<W: Writer> Groups<W> {
     /// At most `statements` and `lanes` are under way at once.
     pub fn new(writer: W, statements: usize, lanes: usize) -> Self {
+        let bounds = Bounds {
+            statements,
+            lanes,
+            hurry: HURRY,
+        };
+        Self::within(writer, bounds)
+    }
+
+    fn within(writer: W, bounds: Bounds) -> Self {
         Self(Arc::new(Inner {
             writer,
-            most: (statements, lanes),
+            bounds,
             state: Mutex::new(State {
                 waiting: VecDeque::new(),
-                for_lanes: HashMap::new(),
+                for_lanes: Vec::new(),
                 busy: HashSet::new(),
                 statements: 0,
                 lanes: 0,
@@ -107,9 +124,7 @@ impl<W: Writer> Groups<W> {
 
     /// The same in a lane.
     pub fn submit_to_lane(&self, item: W::Item) {
-        let mut state = self.state();
-        state.for_lanes.entry(item.key()).or_default().push(item);
-        drop(state);
+        self.state().leave_for_lane(item);
         self.begin();
     }
 
@@ -120,7 +135,7 @@ impl<W: Writer> Groups<W> {
             return;
         };
         loop {
-            let next = self.state().next(self.0.most);
+            let next = self.state().next(self.0.bounds);
             let groups = self.clone();
             match next {
                 Some(Next::Statement(items)) => runtime.spawn(groups.statement(items)),
@@ -137,11 +152,7 @@ impl<W: Writer> Groups<W> {
             state.busy.retain(|key| !keys.contains(key));
         });
         for item in self.0.writer.together(items).await {
-            self.state()
-                .for_lanes
-                .entry(item.key())
-                .or_default()
-                .push(item);
+            self.state().leave_for_lane(item);
         }
         drop(ended);
     }
@@ -171,16 +182,16 @@ impl<W: Writer, F: FnMut(&mut State<W::Item>)> Drop for Ended<'_, W, F> {
 }
 
 impl<I: Item> State<I> {
-    fn next(&mut self, (statements, lanes): (usize, usize)) -> Option<Next<I>> {
-        if self.lanes < lanes
+    fn next(&mut self, bounds: Bounds) -> Option<Next<I>> {
+        if self.lanes < bounds.lanes
             && let Some(key) = self.key_for_lane()
         {
             self.lanes += 1;
             self.busy.insert(key);
             return Some(Next::Lane(key, self.all_of(key)));
         }
-        let may_begin = self.statements == 0 || self.begun.elapsed() >= HURRY;
-        if self.statements < statements && may_begin {
+        let may_begin = self.statements == 0 || self.begun.elapsed() >= bounds.hurry;
+        if self.statements < bounds.statements && may_begin {
             let items = self.group();
             if !items.is_empty() {
                 self.statements += 1;
@@ -192,14 +203,27 @@ impl<I: Item> State<I> {
         None
     }
 
+    fn leave_for_lane(&mut self, item: I) {
+        let key = item.key();
+        match self.for_lanes.iter_mut().find(|(other, _)| *other == key) {
+            Some((_, items)) => items.push(item),
+            None => self.for_lanes.push((key, vec![item])),
+        }
+    }
+
     fn key_for_lane(&self) -> Option<I::Key> {
-        let mut keys = self.for_lanes.keys();
-        keys.find(|key| !self.busy.contains(key)).copied()
+        let mut keys = self.for_lanes.iter().map(|&(key, _)| key);
+        keys.find(|key| !self.busy.contains(key))
+    }
+
+    fn waits_for_lane(&self, key: I::Key) -> bool {
+        self.for_lanes.iter().any(|&(other, _)| other == key)
     }
 
     /// Everything that waits of a key, so that its row is waited for once.
     fn all_of(&mut self, key: I::Key) -> Vec<I> {
-        let mut items = self.for_lanes.remove(&key).unwrap_or_default();
+        let place = self.for_lanes.iter().position(|&(other, _)| other == key);
+        let mut items = place.map_or_else(Vec::new, |place| self.for_lanes.remove(place).1);
         let (own, others): (Vec<I>, _) = std::mem::take(&mut self.waiting)
             .into_iter()
             .partition(|item| item.key() == key);
@@ -213,10 +237,11 @@ impl<I: Item> State<I> {
         let mut group: Vec<I> = Vec::new();
         let mut bytes = 0;
         let mut of_key: HashMap<I::Key, usize> = HashMap::new();
-        let mut left = VecDeque::with_capacity(self.waiting.len());
-        for item in self.waiting.drain(..) {
+        let waiting = std::mem::take(&mut self.waiting);
+        let mut left = VecDeque::with_capacity(waiting.len());
+        for item in waiting {
             let key = item.key();
-            let free = !self.busy.contains(&key) && !self.for_lanes.contains_key(&key);
+            let free = !self.busy.contains(&key) && !self.waits_for_lane(key);
             let of_key = of_key.entry(key).or_default();
             let fits = match group.first() {
                 None => true,
@@ -239,3 +264,6 @@ impl<I: Item> State<I> {
         group
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -119,13 +119,15 @@ async fn generation_differences(tx: &mut Transaction) -> Result<Vec<String>, sql
                         min(account_id) as account, max(account_id) as other_account
                     from ledger_entries where generation_id is not null group by generation_id
                 )
-                select format('generation %s (%s, estimated %s, charged %s) has holds %s of %s, charges %s of %s, releases %s of %s, refunds %s of %s',
-                              g.id, g.status, g.estimated, g.charged, coalesce(e.holds, 0), e.held,
-                              coalesce(e.charges, 0), e.charged, coalesce(e.releases, 0), e.released,
-                              coalesce(e.refunds, 0), e.refunded)
-                       as "line!"
-                from generations g left join entries e on e.generation_id = g.id
-                where not case
+                select case when g.id is null
+                    then format('generation %s is gone; it has entries', e.generation_id)
+                    else format('generation %s (%s, estimated %s, charged %s) has holds %s of %s, charges %s of %s, releases %s of %s, refunds %s of %s',
+                                g.id, g.status, g.estimated, g.charged, coalesce(e.holds, 0), e.held,
+                                coalesce(e.charges, 0), e.charged, coalesce(e.releases, 0), e.released,
+                                coalesce(e.refunds, 0), e.refunded)
+                    end as "line!"
+                from generations g full join entries e on e.generation_id = g.id
+                where g.id is null or not case
                     when g.estimated = 0 then e.generation_id is null and coalesce(g.charged, 0) = 0
                     else coalesce(e.holds = 1 and e.held = g.estimated
                         and e.account = g.account_id and e.other_account = g.account_id

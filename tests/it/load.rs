@@ -21,6 +21,7 @@ mod disk;
 mod full;
 mod served;
 mod shares;
+mod synchronous;
 
 #[sqlx::test]
 async fn who_asks_nothing_or_drips_is_hung_up_on(_: PgPoolOptions, options: PgConnectOptions) {

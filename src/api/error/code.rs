@@ -92,6 +92,7 @@ codes! {
     CreditsOnHold = "credits_on_hold", TOO_MANY_REQUESTS RateLimited;
     TooManyLogins = "too_many_logins", TOO_MANY_REQUESTS RateLimited;
     TooManyJobs = "too_many_jobs", TOO_MANY_REQUESTS RateLimited;
+    TooManyRequests = "too_many_requests", TOO_MANY_REQUESTS RateLimited;
     HeadersTooLarge = "headers_too_large", REQUEST_HEADER_FIELDS_TOO_LARGE InvalidRequest;
     InternalError = "internal_error", INTERNAL_SERVER_ERROR InternalError;
     ProviderError = "provider_error", BAD_GATEWAY ProviderError;

@@ -1,7 +1,7 @@
 //! From what went wrong to its code: the exhaustive matches.
 
 use super::{ApiError, Code};
-use crate::{service::ServiceError, store::StoreError};
+use crate::{domain::share::ShareReached, service::ServiceError, store::StoreError};
 
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
@@ -68,6 +68,13 @@ impl From<ServiceError> for ApiError {
                 Code::TooManyJobs,
                 format!("the account has {most} unfinished jobs, its limit"),
             ),
+            ServiceError::TooManyRequests(ShareReached { most, provider }) => {
+                let with = provider.map_or_else(String::new, |name| format!(" with {name}"));
+                let message = format!(
+                    "the account has {most} synchronous generations running{with}, its limit"
+                );
+                Self::busy(Code::TooManyRequests, message)
+            }
             ServiceError::CreditsShort(short) => Self::short(&short),
             ServiceError::AlreadyFinished => {
                 Self::new(Code::AlreadyFinished, "the generation is finished")

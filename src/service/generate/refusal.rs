@@ -2,12 +2,26 @@
 
 use super::{IdempotentRequest, Submitted, plan::Plan};
 use crate::{
-    domain::pricing::Ceiling,
+    domain::{pricing::Ceiling, share::ShareReached},
     service::{Service, ServiceError, TokenRefusal, auth::Caller, explain},
     store::generations::HoldOutcome,
 };
 
 impl Service {
+    /// The account is at its share of synchronous work.
+    pub(super) async fn at_share(
+        &self,
+        caller: &Caller,
+        reached: ShareReached,
+        idempotent: Option<&IdempotentRequest>,
+    ) -> Result<Submitted, ServiceError> {
+        // A concurrent request with the same key may have been first.
+        match self.replayed(caller, idempotent).await? {
+            Some(id) => Ok(Submitted::Replay(id)),
+            None => Err(ServiceError::TooManyRequests(reached)),
+        }
+    }
+
     /// The provider is at its concurrency limit. A caller who could not pay is told that instead,
     /// since waiting would not help.
     pub(super) async fn provider_busy(

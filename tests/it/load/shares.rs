@@ -78,7 +78,7 @@ async fn jobs_of_a_provider_with_enough_calls_wait_in_the_database(
         tokio::task::yield_now().await;
     }
     let waiting: i64 = sqlx::query_scalar(
-        "select count(*) from generations where lease_token is null and attempts = 0",
+        "select count(*) from running_generations where lease_token is null and attempts = 0",
     )
     .fetch_one(&app.pool)
     .await

@@ -42,6 +42,7 @@ fn the_values_of_the_contract() {
         (4096, 2048)
     );
     assert_eq!(*c.server.max_waiting_logins, 64);
+    assert_eq!(*c.server.account_share_percent, 50);
     assert!(c.server.cors_origins.is_empty() && c.server.trusted_proxies.is_empty());
     assert!(c.database_url().is_none());
     assert_eq!(*c.database.max_connections, 24);

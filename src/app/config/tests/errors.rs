@@ -70,6 +70,10 @@ fn of_the_server() {
             "[server]\nmax_body_bytes = true",
             "server.max_body_bytes is true: must be a whole number from 1024 to 16777216",
         ),
+        (
+            "[server]\naccount_share_percent = 101",
+            "server.account_share_percent is 101: must be a whole number from 1 to 100",
+        ),
     ] {
         check(file, &[], want);
     }

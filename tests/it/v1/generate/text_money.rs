@@ -26,7 +26,9 @@ async fn of_200_parallel_requests_a_balance_for_10_lets_10_through(
     let upstream = Upstream::start().await;
     upstream.reply(Reply::Text("ok".to_owned(), 65, 64));
     upstream.hold();
-    let app = Arc::new(TestApp::upstream(options, &upstream).await);
+    // All of them are to come as far as their hold.
+    let env = [("GENSVC__SERVER__ACCOUNT_SHARE_PERCENT", "100")];
+    let app = Arc::new(TestApp::vendors(options, &upstream, &env).await);
     let account = app.account("0.0385").await;
     let all = (0..200).map(|_| {
         let (app, key) = (Arc::clone(&app), account.key.clone());
@@ -254,8 +256,10 @@ async fn too_many_jobs_are_refused_before_the_credits_are_looked_at(
         app.post_with(&account.key, "/v1/generate/text", &prefer, &body)
             .await
     };
+    let mut queued = Vec::new();
     for _ in 0..2 {
-        queue(body()).await.expect(202);
+        let record = queue(body()).await.expect(202);
+        queued.push(record["uuid"].as_str().unwrap().to_owned());
     }
     upstream.arrived(2).await;
     let refused = queue(body()).await;
@@ -265,13 +269,12 @@ async fn too_many_jobs_are_refused_before_the_credits_are_looked_at(
     dear["max_cost"] = json!("0.000001");
     queue(dear).await.error(429, "too_many_jobs");
     // What is waited for is no job.
-    let waiting = {
-        let (app, key) = (Arc::clone(&app), account.key.clone());
-        tokio::spawn(async move { app.text(&key, body()).await })
-    };
-    upstream.arrived(3).await;
-    upstream.release(3);
-    waiting.await.unwrap().expect(200);
+    let waited_for = app.text(&account.key, body()).await;
+    waited_for.error(429, "credits_on_hold");
+    upstream.release(2);
+    for uuid in queued {
+        app.until_finished(&account, &uuid).await;
+    }
     app.text(
         &account.key,
         json!({"prompt": "x", "provider": "sandbox", "parameters": {"max_tokens": 1}}),

@@ -1,0 +1,207 @@
+use tokio::sync::{mpsc, oneshot};
+
+use super::*;
+
+/// A number of a key, of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Number {
+    key: char,
+    kind: u8,
+    number: usize,
+}
+
+/// A statement or a lane under way, which ends with what is sent: the keys that were locked.
+struct Begun {
+    lane: bool,
+    numbers: Vec<usize>,
+    end: oneshot::Sender<&'static str>,
+}
+
+struct Recorder(mpsc::UnboundedSender<Begun>);
+
+impl Item for Number {
+    type Key = char;
+
+    fn key(&self) -> char {
+        self.key
+    }
+
+    fn kind(&self) -> u8 {
+        self.kind
+    }
+
+    fn bytes(&self) -> usize {
+        // Of large ones only one fits.
+        if self.number >= 1_000 { MOST_BYTES } else { 1 }
+    }
+}
+
+impl Recorder {
+    async fn record(&self, lane: bool, items: &[Number]) -> &'static str {
+        let numbers = items.iter().map(|item| item.number).collect();
+        let (end, ended) = oneshot::channel();
+        let _ = self.0.send(Begun { lane, numbers, end });
+        ended.await.unwrap_or_default()
+    }
+}
+
+impl Writer for Recorder {
+    type Item = Number;
+
+    async fn together(&self, items: Vec<Number>) -> Vec<Number> {
+        let locked = self.record(false, &items).await;
+        items.into_iter().filter(|item| locked.contains(item.key)).collect()
+    }
+
+    async fn in_lane(&self, items: Vec<Number>) {
+        assert_ne!(self.record(true, &items).await, "panic");
+    }
+}
+
+struct Stage {
+    groups: Groups<Recorder>,
+    begun: mpsc::UnboundedReceiver<Begun>,
+}
+
+impl Stage {
+    /// One statement and one lane at once.
+    fn new() -> Self {
+        Self::within(1, Duration::MAX)
+    }
+
+    fn within(statements: usize, hurry: Duration) -> Self {
+        let (sender, begun) = mpsc::unbounded_channel();
+        let bounds = Bounds {
+            statements,
+            lanes: 1,
+            hurry,
+        };
+        let groups = Groups::within(Recorder(sender), bounds);
+        Self { groups, begun }
+    }
+
+    /// Submits numbers of keys: letters for a hold, capitals for another kind.
+    fn submit(&self, numbers: &[(char, usize)]) {
+        for &(letter, number) in numbers {
+            self.groups.submit(Number {
+                key: letter.to_ascii_lowercase(),
+                kind: u8::from(letter.is_ascii_uppercase()),
+                number,
+            });
+        }
+    }
+
+    async fn next(&mut self) -> Begun {
+        self.begun.recv().await.unwrap()
+    }
+
+    /// What is begun next, which ends at once.
+    async fn ends(&mut self) -> (bool, Vec<usize>) {
+        let Begun { lane, numbers, end } = self.next().await;
+        let _ = end.send("");
+        (lane, numbers)
+    }
+
+    /// Nothing is begun, whatever is ready to run.
+    async fn nothing(&mut self) {
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert!(self.begun.try_recv().is_err());
+    }
+}
+
+#[tokio::test]
+async fn what_arrives_under_way_goes_with_the_next() {
+    let mut stage = Stage::within(4, Duration::MAX);
+    stage.submit(&[('a', 1)]);
+    let first = stage.next().await;
+    assert_eq!(first.numbers, [1]);
+    stage.submit(&[('b', 2), ('c', 3), ('a', 4)]);
+    stage.nothing().await;
+    first.end.send("").unwrap();
+    assert_eq!(stage.ends().await, (false, vec![2, 3, 4]));
+    stage.nothing().await;
+}
+
+#[tokio::test]
+async fn once_a_statement_is_slow_others_do_not_wait_for_it_but_its_keys_do() {
+    let mut stage = Stage::within(2, Duration::ZERO);
+    stage.submit(&[('a', 1)]);
+    let slow = stage.next().await;
+    stage.submit(&[('a', 2), ('b', 3)]);
+    let second = stage.next().await;
+    assert_eq!(second.numbers, [3]);
+    // No more than two are under way.
+    stage.submit(&[('c', 4)]);
+    stage.nothing().await;
+    second.end.send("").unwrap();
+    assert_eq!(stage.ends().await, (false, vec![4]));
+    slow.end.send("").unwrap();
+    assert_eq!(stage.ends().await, (false, vec![2]));
+}
+
+#[tokio::test]
+async fn a_statement_has_one_kind_and_its_bounds() {
+    let mut stage = Stage::new();
+    stage.submit(&[('z', 0)]);
+    let first = stage.next().await;
+    let of_one: Vec<_> = (1..=MOST_OF_KEY + 1).map(|n| ('a', n)).collect();
+    stage.submit(&of_one);
+    stage.submit(&[('A', 100), ('b', 101), ('B', 102)]);
+    let more: Vec<_> = (200..200 + MOST).map(|n| ('c', n)).collect();
+    stage.submit(&more);
+    stage.submit(&[('d', 1_000), ('d', 1_001)]);
+    first.end.send("").unwrap();
+    // 32 of a, then b, then c up to the bound for one key.
+    let (_, numbers) = stage.ends().await;
+    assert_eq!(numbers.len(), MOST);
+    assert_eq!(numbers[..MOST_OF_KEY], (1..=MOST_OF_KEY).collect::<Vec<_>>());
+    assert_eq!(numbers[MOST_OF_KEY..MOST_OF_KEY + 2], [101, 200]);
+    // The oldest is the last of a, with what is left of c.
+    let (_, numbers) = stage.ends().await;
+    assert_eq!(numbers[0], MOST_OF_KEY + 1);
+    assert_eq!(numbers.len(), 1 + MOST_OF_KEY);
+    assert_eq!(stage.ends().await, (false, vec![100, 102]));
+    assert_eq!(stage.ends().await, (false, vec![263]));
+    assert_eq!(stage.ends().await, (false, vec![1_000]));
+    assert_eq!(stage.ends().await, (false, vec![1_001]));
+    stage.nothing().await;
+}
+
+#[tokio::test]
+async fn what_is_locked_takes_all_of_its_key_to_a_lane_and_nobody_else() {
+    let mut stage = Stage::new();
+    stage.submit(&[('x', 0)]);
+    let first = stage.next().await;
+    stage.submit(&[('a', 1), ('b', 2), ('c', 3)]);
+    first.end.send("").unwrap();
+    let shared = stage.next().await;
+    assert_eq!(shared.numbers, [1, 2, 3]);
+    stage.submit(&[('A', 4), ('b', 5), ('d', 6)]);
+    shared.end.send("a").unwrap();
+    let lane = stage.next().await;
+    assert_eq!((lane.lane, lane.numbers), (true, vec![1, 4]));
+    // Others go on, and what comes of the locked key waits for the lane.
+    assert_eq!(stage.ends().await, (false, vec![5, 6]));
+    stage.submit(&[('a', 7), ('b', 8)]);
+    assert_eq!(stage.ends().await, (false, vec![8]));
+    // There is one lane only.
+    stage.groups.submit_to_lane(Number { key: 'e', kind: 0, number: 9 });
+    stage.submit(&[('e', 10)]);
+    stage.nothing().await;
+    lane.end.send("").unwrap();
+    assert_eq!(stage.ends().await, (true, vec![9, 10]));
+    assert_eq!(stage.ends().await, (false, vec![7]));
+    stage.nothing().await;
+}
+
+#[tokio::test]
+async fn a_panic_frees_its_place_and_its_key() {
+    let mut stage = Stage::new();
+    stage.groups.submit_to_lane(Number { key: 'a', kind: 0, number: 1 });
+    let lane = stage.next().await;
+    stage.groups.submit_to_lane(Number { key: 'a', kind: 0, number: 2 });
+    lane.end.send("panic").unwrap();
+    assert_eq!(stage.ends().await, (true, vec![2]));
+}

@@ -1,0 +1,272 @@
+//! Synchronous generations of one account: at most its share of a provider and of the server.
+
+use std::sync::Arc;
+
+use futures_util::future::{join_all, select_all};
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use tokio::task::JoinHandle;
+
+use crate::common::{
+    Account, Answer, Reply, TestApp, Upstream,
+    vendors::{openai_images, png},
+};
+
+const TEXT: &str = "/v1/generate/text";
+
+fn text(provider: &str) -> Value {
+    json!({"prompt": "x", "provider": provider, "parameters": {"max_tokens": 8}})
+}
+
+fn streamed() -> Value {
+    let mut body = text("openai");
+    body["stream"] = json!(true);
+    body
+}
+
+fn image() -> Value {
+    json!({"prompt": "x", "provider": "openai"})
+}
+
+/// A request whose answer is not waited for.
+fn begin(
+    app: &Arc<TestApp>,
+    account: &Account,
+    path: &'static str,
+    body: Value,
+) -> JoinHandle<Answer> {
+    let (app, key) = (Arc::clone(app), account.key.clone());
+    tokio::spawn(async move { app.post(&key, path, &body).await })
+}
+
+/// Where `OpenAI` takes so many calls, half of them of one account.
+async fn bounded(options: PgConnectOptions, upstream: &Upstream, calls: &str) -> Arc<TestApp> {
+    let env = [("GENSVC__PROVIDERS__OPENAI__MAX_CONCURRENT", calls)];
+    Arc::new(TestApp::vendors(options, upstream, &env).await)
+}
+
+#[track_caller]
+fn refused(answer: &Answer) -> Value {
+    let error = answer.error(429, "too_many_requests");
+    assert_eq!(error["type"], "rate_limited");
+    assert_eq!(error["retryable"], true);
+    assert_eq!(answer.header("retry-after"), "1");
+    assert_eq!(answer.json().get("generation"), None);
+    error
+}
+
+async fn made(app: &TestApp, account: &Account) -> usize {
+    let history = app.get(&account.key, "/v1/generate/history").await;
+    history.expect(200)["data"].as_array().unwrap().len()
+}
+
+#[sqlx::test]
+async fn an_account_at_its_share_is_refused_and_others_are_served(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    upstream.hold();
+    let app = bounded(options, &upstream, "4").await;
+    let (busy, quiet) = (app.account("100").await, app.account("100").await);
+    let plain = begin(&app, &busy, TEXT, text("openai"));
+    let stream = begin(&app, &busy, TEXT, streamed());
+    upstream.arrived(2).await;
+    let before = app.balance(&busy).await;
+    let keyed = [("idempotency-key", "a")];
+    let answer = app
+        .post_with(&busy.key, TEXT, &keyed, &text("openai"))
+        .await;
+    let error = refused(&answer);
+    assert_eq!(
+        error["message"],
+        "the account has 2 synchronous generations running with openai, its limit"
+    );
+    refused(&app.text(&busy.key, streamed()).await);
+    refused(&app.post(&busy.key, "/v1/generate/image", &image()).await);
+    // After validation, before credits.
+    let mut dear = text("openai");
+    dear["max_cost"] = json!("0.000001");
+    refused(&app.text(&busy.key, dear.clone()).await);
+    dear["parameters"]["max_tokens"] = json!(0);
+    app.text(&busy.key, dear)
+        .await
+        .error(422, "validation_failed");
+    assert_eq!(
+        (app.balance(&busy).await, made(&app, &busy).await),
+        (before, 2)
+    );
+    // Its share of another provider is untouched.
+    app.text(&busy.key, text("sandbox")).await.expect(200);
+    // The other half is there for others, and the provider is full after that.
+    let others: Vec<_> = (0..2)
+        .map(|_| begin(&app, &quiet, TEXT, text("openai")))
+        .collect();
+    upstream.arrived(4).await;
+    let late = app.account("100").await;
+    let answer = app.text(&late.key, text("openai")).await;
+    answer.error(503, "provider_overloaded");
+    upstream.release(usize::MAX >> 4);
+    plain.await.unwrap().expect(200);
+    assert_eq!(
+        stream.await.unwrap().events().last().unwrap().0,
+        "completed"
+    );
+    for other in join_all(others).await {
+        other.unwrap().expect(200);
+    }
+    // The refused key was not bound.
+    let answer = app
+        .post_with(&busy.key, TEXT, &keyed, &text("openai"))
+        .await;
+    answer.expect(200);
+    assert_eq!(answer.header("idempotent-replayed"), "");
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn another_account_is_served_in_the_meantime_and_an_end_makes_room(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    upstream.play(|request| {
+        if request.path.contains("images") {
+            openai_images(&[png(1024, 1024)])
+        } else {
+            Reply::Text("ok".to_owned(), 1, 1)
+        }
+    });
+    upstream.hold_only("completions");
+    let app = bounded(options, &upstream, "2").await;
+    let (busy, quiet) = (app.account("100").await, app.account("100").await);
+    for body in [text("openai"), streamed()] {
+        let arrived = upstream.count() + 1;
+        let first = begin(&app, &busy, TEXT, body);
+        upstream.arrived(arrived).await;
+        refused(&app.text(&busy.key, text("openai")).await);
+        let answer = app.post(&quiet.key, "/v1/generate/image", &image()).await;
+        answer.expect(200);
+        refused(&app.text(&busy.key, text("openai")).await);
+        upstream.release(1);
+        assert_eq!(first.await.unwrap().status, 200);
+    }
+    let answer = app.post(&busy.key, "/v1/generate/image", &image()).await;
+    answer.expect(200);
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn of_a_burst_exactly_the_share_is_taken(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    upstream.hold();
+    let app = bounded(options, &upstream, "9").await;
+    let account = app.account("100").await;
+    let mut burst: Vec<_> = (0..40)
+        .map(|_| begin(&app, &account, TEXT, text("openai")))
+        .collect();
+    while burst.len() > 4 {
+        let (answer, _, others) = select_all(burst).await;
+        refused(&answer.unwrap());
+        burst = others;
+    }
+    upstream.arrived(4).await;
+    assert_eq!(made(&app, &account).await, 4);
+    upstream.release(usize::MAX >> 4);
+    for answer in join_all(burst).await {
+        answer.unwrap().expect(200);
+    }
+    assert_eq!(upstream.count(), 4);
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn a_caller_who_hangs_up_keeps_its_place_until_the_work_ends(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    upstream.hold();
+    let app = bounded(options, &upstream, "2").await;
+    let account = app.account("100").await;
+    for (n, body) in [(1, text("openai")), (2, streamed())] {
+        let gone = begin(&app, &account, TEXT, body);
+        upstream.arrived(n).await;
+        gone.abort();
+        assert!(gone.await.unwrap_err().is_cancelled());
+        refused(&app.text(&account.key, text("openai")).await);
+        upstream.release(1);
+        app.idle().await;
+    }
+    upstream.release(1);
+    app.text(&account.key, text("openai")).await.expect(200);
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn jobs_take_nothing_of_the_share(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    upstream.hold();
+    let app = bounded(options, &upstream, "10").await;
+    let account = app.account("100").await;
+    let background = async |path, body: Value| {
+        let headers = [("prefer", "respond-async")];
+        let answer = app.post_with(&account.key, path, &headers, &body).await;
+        answer.expect(202);
+    };
+    let speech = json!({"prompt": "x", "provider": "openai"});
+    background(TEXT, text("openai")).await;
+    background("/v1/generate/image", image()).await;
+    app.queue(&account, "audio", &speech).await;
+    assert_eq!(app.app.runner.work_step().await.unwrap(), 1);
+    upstream.arrived(3).await;
+    let running: Vec<_> = (0..5)
+        .map(|_| begin(&app, &account, TEXT, text("openai")))
+        .collect();
+    upstream.arrived(8).await;
+    refused(&app.text(&account.key, text("openai")).await);
+    // A stream is synchronous whatever is preferred.
+    let headers = [("prefer", "respond-async")];
+    refused(
+        &app.post_with(&account.key, TEXT, &headers, &streamed())
+            .await,
+    );
+    background(TEXT, text("openai")).await;
+    app.queue(&account, "audio", &speech).await;
+    assert_eq!(app.app.runner.work_step().await.unwrap(), 1);
+    upstream.arrived(10).await;
+    upstream.release(usize::MAX >> 4);
+    for answer in join_all(running).await {
+        answer.unwrap().expect(200);
+    }
+    app.idle().await;
+}
+
+#[sqlx::test]
+async fn the_share_of_the_server_counts_all_providers(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    upstream.hold();
+    let env = [
+        ("GENSVC__SERVER__MAX_REQUESTS", "8"),
+        ("GENSVC__SERVER__ACCOUNT_SHARE_PERCENT", "25"),
+    ];
+    let app = Arc::new(TestApp::vendors(options, &upstream, &env).await);
+    let (busy, quiet) = (app.account("100").await, app.account("100").await);
+    let running = [
+        begin(&app, &busy, TEXT, text("openai")),
+        begin(&app, &busy, TEXT, text("gemini")),
+    ];
+    upstream.arrived(2).await;
+    let error = refused(&app.text(&busy.key, text("sandbox")).await);
+    assert_eq!(
+        error["message"],
+        "the account has 2 synchronous generations running, its limit"
+    );
+    app.text(&quiet.key, text("sandbox")).await.expect(200);
+    upstream.release(usize::MAX >> 4);
+    for answer in running {
+        answer.await.unwrap().expect(200);
+    }
+    app.text(&busy.key, text("sandbox")).await.expect(200);
+    app.assert_settled().await;
+}
