@@ -170,12 +170,7 @@ impl App {
             timeout: *config.webhooks.timeout,
         })
         .map_err(AppError::Sender)?;
-        let dispatcher = Dispatcher::new(
-            store.clone(),
-            Arc::clone(&clock),
-            sender.clone(),
-            api::renderer(links.clone()),
-        );
+        let dispatcher = Dispatcher::new(&runner, sender.clone(), api::renderer(links.clone()));
         let delta = |time| TimeDelta::from_std(time).unwrap_or(TimeDelta::MAX);
         let auditor = Auditor::new(
             store.clone(),

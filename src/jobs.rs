@@ -22,6 +22,7 @@ mod sweep;
 mod text;
 mod tidy;
 mod video;
+mod wakeups;
 pub mod webhooks;
 mod worker;
 
@@ -34,7 +35,7 @@ use std::{
 };
 
 use chrono::TimeDelta;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument as _, Span};
 use uuid::Uuid;
@@ -64,6 +65,7 @@ use crate::{
 };
 use peers::Peers;
 use running::Running;
+use wakeups::Wakeups;
 
 /// Maximum backoff between attempts to settle while the database is unavailable.
 const SETTLE_BACKOFF_MAX: Duration = Duration::from_secs(2);
@@ -120,8 +122,7 @@ struct Inner {
     conversions: Arc<Semaphore>,
     /// Held while rows are claimed and registered, and while the sweep compares the two.
     claims: tokio::sync::Mutex<()>,
-    /// Notified when a job may be due.
-    wake: Notify,
+    wakeups: Arc<Wakeups>,
     tasks: TaskTracker,
     running: Running,
     /// Settlements of this process; how many of them were there when usage was last counted, and
@@ -164,7 +165,7 @@ impl Runner {
             quota: WorkerQuota::new(settings.workers, settings.workers_per_account),
             conversions: Arc::new(Semaphore::new(CONVERSIONS)),
             claims: tokio::sync::Mutex::new(()),
-            wake: Notify::new(),
+            wakeups: Arc::default(),
             tasks: TaskTracker::new(),
             running: Running::default(),
             settled: AtomicU64::new(0),
@@ -314,6 +315,7 @@ impl Runner {
         let ended = self.0.store.settle(settlement).await?;
         if let Some(row) = &ended {
             self.0.settled.fetch_add(1, Ordering::Relaxed);
+            self.0.wakeups.ended.wake(settlement.id);
             self.0.metrics.settled(Settled {
                 modality: row.modality,
                 provider: &row.provider,

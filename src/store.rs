@@ -18,6 +18,7 @@ pub mod jobs;
 pub mod keys;
 pub mod media;
 pub mod movements;
+pub mod notices;
 pub mod outbox;
 pub mod sessions;
 pub mod templates;
@@ -62,6 +63,8 @@ pub struct Store {
     pools: [(&'static str, Pool); 7],
     prices: Prices,
     outages: Arc<Outages>,
+    /// For the connection that listens.
+    options: PgConnectOptions,
 }
 
 /// The statement of a group is planned once, for any number of rows: by indexes, whatever the
@@ -247,7 +250,13 @@ impl Store {
         let outages = Arc::new(Outages::default());
         let pool = |settings, size| {
             let (options, outages) = (options.clone(), Arc::clone(&outages));
-            Pool::new(options, settings, size, connections.acquire_timeout, outages)
+            Pool::new(
+                options,
+                settings,
+                size,
+                connections.acquire_timeout,
+                outages,
+            )
         };
         let requests = pool("", connections.requests);
         let credits = pool(PLANNED_ONCE, connections.credits);
@@ -279,6 +288,7 @@ impl Store {
             heartbeat,
             prices: Prices::default(),
             outages,
+            options,
         }
     }
 

@@ -64,8 +64,8 @@ pub fn connections(config: &Config) -> Connections {
     let settings = &config.database;
     let (credits, locked) = (*settings.credit_connections, *settings.locked_connections);
     let (keys, jobs) = (*settings.key_connections, *settings.job_connections);
-    let (heartbeat, walks) = (1, 1);
-    let taken = credits + locked + keys + jobs + heartbeat + walks;
+    let (heartbeat, walks, listening) = (1, 1, 1);
+    let taken = credits + locked + keys + jobs + heartbeat + walks + listening;
     Connections {
         requests: settings.max_connections.saturating_sub(taken).max(2),
         credits,

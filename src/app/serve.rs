@@ -36,8 +36,6 @@ const PURGE_EVERY: Duration = Duration::from_mins(1);
 const REMOVE_EVERY: Duration = Duration::from_secs(10);
 /// Between two sweeps of files whose upload was cut off.
 const SWEEP_FILES_EVERY: Duration = Duration::from_hours(1);
-/// Between two polls for cancels of texts that are streamed here.
-const POLL_CANCELS_EVERY: Duration = Duration::from_millis(500);
 /// Generations that one removal takes.
 const REMOVAL_BATCH: i64 = 500;
 /// Rows that one purge removes of each kind.
@@ -115,8 +113,9 @@ async fn run(
 
     background.spawn(sweeps(app.runner.clone(), beat));
     background.spawn(settlements(app.runner.clone()));
-    background.spawn(requested_cancels(app.runner.clone()));
-    background.spawn(work(app.runner.clone()));
+    let (listening, working) = (app.runner.clone(), app.runner.clone());
+    background.spawn(async move { listening.listen().await });
+    background.spawn(async move { working.work().await });
     let dispatcher = app.dispatcher.clone();
     background.spawn(async move { dispatcher.run().await });
     background.spawn(purges(app.runner.clone(), *config.webhooks.log_days));
@@ -218,36 +217,6 @@ async fn sweeps(runner: Runner, every: Duration) {
 async fn settlements(runner: Runner) {
     let step = |runner: Runner| async move { runner.follow_settlements().await.map(|()| false) };
     repeat("the count of usage", COUNT_USAGE_EVERY, runner, step).await;
-}
-
-/// Ends streams that were cancelled at another server.
-async fn requested_cancels(runner: Runner) {
-    repeat(
-        "polling for cancels",
-        POLL_CANCELS_EVERY,
-        runner,
-        |runner| async move {
-            if runner.streams()
-                && let Err(error) = runner.cancel_requested().await
-            {
-                // The sweep meets the same trouble and logs it.
-                tracing::debug!(%error, "polling for cancels failed");
-            }
-            Ok::<_, Infallible>(false)
-        },
-    )
-    .await;
-}
-
-/// Takes jobs, one round after the other.
-async fn work(runner: Runner) {
-    loop {
-        if let Err(error) = runner.work_step().await {
-            let error = &error as &dyn std::error::Error;
-            tracing::warn!(error, "jobs cannot be taken");
-        }
-        runner.due().await;
-    }
 }
 
 /// Removes the files of deleted and failed generations.

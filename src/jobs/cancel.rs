@@ -20,8 +20,8 @@ use crate::{
 /// Maximum wait for the task that streams a text. It normally ends within a moment; otherwise its
 /// server hangs or has no database.
 const STREAM_WAIT: Duration = Duration::from_secs(10);
-/// Between two polls of a text that another server streams.
-const STREAM_POLL: Duration = Duration::from_millis(100);
+/// How soon the row of a text that another server streams is read again, where no notice comes.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cancel {
@@ -96,6 +96,7 @@ impl Runner {
     /// Waits until the task has ended its text.
     async fn stream_cancelled(&self, generation: &Generation) -> Result<Cancel, StoreError> {
         let until = Instant::now() + STREAM_WAIT.min(self.0.lease);
+        let waiter = self.waiter(generation.id);
         loop {
             let (handle, rest) = (
                 self.handle(generation.id),
@@ -104,7 +105,7 @@ impl Runner {
             let ended = match handle {
                 Some(handle) => tokio::time::timeout(rest, handle.finished()).await.ok(),
                 None => {
-                    tokio::time::sleep(STREAM_POLL.min(rest)).await;
+                    let _ended = tokio::time::timeout(LOOK_AGAIN.min(rest), waiter.woken()).await;
                     None
                 }
             };
@@ -129,19 +130,5 @@ impl Runner {
                 _ => return Ok(Cancel::AlreadyFinished),
             }
         }
-    }
-
-    /// Whether any text is streamed here, which a cancel on another server may concern.
-    pub fn streams(&self) -> bool {
-        self.0.running.any_streams()
-    }
-
-    /// Ends texts that are streamed here and were cancelled on another server.
-    pub async fn cancel_requested(&self) -> Result<(), StoreError> {
-        let ids = self.0.store.requested_cancels(self.0.instance).await?;
-        for id in ids {
-            self.0.running.cancel(id);
-        }
-        Ok(())
     }
 }

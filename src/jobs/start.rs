@@ -79,7 +79,7 @@ impl Runner {
         } else {
             self.spawn(async move {
                 let outcome = runner.0.store.hold(&new).await;
-                runner.0.wake.notify_one();
+                runner.0.wakeups.jobs.ring();
                 let unknown = outcome.is_err();
                 // The caller may be gone; the job exists.
                 let _ = verdict.send(outcome);

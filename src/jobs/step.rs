@@ -206,9 +206,12 @@ impl Runner {
         let progress = progress.map(|p| i16::from(p.min(100)));
         let (store, instance) = (&self.0.store, self.0.instance);
         let releasing = store.release_job(job.account_id, job.id, instance, progress, next);
-        if let Err(error) = releasing.await {
+        match releasing.await {
+            Ok(_) => self.0.wakeups.jobs.ring_at(next),
             // The row stays with this process; the sweep finds it without a worker.
-            tracing::warn!(generation = %job.id, %error, "could not reschedule a job");
+            Err(error) => {
+                tracing::warn!(generation = %job.id, %error, "could not reschedule a job");
+            }
         }
     }
 

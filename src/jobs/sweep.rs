@@ -64,7 +64,8 @@ impl Runner {
     }
 
     /// Sends a heartbeat, removes instances whose lease has expired, and recovers their generations
-    /// and those that this process has lost track of. Returns how many it ended.
+    /// and those that this process has lost track of. Wakes who may have missed a notice. Returns how
+    /// many it ended.
     pub async fn sweep_step(&self) -> Result<u64, StoreError> {
         let step = self.sweep().await;
         if step.is_err() {
@@ -80,23 +81,36 @@ impl Runner {
 
     async fn sweep(&self) -> Result<u64, StoreError> {
         let store = &self.0.store;
-        self.heartbeat().await?;
-        let others = store.other_instances(self.0.instance).await?;
+        let (wakeups, now) = (&self.0.wakeups, self.0.clock.now());
+        let found = store.survey(self.0.instance).await?;
         let silent = self
             .peers()
-            .silent(others, self.0.clock.monotonic(), self.0.lease);
+            .silent(found.others, self.0.clock.monotonic(), self.0.lease);
+        let mut abandoned = found.abandoned;
         for (instance, seen_at) in silent {
             store.retire_silent(instance, seen_at).await?;
+            abandoned = true;
         }
-        let now = self.0.clock.now();
-        if store.hasten_jobs(now + self.longest_wait(), now).await? > 0 {
-            self.0.wake.notify_one();
+        if let Some(at) = found.first_step {
+            wakeups.jobs.ring_at(at);
         }
-        let mut ended = 0;
-        for left in store.abandoned(BATCH).await? {
-            ended += self.recover(left).await?;
+        if let Some(at) = found.next_attempt {
+            wakeups.deliveries.ring_at(at);
         }
+        let latest = now + self.longest_wait();
+        if found.last_step.is_some_and(|at| at > latest)
+            && store.hasten_jobs(latest, now).await? > 0
         {
+            wakeups.jobs.ring();
+        }
+        self.cancel_requested().await?;
+        let mut ended = 0;
+        if abandoned {
+            for left in store.abandoned(BATCH).await? {
+                ended += self.recover(left).await?;
+            }
+        }
+        if found.owns || self.running() > 0 {
             // A row that is being claimed is not registered yet.
             let _claims = self.0.claims.lock().await;
             let owned = store.owned(self.0.instance).await?;
@@ -111,7 +125,9 @@ impl Runner {
             self.0.running.stop_lost(&ids);
         }
         // What a dead process settled last, too.
-        if let Err(error) = store.count_usage().await {
+        if found.uncounted
+            && let Err(error) = store.count_usage().await
+        {
             tracing::warn!(%error, "usage could not be counted; reports add it up");
         }
         if ended > 0 {
@@ -133,7 +149,7 @@ impl Runner {
             .store
             .release_job(left.account_id, left.id, left.owner, None, now)
             .await?;
-        self.0.wake.notify_one();
+        self.0.wakeups.jobs.ring();
         Ok(0)
     }
 

@@ -17,15 +17,18 @@ use std::{
     time::Duration,
 };
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
 use serde_json::Value;
-use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use sender::{AddressRefusal, SendError, Sender, SenderSettings};
 
+use super::{
+    Runner,
+    wakeups::{RETRY_PAUSE, Wakeups},
+};
 use crate::{
     domain::{
         clock::SharedClock,
@@ -41,13 +44,13 @@ use crate::{
 use permits::{DeliveryLimits, DeliveryPermit};
 use sender::Message;
 
-/// Between two polls for due deliveries.
-const POLL_EVERY: Duration = Duration::from_millis(500);
-/// Webhooks that one poll of the outbox reads.
-const POLL_BATCH: i32 = 500;
+/// Webhooks that one reading of the outbox reads.
+const BATCH: i32 = 500;
 /// How much longer than an attempt may take it is taken for: what reading the record and
 /// writing the end may take at worst.
 const LEASE_BEYOND_TIMEOUT: TimeDelta = TimeDelta::seconds(40);
+
+const SECOND: TimeDelta = TimeDelta::seconds(1);
 
 /// How often the end of an attempt is written, and the pause between: with the time limit of a
 /// statement all of it lies within the lease.
@@ -67,16 +70,15 @@ struct Inner {
     sender: Sender,
     render: RenderRecord,
     limits: DeliveryLimits,
-    /// The webhook that the last poll ended at. Held while deliveries are taken.
+    /// The webhook that the last reading ended at. Held while deliveries are taken.
     turn: tokio::sync::Mutex<WebhookId>,
-    /// An attempt has ended.
-    wake: Notify,
+    wakeups: Arc<Wakeups>,
     tasks: TaskTracker,
     /// No more is taken.
     closing: CancellationToken,
     /// What runs is dropped.
     stop: CancellationToken,
-    /// Whether the outbox was unavailable at the last poll, so that it is logged once.
+    /// Whether the outbox was unavailable at the last reading, so that it is logged once.
     unavailable: Mutex<bool>,
 }
 
@@ -88,16 +90,17 @@ struct Payload<'a> {
 }
 
 impl Dispatcher {
-    /// A dispatcher that sends by `sender`.
-    pub fn new(store: Store, clock: SharedClock, sender: Sender, render: RenderRecord) -> Self {
+    /// A dispatcher that sends by `sender`. The runner hears when something is due.
+    pub fn new(runner: &Runner, sender: Sender, render: RenderRecord) -> Self {
+        let runner = &runner.0;
         Self(Arc::new(Inner {
-            store,
-            clock,
+            store: runner.store.clone(),
+            clock: Arc::clone(&runner.clock),
             sender,
             render,
             limits: DeliveryLimits::default(),
             turn: tokio::sync::Mutex::new(WebhookId(0)),
-            wake: Notify::new(),
+            wakeups: Arc::clone(&runner.wakeups),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
             stop: CancellationToken::new(),
@@ -110,17 +113,11 @@ impl Dispatcher {
         loop {
             let step = self.step().await;
             self.log_outage(step.as_ref().err());
-            if !matches!(step, Ok(taken) if taken > 0) {
-                self.due().await;
+            match step {
+                Ok(0) => self.0.wakeups.deliveries.rung(&self.0.clock).await,
+                Ok(_) => {}
+                Err(_) => tokio::time::sleep(RETRY_PAUSE).await,
             }
-        }
-    }
-
-    /// Waits until something may be due.
-    async fn due(&self) {
-        tokio::select! {
-            () = self.0.wake.notified() => {}
-            () = tokio::time::sleep(POLL_EVERY) => {}
         }
     }
 
@@ -151,8 +148,8 @@ impl Dispatcher {
         let mut wrapped = turn.0 == 0;
         while !self.0.limits.is_full() && !self.0.closing.is_cancelled() {
             let now = self.0.clock.now();
-            let queues = self.0.store.queues(*turn, now, POLL_BATCH).await?;
-            let is_last = usize::try_from(POLL_BATCH).is_ok_and(|most| queues.len() < most);
+            let queues = self.0.store.queues(*turn, now, BATCH).await?;
+            let is_last = usize::try_from(BATCH).is_ok_and(|most| queues.len() < most);
             let mut allotment = self.0.limits.allot(&queues);
             let seen_all = allotment.looked_up_to == queues.last().map(|q| q.webhook);
             *turn = match allotment.looked_up_to {
@@ -195,7 +192,7 @@ impl Dispatcher {
                 () = stop.cancelled() => {}
             }
             drop(permit);
-            this.0.wake.notify_one();
+            this.0.wakeups.deliveries.ring();
         });
     }
 
@@ -207,7 +204,14 @@ impl Dispatcher {
                 log(&attempt, &end);
                 let (id, number) = (attempt.id, attempt.number);
                 match self.record(id, number, &end).await {
-                    Ok(()) => return sent == Err(SendError::Timeout),
+                    Ok(()) => {
+                        if let Some(next) = end.next_attempt_at {
+                            // Of many that fail, one time in each second is kept.
+                            let next = next.trunc_subsecs(0) + SECOND;
+                            self.0.wakeups.deliveries.ring_at(next);
+                        }
+                        return sent == Err(SendError::Timeout);
+                    }
                     Err(error) => error,
                 }
             }

@@ -1,29 +1,31 @@
 //! The workers: claim due jobs, take one step each, and reschedule them.
 
-use std::time::Duration;
-
 use futures_util::FutureExt as _;
 
-use super::{Call, Runner, RunningGuard, running::Stopped};
-use crate::{
-    store::{
-        StoreError,
-        jobs::{Job, Share},
-    },
+use super::{Call, Runner, RunningGuard, running::Stopped, wakeups::RETRY_PAUSE};
+use crate::store::{
+    StoreError,
+    jobs::{Job, Share},
 };
-
-/// Maximum wait between two polls for due jobs: jobs of other replicas wake nobody here.
-const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Runner {
     pub fn has_free_worker(&self) -> bool {
         self.0.quota.free() > 0
     }
 
-    pub async fn due(&self) {
-        tokio::select! {
-            () = self.0.wake.notified() => {}
-            () = tokio::time::sleep(POLL_INTERVAL) => {}
+    /// Takes jobs, round after round; does not end.
+    pub async fn work(&self) {
+        loop {
+            match self.work_step().await {
+                Ok(_) => self.0.wakeups.jobs.rung(&self.0.clock).await,
+                Err(error) => {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "jobs cannot be taken"
+                    );
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                }
+            }
         }
     }
 
@@ -89,7 +91,7 @@ impl Runner {
             };
             let _ = std::panic::AssertUnwindSafe(step).catch_unwind().await;
             drop((guard, done, worker));
-            runner.0.wake.notify_one();
+            runner.0.wakeups.jobs.ring();
         });
     }
 

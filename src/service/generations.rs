@@ -16,9 +16,11 @@ use crate::{
     store::history::HistoryFilter,
 };
 
-/// How soon the database is asked again about a generation that another process runs, and how
-/// late at most: the longer it takes, the less a moment matters.
-const ELSEWHERE_POLL: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(1));
+/// When the database is asked again about a generation that another process runs, at the latest.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// How soon about a text or an image, which tells nobody of its end unless it is a job. The longer
+/// it takes, the less a moment matters.
+const LOOK_AGAIN_SOON: Duration = Duration::from_millis(250);
 
 /// The ability that making, cancelling and deleting a generation of this type needs.
 pub const fn ability_of(modality: Modality) -> Ability {
@@ -74,6 +76,7 @@ impl Service {
         let until = begun + wait;
         let mut waiting = Some(waiting);
         let mut permit = None;
+        let waiter = self.0.runner.waiter(id);
         loop {
             // The handle first: a generation that ends between the two is then seen as ended.
             let handle = self.0.runner.handle(id);
@@ -104,10 +107,14 @@ impl Service {
                     }
                 }
                 None => {
-                    let (soon, late) = ELSEWHERE_POLL;
-                    let pause = (begun.elapsed() / 8).clamp(soon, late);
-                    let pause = tokio::time::sleep(rest.min(pause));
-                    let _stopped = stopping.run_until_cancelled(pause).await;
+                    let pause = match generation.modality {
+                        Modality::Text | Modality::Image => {
+                            (begun.elapsed() / 8).clamp(LOOK_AGAIN_SOON, LOOK_AGAIN)
+                        }
+                        Modality::Video | Modality::Audio => LOOK_AGAIN,
+                    };
+                    let ended = tokio::time::timeout(rest.min(pause), waiter.woken());
+                    let _stopped = stopping.run_until_cancelled(ended).await;
                 }
             }
         }

@@ -81,16 +81,18 @@ impl Store {
     ) -> Result<Option<DeliveryRecord>, StoreError> {
         let redelivering = sqlx::query_as!(
             DeliveryRecord,
-            r#"update webhook_deliveries d
-             set status = 'pending', next_attempt_at = $4, earlier_attempts = attempts
-             from webhooks w
-             where d.id = $3 and d.webhook_id = $2 and d.account_id = $1
-               and w.id = d.webhook_id and w.deleted_at is null
-             returning d.id as "id: _", d.event as "event: _",
-                       d.generation_id as "generation: _", d.status as "status: _", d.attempts,
-                       d.response_status,
-                       d.error, d.next_attempt_at, d.last_attempt_at, d.created_at,
-                       d.delivered_at"#,
+            r#"with due as (
+                 update webhook_deliveries d
+                 set status = 'pending', next_attempt_at = $4, earlier_attempts = attempts
+                 from webhooks w
+                 where d.id = $3 and d.webhook_id = $2 and d.account_id = $1
+                   and w.id = d.webhook_id and w.deleted_at is null
+                 returning d.*
+             ), notified as materialized (select pg_notify('gensvc', 'deliveries') from due)
+             select id as "id: _", event as "event: _", generation_id as "generation: _",
+                    status as "status: _", attempts, response_status, error, next_attempt_at,
+                    last_attempt_at, created_at, delivered_at
+             from due, notified"#,
             account.0,
             webhook.0,
             id.0,

@@ -27,18 +27,47 @@ impl Store {
         Ok(beat.await?)
     }
 
-    /// When the other processes were last heard, by the database's clock.
-    pub async fn other_instances(
-        &self,
-        instance: InstanceId,
-    ) -> Result<Vec<(InstanceId, DateTime<Utc>)>, StoreError> {
+    /// Says that this process lives, and reads in the same statement whether there is anything for
+    /// a sweep to do.
+    pub async fn survey(&self, instance: InstanceId) -> Result<Survey, StoreError> {
         let reading = sqlx::query!(
-            r#"select id as "id: InstanceId", seen_at from instances where id <> $1"#,
+            r#"
+            with beat as (
+                insert into instances (id, seen_at) values ($1, clock_timestamp())
+                on conflict (id) do update set seen_at = excluded.seen_at
+            )
+            select array(select id from instances where id <> $1 order by id)
+                   as "others!: Vec<InstanceId>",
+                   array(select seen_at from instances where id <> $1 order by id)
+                   as "heard!: Vec<DateTime<Utc>>",
+                   exists (select from running_generations g
+                           where g.lease_token is not null
+                             and not exists (select from instances i where i.id = g.lease_token))
+                   as "abandoned!",
+                   exists (select from running_generations where lease_token = $1) as "owns!",
+                   (select min(next_step_at) from running_generations where lease_token is null)
+                   as first_step,
+                   (select max(next_step_at) from running_generations where lease_token is null)
+                   as last_step,
+                   (select min(next_attempt_at) from webhook_deliveries where status = 'pending')
+                   as next_attempt,
+                   coalesce((select settled from finished_generations order by settled desc limit 1)
+                            >= (select upto from settled_cursors where name = 'usage'), false)
+                   as "uncounted!"
+            "#,
             instance.0
         )
-        .fetch_all(self.heartbeat.named("look for other instances"));
-        let rows = reading.await?.into_iter();
-        Ok(rows.map(|row| (row.id, row.seen_at)).collect())
+        .fetch_one(self.jobs.named("survey"));
+        let row = reading.await?;
+        Ok(Survey {
+            others: row.others.into_iter().zip(row.heard).collect(),
+            abandoned: row.abandoned,
+            owns: row.owns,
+            first_step: row.first_step,
+            last_step: row.last_step,
+            next_attempt: row.next_attempt,
+            uncounted: row.uncounted,
+        })
     }
 
     /// Takes this process off the list.
@@ -113,6 +142,24 @@ impl Store {
         .fetch_all(self.jobs.named("find own generations"));
         Ok(reading.await?)
     }
+}
+
+/// What a sweep may have to do.
+#[derive(Debug)]
+pub struct Survey {
+    /// When the other processes were last heard, by the database's clock.
+    pub others: Vec<(InstanceId, DateTime<Utc>)>,
+    /// Whether there are unfinished generations whose process is gone.
+    pub abandoned: bool,
+    /// Whether there are unfinished generations of this process.
+    pub owns: bool,
+    /// When the first and the last job are due that nobody works on.
+    pub first_step: Option<DateTime<Utc>>,
+    pub last_step: Option<DateTime<Utc>>,
+    /// When the first delivery to a webhook is due.
+    pub next_attempt: Option<DateTime<Utc>>,
+    /// Whether the sums of usage lack something.
+    pub uncounted: bool,
 }
 
 /// A generation whose worker is, or may be, gone.

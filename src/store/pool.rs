@@ -15,7 +15,7 @@ use sqlx::postgres::PgConnectOptions;
 use tokio::time::{sleep, timeout};
 
 pub use call::{Call, statement_span};
-pub use session::Outages;
+pub use session::{CONNECT_LIMIT, Outages, PROBE_LIMIT, SETTINGS};
 pub use transaction::Transaction;
 
 use session::Sessions;
@@ -123,7 +123,7 @@ fn is_starting(error: &sqlx::Error) -> bool {
     }
 }
 
-fn timed_out(what: &str) -> sqlx::Error {
+pub fn timed_out(what: &str) -> sqlx::Error {
     sqlx::Error::Io(io::Error::new(
         io::ErrorKind::TimedOut,
         format!("{what}: no answer from the database in time"),

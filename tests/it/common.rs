@@ -39,7 +39,7 @@ use uuid::Uuid;
 
 pub use clocks::MovableClock;
 pub use upstream::{Recorded, Reply, Upstream};
-pub use work::link;
+pub use work::{link, listening};
 
 /// The password of every account.
 pub const PASSWORD: &str = "correct horse battery";

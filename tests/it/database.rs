@@ -25,7 +25,7 @@ use proxy::Proxy;
 /// The longest any single wait may take on a slow machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Few, so that they are soon exhausted.
-const CONNECTIONS: (&str, usize) = ("18", 18);
+const CONNECTIONS: (&str, usize) = ("19", 19);
 /// Of these, the ones for what requests do beside showing their key and moving credits.
 const FOR_REQUESTS: usize = 5;
 /// A route that needs one.

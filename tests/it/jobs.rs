@@ -15,6 +15,7 @@ use crate::{
 
 mod clocks;
 mod ends;
+mod notices;
 
 #[sqlx::test]
 async fn another_server_takes_over_a_task_of_a_dead_one(

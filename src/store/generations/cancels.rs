@@ -11,15 +11,18 @@ impl Store {
         id: GenerationId,
     ) -> Result<bool, StoreError> {
         let asking = sqlx::query!(
-            "update running_generations
-             set cancel_requested_at = coalesce(cancel_requested_at, clock_timestamp())
-             where account_id = $1 and id = $2 and streamed
-               and exists (select from instances i where i.id = lease_token)",
+            "with asked as (
+                 update running_generations
+                 set cancel_requested_at = coalesce(cancel_requested_at, clock_timestamp())
+                 where account_id = $1 and id = $2 and streamed
+                   and exists (select from instances i where i.id = lease_token)
+                 returning id)
+             select pg_notify('gensvc', 'cancel ' || id)::text as notified from asked",
             account.0,
             id.0,
         )
-        .execute(self.requests.named("request a cancel"));
-        Ok(asking.await?.rows_affected() == 1)
+        .fetch_optional(self.requests.named("request a cancel"));
+        Ok(asking.await?.is_some())
     }
 
     /// Texts that this server streams and was asked to end.

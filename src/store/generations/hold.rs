@@ -296,7 +296,9 @@ async fn write(
             select account_id, bind_key, bind_fingerprint, id, bind_until from held
             where bind_key is not null
         )
-        select h.id is not null as "held!", a.id is null as "locked!"
+        select h.id is not null as "held!", a.id is null as "locked!",
+               case when h.id is not null and h.instance is null
+                    then pg_notify('gensvc', 'jobs')::text end as notified
         from wanted w
             left join open a on a.id = w.account_id
             left join held h on h.place = w.place

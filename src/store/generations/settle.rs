@@ -218,12 +218,17 @@ async fn write(
                 lateral (select case when g.error_code is null then 'generation.completed'
                                      else 'generation.failed' end as event) e
             where w.account_id = any($3) and w.deleted_at is null and e.event = any(w.events)
+            returning id
         )
         select a.id is null as "locked!", g.id is not null as "ended!",
                m.type as "modality?: Modality", m.provider as "provider?", m.name as "model?",
                g.estimated as "estimated?: Credits", g.made as "attempts?",
                g.remote_id as "remote_id?", g.started as "started_at?",
-               g.ended as "completed_at?"
+               g.ended as "completed_at?",
+               case when g.job or g.cancel_requested_at is not null
+                    then pg_notify('gensvc', 'ended ' || g.id)::text end as notified_end,
+               case when exists (select from deliveries)
+                    then pg_notify('gensvc', 'deliveries')::text end as notified_deliveries
         from wanted w
             left join open a on a.id = w.account_id
             left join gone g on g.place = w.place

@@ -14,9 +14,9 @@ use tokio::time::{Instant, timeout};
 use super::timed_out;
 
 /// How long a connection may take to be made.
-const CONNECT_LIMIT: Duration = Duration::from_secs(3);
+pub const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 /// How long the answer to a probe may take.
-const PROBE_LIMIT: Duration = Duration::from_secs(1);
+pub const PROBE_LIMIT: Duration = Duration::from_secs(1);
 /// A connection that was idle for longer is probed before it is used.
 const PROBE_AFTER: Duration = Duration::from_secs(1);
 /// One that was idle for longer is replaced: something in between may have forgotten it.
@@ -28,7 +28,7 @@ const MAX_AGE: Duration = Duration::from_mins(30);
 /// what takes longer is stuck behind somebody else's work. The last lines let the server notice
 /// that this host has vanished. The other direction cannot be had in the same way, because sqlx
 /// sets no options on its sockets: time limits and probes stand in for it.
-const SETTINGS: &str = "
+pub const SETTINGS: &str = "
     set default_transaction_isolation = 'read committed';
     set statement_timeout = '15s';
     set lock_timeout = '3s';

@@ -9,6 +9,7 @@ use chrono::TimeDelta;
 use http::Method;
 use serde_json::Value;
 use sqlx::postgres::PgConnectOptions;
+use tokio::task::JoinSet;
 
 use super::{Account, Answer, TestApp, Upstream};
 
@@ -146,6 +147,28 @@ impl TestApp {
         assert_eq!(self.files(), Vec::<PathBuf>::new());
         self.assert_settled().await;
     }
+}
+
+/// Lets the servers hear each other, as running ones do, until the set is dropped.
+pub async fn listening(servers: &[&TestApp]) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    for server in servers {
+        let runner = server.app.runner.clone();
+        tasks.spawn(async move { runner.listen().await });
+    }
+    let counting = "select count(*) from pg_stat_activity
+        where datname = current_database() and query = 'LISTEN \"gensvc\"' and state = 'idle'";
+    for _ in 0..PATIENCE {
+        let listen: i64 = sqlx::query_scalar(counting)
+            .fetch_one(&servers[0].pool)
+            .await
+            .unwrap();
+        if usize::try_from(listen).is_ok_and(|n| n >= servers.len()) {
+            return tasks;
+        }
+        tokio::time::sleep(STEP).await;
+    }
+    panic!("they do not listen");
 }
 
 /// The path and query of a link.

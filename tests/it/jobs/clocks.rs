@@ -118,7 +118,7 @@ async fn a_server_follows_the_clock_of_the_database(_: PgPoolOptions, options: P
     let before = made().await;
     assert!(before < machine_time() + TimeDelta::minutes(1));
     clock.jump(TimeDelta::hours(3)).await;
-    app.app.runner.sweep_step().await.unwrap();
+    app.app.runner.heartbeat().await.unwrap();
     let after = made().await;
     assert!(
         after >= before + TimeDelta::hours(3),

@@ -6,14 +6,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio::task::JoinHandle;
 
 use super::*;
-
-/// Lets the streaming server check for cancels until the other has responded.
-async fn answered(streaming: &TestApp, asked: JoinHandle<Answer>) -> Answer {
-    while !asked.is_finished() {
-        streaming.app.runner.cancel_requested().await.unwrap();
-    }
-    asked.await.unwrap()
-}
+use crate::common::listening;
 
 fn asked(server: &Arc<TestApp>, account: &Account, uuid: &str) -> JoinHandle<Answer> {
     let (server, account, uuid) = (Arc::clone(server), account.clone(), uuid.to_owned());
@@ -24,14 +17,14 @@ fn asked(server: &Arc<TestApp>, account: &Account, uuid: &str) -> JoinHandle<Ans
 async fn the_server_that_streams_ends_it(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = stepwise().await;
     let app = TestApp::upstream(options, &upstream).await;
-    let other = Arc::new(app.replica().await);
+    let other = app.replica().await;
+    let _listening = listening(&[&app, &other]).await;
     let account = app.account("1").await;
     let mut stream = Stream::post(&app, &account.key, &[], &ask("openai")).await;
     upstream.send_events(1);
     stream.until("delta", 1).await;
     let uuid = stream.uuid();
-    let answer = answered(&app, asked(&other, &account, &uuid)).await;
-    let record = answer.expect(200);
+    let record = cancel(&other, &account, &uuid).await.expect(200);
     assert_first_half(&record);
     let (text, last) = stream.end().await;
     assert_eq!(last, ("completed".to_owned(), record.clone()));
@@ -44,8 +37,7 @@ async fn the_server_that_streams_ends_it(_: PgPoolOptions, options: PgConnectOpt
     // Nothing delivered yet.
     let stream = Stream::post(&app, &account.key, &[], &ask("openai")).await;
     upstream.arrived(2).await;
-    let answer = answered(&app, asked(&other, &account, &stream.uuid())).await;
-    let record = answer.expect(200);
+    let record = cancel(&other, &account, &stream.uuid()).await.expect(200);
     assert_eq!(record["error"]["code"], "cancelled");
     assert_eq!(record["credits"]["charged"], "0");
     assert_eq!(stream.end().await.1, ("failed".to_owned(), record));
@@ -60,7 +52,7 @@ async fn it_is_not_free_because_the_server_that_streams_is_slow(
     let upstream = stepwise().await;
     let app = TestApp::upstream(options, &upstream).await;
     let lease = [("GENSVC__JOBS__LEASE_SECONDS", "1")];
-    let other = Arc::new(app.replica_with(&lease).await);
+    let other = app.replica_with(&lease).await;
     let account = app.account("1").await;
     let mut stream = Stream::post(&app, &account.key, &[], &ask("openai")).await;
     upstream.send_events(1);
@@ -71,8 +63,8 @@ async fn it_is_not_free_because_the_server_that_streams_is_slow(
     assert_eq!(error["retryable"], true);
     assert_ne!(answer.header("retry-after"), "");
     assert_eq!(app.record(&account, &uuid).await["status"], "processing");
-    // It gets to it eventually.
-    app.app.runner.cancel_requested().await.unwrap();
+    // It gets to it eventually, though it heard no notice.
+    app.app.runner.sweep_step().await.unwrap();
     let (_, (name, record)) = stream.end().await;
     assert_eq!(name, "completed");
     assert_first_half(&record);
@@ -109,15 +101,7 @@ async fn a_cancel_and_the_end_race_and_one_of_them_settles(
     let app = Arc::new(TestApp::upstream(options, &upstream).await);
     let other = Arc::new(app.replica().await);
     let account = app.account("1").await;
-    let looking = {
-        let app = Arc::clone(&app);
-        tokio::spawn(async move {
-            loop {
-                app.app.runner.cancel_requested().await.unwrap();
-                tokio::task::yield_now().await;
-            }
-        })
-    };
+    let _listening = listening(&[&app, &other]).await;
     for round in 0..40 {
         let mut stream = Stream::post(&app, &account.key, &[], &ask("openai")).await;
         upstream.send_events(1);
@@ -168,6 +152,5 @@ async fn a_cancel_and_the_end_race_and_one_of_them_settles(
         let kinds: Vec<_> = entries.iter().map(|e| e["kind"].clone()).collect();
         assert_eq!(kinds, ["charge", "hold"], "{record}");
     }
-    looking.abort();
     app.assert_settled().await;
 }

@@ -1,0 +1,132 @@
+//! Notices between servers, by LISTEN and NOTIFY: what wakes whoever waits for what another server
+//! did. They are sent by the statements that do it, on the channel `gensvc`. A lost notice costs
+//! time only: whoever waits for one also looks by itself now and then.
+
+use std::time::Duration;
+
+use sqlx::{
+    postgres::{PgConnectOptions, PgListener, PgPoolOptions},
+    raw_sql,
+};
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::{
+    Store, StoreError,
+    pool::{CONNECT_LIMIT, PROBE_LIMIT, SETTINGS, timed_out},
+};
+use crate::domain::ids::GenerationId;
+
+const CHANNEL: &str = "gensvc";
+/// A connection that was silent for longer is probed: it may be dead, or lead to what has become a
+/// standby, where nothing can be listened to.
+const PROBE_AFTER: Duration = Duration::from_secs(30);
+
+/// What a server tells the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notice {
+    /// A job was queued.
+    Jobs,
+    /// A job, or a text that another server was asked to end, has ended.
+    Ended(GenerationId),
+    /// A text that some server streams is to be ended.
+    Cancel(GenerationId),
+    /// Deliveries to webhooks became due.
+    Deliveries,
+    /// Listening has just begun, or begun again: any of the others may have been missed.
+    Missed,
+}
+
+/// The notices of all servers, this one included.
+#[derive(Debug)]
+pub struct Notices {
+    options: PgConnectOptions,
+    listener: Option<PgListener>,
+}
+
+impl Store {
+    pub fn notices(&self) -> Notices {
+        Notices {
+            options: self.options.clone(),
+            listener: None,
+        }
+    }
+}
+
+impl Notices {
+    /// Waits for the next one. After an error it connects anew.
+    pub async fn next(&mut self) -> Result<Notice, StoreError> {
+        loop {
+            let Some(listener) = &mut self.listener else {
+                self.listener = Some(listen(&self.options).await?);
+                return Ok(Notice::Missed);
+            };
+            match timeout(PROBE_AFTER, listener.try_recv()).await {
+                Ok(Ok(Some(notification))) => match Notice::parse(notification.payload()) {
+                    Some(notice) => return Ok(notice),
+                    None => tracing::debug!("a notice of another version"),
+                },
+                Ok(Ok(None) | Err(_)) => self.listener = None,
+                Err(_elapsed) => {
+                    let probe = raw_sql(r#"LISTEN "gensvc""#).execute(listener);
+                    if !matches!(timeout(PROBE_LIMIT, probe).await, Ok(Ok(_))) {
+                        self.listener = None;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Notice {
+    fn parse(payload: &str) -> Option<Self> {
+        let (kind, id) = payload.split_once(' ').unwrap_or((payload, ""));
+        let id = || Uuid::parse_str(id).ok().map(GenerationId);
+        match kind {
+            "jobs" => Some(Self::Jobs),
+            "ended" => id().map(Self::Ended),
+            "cancel" => id().map(Self::Cancel),
+            "deliveries" => Some(Self::Deliveries),
+            _ => None,
+        }
+    }
+}
+
+/// A listener with a pool of its own, which is given up with it: a pool would wait for a connection
+/// that is dead.
+async fn listen(options: &PgConnectOptions) -> Result<PgListener, sqlx::Error> {
+    let pool = PgPoolOptions::new()
+        .max_connections(1)
+        .max_lifetime(None)
+        .idle_timeout(None)
+        .connect_lazy_with(options.clone());
+    let listening = async {
+        let mut listener = PgListener::connect_with(&pool).await?;
+        listener.eager_reconnect(false);
+        raw_sql(SETTINGS).execute(&mut listener).await?;
+        listener.listen(CHANNEL).await?;
+        Ok(listener)
+    };
+    timeout(CONNECT_LIMIT, listening)
+        .await
+        .unwrap_or_else(|_elapsed| Err(timed_out("listen")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notice_of_another_version_is_none() {
+        let id = Uuid::from_u128(7);
+        let ended = Notice::parse(&format!("ended {id}"));
+        assert_eq!(ended, Some(Notice::Ended(GenerationId(id))));
+        let cancel = Notice::parse(&format!("cancel {id}"));
+        assert_eq!(cancel, Some(Notice::Cancel(GenerationId(id))));
+        assert_eq!(Notice::parse("jobs"), Some(Notice::Jobs));
+        assert_eq!(Notice::parse("deliveries"), Some(Notice::Deliveries));
+        for unknown in ["", "job", "ended", "ended 7", "cancel ", "begun 7"] {
+            assert_eq!(Notice::parse(unknown), None, "{unknown}");
+        }
+    }
+}
