@@ -60,7 +60,9 @@ impl Gcra {
     /// its place among them, from 0; `admitted` of them were let through, and `tat` is the stored
     /// value after them.
     pub fn counted(self, now: DateTime<Utc>, tat: i64, admitted: i32, place: usize) -> RateState {
-        let after = usize::try_from(admitted).unwrap_or(0).checked_sub(place + 1);
+        let after = usize::try_from(admitted)
+            .unwrap_or(0)
+            .checked_sub(place + 1);
         match after.and_then(|after| i64::try_from(after).ok()) {
             Some(after) => self.state(now, tat - after * self.emission_nanos(), true),
             None => self.state(now, tat, false),

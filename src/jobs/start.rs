@@ -109,7 +109,8 @@ impl Runner {
             };
             if let Ok(Some(row)) = self.end(&settlement).await {
                 self.0.running.cancel(of.1);
-                self.cancel_task(&row.provider, row.remote_id.as_deref()).await;
+                self.cancel_task(&row.provider, row.remote_id.as_deref())
+                    .await;
                 return;
             }
             tokio::time::sleep(UNCONFIRMED_POLL).await;

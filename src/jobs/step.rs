@@ -174,7 +174,8 @@ impl Runner {
 
     async fn unreadable(&self, job: &Job) -> Step {
         tracing::error!(generation = %job.id, parameters = %job.parameters, "a job's row cannot be read");
-        self.cancel_task(&job.provider, job.remote_id.as_deref()).await;
+        self.cancel_task(&job.provider, job.remote_id.as_deref())
+            .await;
         let message = "the job could not be read";
         Step::failed(Failure::new(FailureCode::ProviderError, message))
     }
@@ -225,7 +226,8 @@ impl Runner {
     }
 
     async fn expire(&self, job: &Job) -> Step {
-        self.cancel_task(&job.provider, job.remote_id.as_deref()).await;
+        self.cancel_task(&job.provider, job.remote_id.as_deref())
+            .await;
         let message = "the generation was not finished by its deadline";
         Step::failed(Failure::new(FailureCode::Expired, message))
     }

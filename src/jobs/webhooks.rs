@@ -266,7 +266,9 @@ impl Dispatcher {
         let id = attempt.generation;
         let corrupt = |what: String| StoreError::Corrupt(format!("generation {id}: {what}"));
         let store = &self.0.store;
-        let generation = store.generation_including_deleted(attempt.account, id).await?;
+        let generation = store
+            .generation_including_deleted(attempt.account, id)
+            .await?;
         let generation = generation.ok_or_else(|| corrupt("it is not there".to_owned()))?;
         let record = (self.0.render)(&generation).map_err(|e| corrupt(e.to_string()))?;
         let payload = Payload {

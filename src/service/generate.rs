@@ -167,11 +167,7 @@ impl Service {
     }
 
     /// The place of synchronous work in its account's share; `None` for a job.
-    fn share(
-        &self,
-        caller: &Caller,
-        plan: &Plan<'_>,
-    ) -> Result<Option<SharePermit>, ShareReached> {
+    fn share(&self, caller: &Caller, plan: &Plan<'_>) -> Result<Option<SharePermit>, ShareReached> {
         if plan.job {
             return Ok(None);
         }

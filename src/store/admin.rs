@@ -120,7 +120,9 @@ impl Store {
         let gcra = Gcra::per_minute(DEFAULT_PER_MINUTE);
         Ok(reading.await?.map(|row| PresentedAdmin {
             id: row.id,
-            rate: row.tat.zip(row.admitted)
+            rate: row
+                .tat
+                .zip(row.admitted)
                 .map(|(tat, admitted)| gcra.counted(now, tat, admitted, 0)),
         }))
     }

@@ -63,10 +63,7 @@ impl Store {
     }
 
     /// How an account stands, and how many unfinished jobs it has.
-    pub async fn balance_and_jobs(
-        &self,
-        account: AccountId,
-    ) -> Result<(Balance, i32), StoreError> {
+    pub async fn balance_and_jobs(&self, account: AccountId) -> Result<(Balance, i32), StoreError> {
         let reading = sqlx::query!(
             r#"select balance as "balance: Credits", held as "held: Credits", jobs
                from accounts where id = $1"#,

@@ -14,6 +14,7 @@ use std::{
 
 use tokio::{
     runtime::Handle,
+    task::yield_now,
     time::{Instant, sleep_until},
 };
 
@@ -87,7 +88,7 @@ struct State<I: Item> {
 }
 
 enum Next<I: Item> {
-    Statement(Vec<I>),
+    Statement,
     Lane(I::Key, Vec<I>),
 }
 
@@ -147,7 +148,7 @@ impl<W: Writer> Groups<W> {
             let next = self.state().next(self.0.bounds);
             let groups = self.clone();
             match next {
-                Some(Next::Statement(items)) => runtime.spawn(groups.statement(items)),
+                Some(Next::Statement) => runtime.spawn(groups.statement()),
                 Some(Next::Lane(key, items)) => runtime.spawn(groups.lane(key, items)),
                 None => break,
             };
@@ -162,12 +163,18 @@ impl<W: Writer> Groups<W> {
         }
     }
 
-    async fn statement(self, items: Vec<W::Item>) {
+    async fn statement(self) {
+        // Who is about to submit goes first: what is ready now goes together.
+        yield_now().await;
+        let items = self.state().group();
         let keys: HashSet<_> = items.iter().map(Item::key).collect();
         let ended = Ended(&self, |state: &mut State<W::Item>| {
             state.statements -= 1;
             state.busy.retain(|key| !keys.contains(key));
         });
+        if items.is_empty() {
+            return;
+        }
         for item in self.0.writer.together(items).await {
             self.state().leave_for_lane(item);
         }
@@ -208,16 +215,21 @@ impl<I: Item> State<I> {
             return Some(Next::Lane(key, self.all_of(key)));
         }
         let may_begin = self.statements == 0 || self.begun.elapsed() >= bounds.hurry;
-        if self.statements < bounds.statements && may_begin {
-            let items = self.group();
-            if !items.is_empty() {
-                self.statements += 1;
-                self.begun = Instant::now();
-                self.busy.extend(items.iter().map(Item::key));
-                return Some(Next::Statement(items));
-            }
+        if self.statements < bounds.statements && may_begin && self.may_group() {
+            self.statements += 1;
+            self.begun = Instant::now();
+            return Some(Next::Statement);
         }
         None
+    }
+
+    /// Whether anything that waits may be written with others.
+    fn may_group(&self) -> bool {
+        self.waiting.iter().any(|item| self.is_free(item.key()))
+    }
+
+    fn is_free(&self, key: I::Key) -> bool {
+        !self.busy.contains(&key) && !self.for_lanes.iter().any(|&(other, _)| other == key)
     }
 
     /// When to look again at what waits, unless somebody does already: nothing else may come that
@@ -244,10 +256,6 @@ impl<I: Item> State<I> {
     fn key_for_lane(&self) -> Option<I::Key> {
         let mut keys = self.for_lanes.iter().map(|&(key, _)| key);
         keys.find(|key| !self.busy.contains(key))
-    }
-
-    fn waits_for_lane(&self, key: I::Key) -> bool {
-        self.for_lanes.iter().any(|&(other, _)| other == key)
     }
 
     /// What waits of a key, so that its row is waited for once.
@@ -281,7 +289,7 @@ impl<I: Item> State<I> {
             let waiting = std::mem::take(&mut self.waiting);
             for item in waiting {
                 let key = item.key();
-                let free = !self.busy.contains(&key) && !self.waits_for_lane(key);
+                let free = self.is_free(key);
                 let of_key: &mut usize = of_keys.entry(key).or_default();
                 let fits = group.first().is_none_or(|first: &I| {
                     first.kind() == item.kind()
@@ -298,6 +306,7 @@ impl<I: Item> State<I> {
                 }
             }
         }
+        self.busy.extend(group.iter().map(Item::key));
         group
     }
 }

@@ -123,12 +123,15 @@ fn push_kinds(query: &mut QueryBuilder<Postgres>, account: AccountId, filter: &H
     query.push("), every (model_id, failed) as (");
     next(query, "");
     query.push(" union all select next.* from every cross join lateral ");
-    next(query, " and (model_id, failed) > (every.model_id, every.failed)");
-    query.push(
-        " next), kinds as (select * from every where model_id in (select id from wanted)",
+    next(
+        query,
+        " and (model_id, failed) > (every.model_id, every.failed)",
     );
+    query.push(" next), kinds as (select * from every where model_id in (select id from wanted)");
     if let Some(status) = filter.status {
-        query.push(" and failed = ").push_bind(status == Status::Failed);
+        query
+            .push(" and failed = ")
+            .push_bind(status == Status::Failed);
     }
     query.push(")");
 }

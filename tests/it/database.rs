@@ -254,7 +254,10 @@ async fn no_more_connections_than_configured_are_open(
     .fetch_one(&pool.connect_with(options).await.unwrap())
     .await
     .unwrap();
-    assert!(usize::try_from(open).unwrap() <= CONNECTIONS.1, "{open} are open");
+    assert!(
+        usize::try_from(open).unwrap() <= CONNECTIONS.1,
+        "{open} are open"
+    );
     app.assert_settled().await;
 }
 

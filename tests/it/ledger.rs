@@ -91,7 +91,10 @@ async fn the_audit_finds_every_tampering(_: PgPoolOptions, options: PgConnectOpt
             "update finished_generations set charged = charged + 1 {}",
             of(charged)
         ),
-        format!("update finished_generations set charged = 0 {}", of(charged)),
+        format!(
+            "update finished_generations set charged = 0 {}",
+            of(charged)
+        ),
         format!("update finished_generations set charged = 1 {}", of(free)),
         format!(
             "update finished_generations set estimated = estimated + 1 {}",

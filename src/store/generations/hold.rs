@@ -15,7 +15,10 @@ use super::{
 };
 use crate::{
     domain::{credits::Credits, generation::Generation, ids::AccountId},
-    store::{group_rows, pool::{Transaction, statement_span}},
+    store::{
+        group_rows,
+        pool::{Transaction, statement_span},
+    },
 };
 
 /// A hold to be placed.
@@ -71,7 +74,8 @@ impl Store {
         let price = self.price(new).await?;
         let holding = async {
             let (waiter, outcome) = oneshot::channel();
-            self.credits.submit(Write::Hold(Hold::new(new, price), waiter));
+            self.credits
+                .submit(Write::Hold(Hold::new(new, price), waiter));
             if let Some(outcome) = outcome.await?? {
                 return Ok(outcome);
             }
@@ -83,7 +87,8 @@ impl Store {
             // It would fit now: alone, or the account changed between the refusal and its
             // explanation. Under its lock neither its balance nor the spend of its keys can.
             let (waiter, outcome) = oneshot::channel();
-            self.credits.submit_to_lane(Write::Hold(Hold::new(new, price), waiter));
+            self.credits
+                .submit_to_lane(Write::Hold(Hold::new(new, price), waiter));
             outcome.await??.ok_or(StoreError::RowCount {
                 statement: "placing a hold",
                 rows: 0,
@@ -164,10 +169,7 @@ impl Grouped for Hold {
 
     /// All holds of an account that are in it are placed, or none of them: with those of a key
     /// whose limit they would exceed left out before.
-    fn write<'a>(
-        items: &'a [&'a Self],
-        executor: impl PgExecutor<'a> + 'a,
-    ) -> Verdicts<'a, ()> {
+    fn write<'a>(items: &'a [&'a Self], executor: impl PgExecutor<'a> + 'a) -> Verdicts<'a, ()> {
         Box::pin(write(items, executor))
     }
 
@@ -194,8 +196,10 @@ async fn write(
 ) -> Result<Vec<Verdict<()>>, StoreError> {
     let rows = group_rows::rows(items.iter().map(|item| item.row.as_str()));
     let prompts: Vec<&str> = items.iter().map(|item| item.prompt.as_str()).collect();
-    let system_prompts: Vec<Option<&str>> =
-        items.iter().map(|item| item.system_prompt.as_deref()).collect();
+    let system_prompts: Vec<Option<&str>> = items
+        .iter()
+        .map(|item| item.system_prompt.as_deref())
+        .collect();
     let accounts = group_rows::ids(items.iter().map(|item| Some(item.terms.account.0)));
     let ids = || items.iter().map(|item| item.terms.credential.ids());
     let keys = group_rows::ids(ids().map(|(key, _)| key));

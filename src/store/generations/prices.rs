@@ -1,6 +1,6 @@
 //! Models and their prices as numbers, which rows refer to.
 
-use std::sync::{Arc, RwLock, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::Value;
 
@@ -77,7 +77,11 @@ impl Store {
         )
         .fetch_one(self.requests.named("store a price"))
         .await?;
-        let mut known = self.prices.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self
+            .prices
+            .0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
         known.push(Known {
             modality: new.modality,
             provider: new.provider.clone(),

@@ -151,9 +151,12 @@ impl CreditWriter {
         settlements: &[(Settle, Waiter<Option<Settled>>)],
     ) -> Result<(Vec<HoldOutcome>, Vec<Option<Settled>>), StoreError> {
         let mut tx = self.lanes.named("write in a lane").begin().await?;
-        sqlx::query!("select id from accounts where id = $1 for no key update", account.0)
-            .fetch_optional(&mut tx)
-            .await?;
+        sqlx::query!(
+            "select id from accounts where id = $1 for no key update",
+            account.0
+        )
+        .fetch_optional(&mut tx)
+        .await?;
         let mut settled = Vec::new();
         if !settlements.is_empty() {
             let items: Vec<&Settle> = settlements.iter().map(|(item, _)| item).collect();
@@ -229,7 +232,9 @@ fn split(items: Vec<Write>) -> (Waiting<Hold>, Waiting<Settle>) {
 }
 
 fn join(holds: Waiting<Hold>, settlements: Waiting<Settle>) -> Vec<Write> {
-    let holds = holds.into_iter().map(|(item, waiter)| Write::Hold(item, waiter));
+    let holds = holds
+        .into_iter()
+        .map(|(item, waiter)| Write::Hold(item, waiter));
     let settlements = settlements.into_iter();
     let settlements = settlements.map(|(item, waiter)| Write::Settle(item, waiter));
     holds.chain(settlements).collect()

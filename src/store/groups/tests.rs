@@ -57,7 +57,10 @@ impl Writer for Recorder {
 
     async fn together(&self, items: Vec<Number>) -> Vec<Number> {
         let locked = self.record(false, &items).await;
-        items.into_iter().filter(|item| locked.contains(item.key)).collect()
+        items
+            .into_iter()
+            .filter(|item| locked.contains(item.key))
+            .collect()
     }
 
     async fn in_lane(&self, items: Vec<Number>) {
@@ -167,7 +170,10 @@ async fn a_statement_has_one_kind_and_its_bounds() {
     assert_eq!(numbers[MOST_OF_KEY + 2], 201);
     // The last of a, and what is left of c.
     let (_, numbers) = stage.ends().await;
-    assert_eq!(numbers[..2], [MOST_OF_KEY + 1, 200 + MOST - MOST_OF_KEY - 1]);
+    assert_eq!(
+        numbers[..2],
+        [MOST_OF_KEY + 1, 200 + MOST - MOST_OF_KEY - 1]
+    );
     assert_eq!(numbers.len(), 1 + MOST_OF_KEY);
     assert_eq!(stage.ends().await, (false, vec![100, 102]));
     assert_eq!(stage.ends().await, (false, vec![200 + MOST - 1]));
@@ -194,7 +200,11 @@ async fn what_is_locked_takes_all_of_its_key_to_a_lane_and_nobody_else() {
     stage.submit(&[('a', 7), ('b', 8)]);
     assert_eq!(stage.ends().await, (false, vec![8]));
     // There is one lane only.
-    stage.groups.submit_to_lane(Number { key: 'e', kind: 0, number: 9 });
+    stage.groups.submit_to_lane(Number {
+        key: 'e',
+        kind: 0,
+        number: 9,
+    });
     stage.submit(&[('e', 10)]);
     stage.nothing().await;
     lane.end.send("").unwrap();
@@ -206,9 +216,17 @@ async fn what_is_locked_takes_all_of_its_key_to_a_lane_and_nobody_else() {
 #[tokio::test]
 async fn a_panic_frees_its_place_and_its_key() {
     let mut stage = Stage::new();
-    stage.groups.submit_to_lane(Number { key: 'a', kind: 0, number: 1 });
+    stage.groups.submit_to_lane(Number {
+        key: 'a',
+        kind: 0,
+        number: 1,
+    });
     let lane = stage.next().await;
-    stage.groups.submit_to_lane(Number { key: 'a', kind: 0, number: 2 });
+    stage.groups.submit_to_lane(Number {
+        key: 'a',
+        kind: 0,
+        number: 2,
+    });
     lane.end.send("panic").unwrap();
     assert_eq!(stage.ends().await, (true, vec![2]));
 }

@@ -77,10 +77,16 @@ impl Store {
     ) -> Result<Option<AuthenticatedKey>, StoreError> {
         let (waiter, key) = oneshot::channel();
         let reading = async {
-            self.keys.submit(Presented { digest, now, waiter });
+            self.keys.submit(Presented {
+                digest,
+                now,
+                waiter,
+            });
             key.await?
         };
-        reading.instrument(statement_span("authenticate a key")).await
+        reading
+            .instrument(statement_span("authenticate a key"))
+            .await
     }
 }
 
@@ -141,8 +147,13 @@ impl Writer for KeyReader {
 impl Counted {
     /// The key as the request at that place among those that were counted finds it.
     fn at(&self, now: DateTime<Utc>, place: usize) -> AuthenticatedKey {
-        let rate = self.state.map(|(tat, admitted)| self.gcra.counted(now, tat, admitted, place));
-        AuthenticatedKey { rate, ..self.key.clone() }
+        let rate = self
+            .state
+            .map(|(tat, admitted)| self.gcra.counted(now, tat, admitted, place));
+        AuthenticatedKey {
+            rate,
+            ..self.key.clone()
+        }
     }
 }
 

@@ -104,11 +104,7 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    pub fn new(
-        options: PgConnectOptions,
-        settings: &'static str,
-        outages: Arc<Outages>,
-    ) -> Self {
+    pub fn new(options: PgConnectOptions, settings: &'static str, outages: Arc<Outages>) -> Self {
         Self {
             options,
             settings,

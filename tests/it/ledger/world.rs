@@ -9,8 +9,7 @@ use gensvc::{
         ids::{AccountId, GenerationId, GenerationIds, InstanceId},
     },
     store::{
-        Connections,
-        Store, StoreError,
+        Connections, Store, StoreError,
         credits::Balance,
         generations::{
             Completion, Credential, HoldOutcome, Idempotency, NewGeneration, Outcome, Settlement,
