@@ -4,7 +4,7 @@ use super::*;
 
 /// A number of a key, of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Number {
+struct Note {
     key: char,
     kind: u8,
     number: usize,
@@ -22,7 +22,7 @@ struct Begun {
 
 struct Recorder(mpsc::UnboundedSender<Begun>);
 
-impl Item for Number {
+impl Item for Note {
     type Key = char;
 
     fn key(&self) -> char {
@@ -44,7 +44,7 @@ impl Item for Number {
 }
 
 impl Recorder {
-    async fn record(&self, lane: bool, items: &[Number]) -> &'static str {
+    async fn record(&self, lane: bool, items: &[Note]) -> &'static str {
         let numbers = items.iter().map(|item| item.number).collect();
         let (end, ended) = oneshot::channel();
         let _ = self.0.send(Begun { lane, numbers, end });
@@ -53,9 +53,9 @@ impl Recorder {
 }
 
 impl Writer for Recorder {
-    type Item = Number;
+    type Item = Note;
 
-    async fn together(&self, items: Vec<Number>) -> Vec<Number> {
+    async fn together(&self, items: Vec<Note>) -> Vec<Note> {
         let locked = self.record(false, &items).await;
         items
             .into_iter()
@@ -63,7 +63,7 @@ impl Writer for Recorder {
             .collect()
     }
 
-    async fn in_lane(&self, items: Vec<Number>) {
+    async fn in_lane(&self, items: Vec<Note>) {
         assert_ne!(self.record(true, &items).await, "panic");
     }
 }
@@ -93,7 +93,7 @@ impl Stage {
     /// Submits numbers of keys: letters for a hold, capitals for another kind.
     fn submit(&self, numbers: &[(char, usize)]) {
         for &(letter, number) in numbers {
-            self.groups.submit(Number {
+            self.groups.submit(Note {
                 key: letter.to_ascii_lowercase(),
                 kind: u8::from(letter.is_ascii_uppercase()),
                 number,
@@ -115,7 +115,7 @@ impl Stage {
     /// Nothing is begun, whatever is ready to run.
     async fn nothing(&mut self) {
         for _ in 0..10 {
-            tokio::task::yield_now().await;
+            yield_now().await;
         }
         assert!(self.begun.try_recv().is_err());
     }
@@ -200,7 +200,7 @@ async fn what_is_locked_takes_all_of_its_key_to_a_lane_and_nobody_else() {
     stage.submit(&[('a', 7), ('b', 8)]);
     assert_eq!(stage.ends().await, (false, vec![8]));
     // There is one lane only.
-    stage.groups.submit_to_lane(Number {
+    stage.groups.submit_to_lane(Note {
         key: 'e',
         kind: 0,
         number: 9,
@@ -216,13 +216,13 @@ async fn what_is_locked_takes_all_of_its_key_to_a_lane_and_nobody_else() {
 #[tokio::test]
 async fn a_panic_frees_its_place_and_its_key() {
     let mut stage = Stage::new();
-    stage.groups.submit_to_lane(Number {
+    stage.groups.submit_to_lane(Note {
         key: 'a',
         kind: 0,
         number: 1,
     });
     let lane = stage.next().await;
-    stage.groups.submit_to_lane(Number {
+    stage.groups.submit_to_lane(Note {
         key: 'a',
         kind: 0,
         number: 2,
