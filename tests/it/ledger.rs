@@ -136,7 +136,7 @@ async fn the_audit_finds_every_tampering(_: PgPoolOptions, options: PgConnectOpt
         "update usage_sums set api_key_id = 0".to_owned(),
         "delete from usage_sums".to_owned(),
     ];
-    app.store.count_usage().await.unwrap();
+    count_usage(&app).await;
     run(&app, &SAVE).await;
     for statement in tampering {
         run(&app, &[&statement]).await;
@@ -182,6 +182,23 @@ const FINISHED_AGAIN: &str = "do $$ begin execute (
     from information_schema.columns
     where table_name = 'finished_generations' and is_generated = 'NEVER'); end $$";
 
+/// Counts all usage: as soon as the transactions of other tests let it.
+async fn count_usage(app: &TestApp) {
+    let left = "select count(*) from finished_generations
+        where settled >= (select upto from settled_cursors where name = 'usage')";
+    let counted = async {
+        loop {
+            app.store.count_usage().await.unwrap();
+            let left: i64 = sqlx::query_scalar(left).fetch_one(&app.pool).await.unwrap();
+            if left == 0 {
+                break;
+            }
+        }
+    };
+    let counted = tokio::time::timeout(std::time::Duration::from_mins(1), counted);
+    counted.await.unwrap();
+}
+
 async fn run(app: &TestApp, statements: &[&str]) {
     for statement in statements {
         let done = sqlx::query(sqlx::AssertSqlSafe(*statement))
@@ -208,13 +225,13 @@ async fn what_keys_spend_and_usage_can_be_counted_anew(
     let running = json!({"prompt": "x", "parameters": {"format": "wav"}});
     app.queue(&account, "audio", &running).await;
     app.assert_verified().await;
-    app.store.count_usage().await.unwrap();
     for tampering in [
         "update key_spend set spent = 0, spend_limit = null",
         "delete from key_spend",
         "update usage_sums set completed = 0, charged = 7",
         "delete from usage_sums",
     ] {
+        count_usage(&app).await;
         run(&app, &[tampering]).await;
         let found = app.store.verify_ledger().await.unwrap().differences;
         assert_ne!(found, Vec::<String>::new(), "not found: {tampering}");
