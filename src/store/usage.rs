@@ -166,9 +166,9 @@ pub(super) async fn count(executor: impl PgExecutor<'_>, most: i64) -> Result<()
             -- Of a backlog a part, but a whole transaction at least.
             select upto, greatest(upto, least(
                 pg_snapshot_xmin(pg_current_snapshot()),
-                greatest((upto::text::bigint + 1)::text::xid8, (
-                    select settled from finished_generations where settled >= upto
-                    order by settled offset $1 limit 1)))) as until
+                (select greatest(settled, (upto::text::bigint + 1)::text::xid8)
+                 from finished_generations where settled >= upto
+                 order by settled offset $1 limit 1))) as until
             from cursor
         ), counted as (
             insert into usage_sums as u

@@ -2,6 +2,7 @@
 //! model.
 
 mod cast;
+mod groups;
 mod model;
 mod mover;
 mod property;

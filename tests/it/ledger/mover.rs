@@ -20,6 +20,17 @@ pub fn micros(amount: i64) -> Credits {
     Credits::from_micros(amount)
 }
 
+/// A result that costs that much.
+pub fn completed(charge: i64) -> Outcome {
+    Outcome::Completed(Completion {
+        result: Some("x".to_owned()),
+        outputs: Vec::new(),
+        usage: json!({}),
+        charged: micros(charge),
+        finish_reason: None,
+    })
+}
+
 /// What a test needs to move an account's credits below the API.
 #[derive(Clone)]
 pub struct Mover {
@@ -88,13 +99,7 @@ impl Mover {
     /// Charges, or releases where `charge` is `None`. Returns whether this call ended it.
     pub async fn finish(&self, id: GenerationId, charge: Option<i64>) -> bool {
         let outcome = match charge {
-            Some(amount) => Outcome::Completed(Completion {
-                result: Some("x".to_owned()),
-                outputs: Vec::new(),
-                usage: json!({}),
-                charged: micros(amount),
-                finish_reason: None,
-            }),
+            Some(amount) => completed(amount),
             None => Outcome::Failed(Failure::new(FailureCode::Cancelled, "x")),
         };
         let settlement = Settlement {
