@@ -236,9 +236,8 @@ impl<I: Item> State<I> {
     /// would.
     fn watch(&mut self, bounds: Bounds) -> Option<Instant> {
         let slow_at = self.begun.checked_add(bounds.hurry)?;
-        let in_time = slow_at > Instant::now();
-        let waits = !self.waiting.is_empty() && self.statements < bounds.statements;
-        if self.watched || !waits || !in_time {
+        let waits = self.statements < bounds.statements && self.may_group();
+        if self.watched || !waits {
             return None;
         }
         self.watched = true;

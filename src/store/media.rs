@@ -92,6 +92,8 @@ impl Store {
                     result = null, outputs = null, parameters = '{}', error_message = null
                 from next, part
                 where g.account_id = next.account_id and g.id = next.id
+                  and g.account_id = any(array(select account_id from next))
+                  and g.id = any(array(select id from next))
                   and next.settled < part.until and g.deleted_at is null
                 returning g.id, g.model_id
             ), trash as (

@@ -190,8 +190,7 @@ impl Store {
              where numbered.account_id = g.account_id and numbered.id = g.id
                and exists (select from finished_generations
                            where settled > pg_current_xact_id());
-             update settled_cursors set upto = '0'
-             where name = 'usage' or upto > pg_current_xact_id()",
+             update settled_cursors set upto = '0'",
         )
         .execute(&mut tx)
         .await?;

@@ -43,14 +43,21 @@ const WATCH: &str = "
     end $$;
     create function chaos.note_end() returns trigger language plpgsql as $$
     begin
-        insert into chaos.ends values (old.id, old.lease_token, session_user, new.status);
+        insert into chaos.ends
+        select old.id, old.lease_token, session_user,
+               case when failed then 'failed' else 'completed' end
+        from finished_generations where account_id = old.account_id and id = old.id;
+        -- Whatever is removed has ended.
+        if not found then
+            raise exception 'generation % is gone', old.id;
+        end if;
         return null;
     end $$;
-    create trigger chaos_begin after insert on generations
+    create trigger chaos_begin after insert on running_generations
         for each row execute function chaos.note_begin();
     create trigger chaos_owner after insert on instances
         for each row execute function chaos.note_owner();
-    create trigger chaos_end after update of charged on generations
+    create trigger chaos_end after delete on running_generations
         for each row execute function chaos.note_end();
 ";
 

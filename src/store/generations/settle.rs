@@ -145,7 +145,7 @@ async fn write(
         ), gone as (
             delete from running_generations g
             using wanted w join open a on a.id = w.account_id
-            where g.account_id = w.account_id and g.id = w.id
+            where g.account_id + 0 = w.account_id and g.id = w.id
               and g.id = any($4)
               and (w.instance is null or g.lease_token = w.instance)
             returning g.*, w.place, w.charged, w.usage, w.outputs, w.error_code,
