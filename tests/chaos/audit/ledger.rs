@@ -32,7 +32,7 @@ const CHECKS: [(&str, &str); 13] = [
         "select format('%s (%s): %s', g.id, g.status, string_agg(e.kind || ' ' || e.amount, ', '))
          from generations g left join ledger_entries e
              on e.generation_id = g.id and e.kind <> 'refund'
-         where g.estimated > 0 group by g.id
+         where g.estimated > 0 group by g.id, g.status, g.estimated, g.charged
          having count(*) filter (where e.kind = 'hold' and e.amount = g.estimated) <> 1
              or count(*) filter (where e.kind = 'charge' and e.amount = g.charged
                                  or e.kind = 'release' and e.amount = g.estimated) <> 1
@@ -73,7 +73,7 @@ const CHECKS: [(&str, &str); 13] = [
         "paid for nothing",
         "select format('%s (%s)', id, type) from generations
          where status = 'completed' and deleted_at is null
-           and case type when 'text' then result is null else outputs = '[]' end",
+           and case type when 'text' then result is null else outputs is null end",
     ),
     (
         "one request made two generations",
