@@ -73,7 +73,7 @@ const CHECKS: [(&str, &str); 13] = [
         "paid for nothing",
         "select format('%s (%s)', id, type) from generations
          where status = 'completed' and deleted_at is null
-           and case type when 'text' then result is null else outputs is null end",
+           and case type when 'text' then result is null else outputs = '[]' end",
     ),
     (
         "one request made two generations",
