@@ -260,9 +260,15 @@ impl Model {
         }
     }
 
-    /// A refund that was carried out.
+    /// A refund that was carried out, whatever the balance was then.
     pub fn note_refund(&mut self, n: usize, amount: Option<i64>, reference: u8) {
-        assert_eq!(self.refund(n, amount, reference), Verdict::Moved);
+        let generation = &mut self.generations[n];
+        let charged = generation.charged.unwrap_or(0);
+        let amount = amount.unwrap_or(charged);
+        assert!(0 < amount && amount <= charged, "{amount} of {charged}");
+        assert_eq!(generation.refund.replace(amount), None, "refunded twice");
+        let account = generation.account;
+        self.note_move(account, What::Refund(n), amount, Some(reference));
     }
 
     fn moved(&mut self, account: usize, what: What, amount: i64, reference: Option<u8>) -> Verdict {
