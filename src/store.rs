@@ -75,15 +75,8 @@ const PLANNED_ONCE: &str = "
     set enable_nestloop = off;
     set jit = off;
 ";
-/// The same where nothing is written that must outlive a crash.
-const PLANNED_ONCE_UNFLUSHED: &str = "
-    set plan_cache_mode = force_generic_plan;
-    set enable_seqscan = off;
-    set enable_nestloop = off;
-    set jit = off;
-    set synchronous_commit = off;
-";
-
+/// Where nothing is written that must outlive a crash.
+const UNFLUSHED: &str = "set synchronous_commit = off";
 /// Nothing tells the planner how little of all lies behind a cursor.
 const BY_INDEX: &str = "
     set plan_cache_mode = force_generic_plan;
@@ -248,7 +241,7 @@ impl Store {
             .application_name("gensvc")
             .disable_statement_logging();
         let outages = Arc::new(Outages::default());
-        let pool = |settings, size| {
+        let pool = |settings: &'static [&'static str], size| {
             let (options, outages) = (options.clone(), Arc::clone(&outages));
             Pool::new(
                 options,
@@ -258,13 +251,13 @@ impl Store {
                 outages,
             )
         };
-        let requests = pool("", connections.requests);
-        let credits = pool(PLANNED_ONCE, connections.credits);
-        let lanes = pool(PLANNED_ONCE, connections.locked);
-        let keys = pool(PLANNED_ONCE_UNFLUSHED, connections.keys);
-        let walks = pool(BY_INDEX, 1);
-        let jobs = pool("", connections.jobs);
-        let heartbeat = pool("", 1);
+        let requests = pool(&[], connections.requests);
+        let credits = pool(&[PLANNED_ONCE], connections.credits);
+        let lanes = pool(&[PLANNED_ONCE], connections.locked);
+        let keys = pool(&[PLANNED_ONCE, UNFLUSHED], connections.keys);
+        let walks = pool(&[BY_INDEX], 1);
+        let jobs = pool(&[], connections.jobs);
+        let heartbeat = pool(&[], 1);
         let writer = CreditWriter {
             shared: credits.clone(),
             lanes: lanes.clone(),

@@ -1,6 +1,6 @@
 //! Group commit: what arrives while a statement is under way forms the next one.
 //!
-//! There is no timer: what arrives alone is sent at once. Of each key (an account) at most one
+//! Nothing is held back for others to come: what arrives alone is sent at once. Of each key (an account) at most one
 //! statement of this process is under way, so that what waits for its row waits here, and goes
 //! together. A statement that is shared by several keys waits for none of their rows; what finds
 //! its row locked is taken to a lane, a transaction for this key alone that may wait.
@@ -27,6 +27,9 @@ const MOST_BYTES: usize = 1 << 20;
 /// Once a statement takes longer, the next does not wait for its end: commits are slow then, and
 /// sharing them is worth less than the wait.
 const HURRY: Duration = Duration::from_millis(8);
+
+/// How often a statement is repeated that was in a deadlock.
+pub const DEADLOCKS: u32 = 3;
 
 /// Something to be written, and whoever waits to hear of it.
 pub trait Item: Send + Sync + 'static {

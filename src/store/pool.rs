@@ -40,7 +40,7 @@ impl Pool {
     /// `acquire_timeout` for one.
     pub fn new(
         options: PgConnectOptions,
-        settings: &'static str,
+        settings: &'static [&'static str],
         size: u32,
         acquire_timeout: Duration,
         outages: Arc<Outages>,

@@ -102,7 +102,6 @@ impl Hold {
     fn new(new: &NewGeneration, price: PriceId) -> Self {
         let (api_key_id, session_id) = new.credential.ids();
         let bind = new.idempotency.as_ref();
-        let queued = new.instance.is_none();
         let row = Row {
             id: new.id.0,
             account_id: new.account_id.0,
@@ -118,7 +117,7 @@ impl Hold {
             parameters: &new.parameters,
             streamed: new.streamed,
             instance: new.instance.map(|instance| instance.0),
-            deadline_at: new.deadline.filter(|_| queued),
+            deadline_at: new.deadline,
             template_id: new.template.map(|template| template.id.0),
             template_version: new.template.map(|template| template.version),
             bind_key: bind.map(|bind| bind.key.as_str()),

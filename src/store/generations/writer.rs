@@ -14,13 +14,10 @@ use crate::{
     domain::ids::AccountId,
     store::{
         StoreError,
-        groups::{Item, Writer},
+        groups::{DEADLOCKS, Item, Writer},
         pool::Pool,
     },
 };
-
-/// How often a statement is repeated that was in a deadlock.
-const DEADLOCKS: u32 = 3;
 
 /// A hold or a settlement, and who waits for it.
 pub enum Write {

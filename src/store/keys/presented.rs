@@ -18,15 +18,13 @@ use crate::{
     },
     store::{
         Store, StoreError,
-        groups::{Item, Writer},
+        groups::{DEADLOCKS, Item, Writer},
         pool::{Pool, statement_span},
     },
 };
 
 /// How far `last_used_at` may lag.
 const LAST_USED_LAG: TimeDelta = TimeDelta::seconds(60);
-/// How often a statement is repeated that was in a deadlock.
-const DEADLOCKS: u32 = 3;
 
 /// A key that was presented.
 #[derive(Debug, Clone)]

@@ -99,12 +99,16 @@ impl Outages {
 pub struct Sessions {
     options: PgConnectOptions,
     /// What holds for the sessions of this pool, beside what holds for all.
-    settings: &'static str,
+    settings: &'static [&'static str],
     pub outages: Arc<Outages>,
 }
 
 impl Sessions {
-    pub fn new(options: PgConnectOptions, settings: &'static str, outages: Arc<Outages>) -> Self {
+    pub fn new(
+        options: PgConnectOptions,
+        settings: &'static [&'static str],
+        outages: Arc<Outages>,
+    ) -> Self {
         Self {
             options,
             settings,
@@ -121,7 +125,9 @@ impl Manager for Sessions {
         let connecting = async {
             let mut connection = self.options.connect().await?;
             raw_sql(SETTINGS).execute(&mut connection).await?;
-            raw_sql(self.settings).execute(&mut connection).await?;
+            for settings in self.settings {
+                raw_sql(*settings).execute(&mut connection).await?;
+            }
             Ok(connection)
         };
         let connected = timeout(CONNECT_LIMIT, connecting)

@@ -149,11 +149,16 @@ async fn usage_of_a_database_made_from_a_dump_is_counted_anew(
     // Transactions of the old cluster had higher numbers than the new one has reached.
     for statement in [
         "update finished_generations set settled = '1000000000000'",
-        "update settled_cursors set upto = '1000000000001'",
+        "update settled_cursors set upto = '1000000000001' where name = 'usage'",
+        "update settled_cursors set upto = '5' where name = 'retention'",
     ] {
         sqlx::query(statement).execute(&app.pool).await.unwrap();
     }
     app.store.migrate().await.unwrap();
+    // Retention looks at all of them again.
+    let retention = "select upto::text from settled_cursors where name = 'retention'";
+    let retention = sqlx::query_scalar::<_, String>(retention).fetch_one(&app.pool);
+    assert_eq!(retention.await.unwrap(), "0");
     app.text(&account.key, json!({"prompt": "x"}))
         .await
         .expect(200);
