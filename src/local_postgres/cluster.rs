@@ -153,10 +153,11 @@ impl Cluster {
     async fn start(&self) -> Result<Option<u64>> {
         let (home, cluster) = (&self.home, self.home.cluster());
         let programs = programs::of_version(home.version()?, &cluster).await?;
-        // Postgres deals with the note of a dead process itself, and carefully. It gives up
-        // only when the number lives on as another process. Then only the number is made one
-        // that no process has: the shared memory that the note names keeps a second server away
-        // while processes of the dead one live.
+        // Postgres removes the lock files of a dead process itself, and carefully. It gives up
+        // only when the number in them still is a process: another one by now, or the dead one
+        // that nobody has waited for yet. Then only the note's number is made one that no
+        // process has: the shared memory that the note names keeps a second server away while
+        // processes of the dead one live. The socket's lock is not needed: nobody answers there.
         if let Some(note) = self.note()
             && Path::new(&format!("/proc/{}", note.pid)).exists()
             && !self.is_ours(note.pid)
@@ -166,6 +167,7 @@ impl Cluster {
             let rest = text.split_once('\n').map_or("", |(_, rest)| rest);
             fs::write(&path, format!("{}\n{rest}", i32::MAX)).at("write", &path)?;
         }
+        socket::unlock(&self.socket)?;
         socket::ensure(&self.socket, &home.dir, &home.account)?;
         let path = home.log();
         let (log, from) = log::open(&path)?;

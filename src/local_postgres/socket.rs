@@ -62,6 +62,15 @@ pub(super) fn ensure(folder: &Path, home: &Path, account: &Account) -> Result<()
     account.own(folder)
 }
 
+/// Removes the lock beside the socket, if a server that is dead left it.
+pub(super) fn unlock(folder: &Path) -> Result<()> {
+    let lock = folder.join(format!(".s.PGSQL.{PORT}.lock"));
+    match fs::remove_file(&lock) {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(e).at("remove", &lock),
+        _ => Ok(()),
+    }
+}
+
 /// The URL for sqlx and psql alike. No TLS: it is a socket, and the question would cost each
 /// connection a round trip.
 pub(super) fn url(folder: &Path) -> String {
