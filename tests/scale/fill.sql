@@ -45,4 +45,6 @@ insert into usage_sums
 select account_id, span, start, model_id, api_key_id, sum(completed), sum(failed), sum(charged),
        sum(input_tokens), sum(output_tokens), 0, 0, 0
 from usage_counted group by 1, 2, 3, 4, 5;
-update settled_cursors set upto = pg_current_xact_id() where name = 'usage';
+-- Beyond this transaction, all of which is counted.
+update settled_cursors set upto = (pg_current_xact_id()::text::bigint + 1)::text::xid8
+where name = 'usage';
