@@ -67,22 +67,15 @@ pub struct Store {
     options: PgConnectOptions,
 }
 
-/// The statement of a group is planned once, for any number of rows: by indexes, whatever the
-/// tables held at that moment.
-const PLANNED_ONCE: &str = "
-    set plan_cache_mode = force_generic_plan;
-    set enable_seqscan = off;
-    set enable_nestloop = off;
-    set jit = off;
-";
+/// A statement is planned once by each connection. Where values could mislead a plan, the text of
+/// the statement decides how it is carried out.
+const PLANNED_ONCE: &str = "set plan_cache_mode = force_generic_plan; set jit = off";
+/// Whatever the tables held when it was planned, and however little of them lies behind a cursor.
+const BY_INDEX: &str = "set enable_seqscan = off";
+/// For any number of rows in a group.
+const NO_NESTED_LOOPS: &str = "set enable_nestloop = off";
 /// Where nothing is written that must outlive a crash.
 const UNFLUSHED: &str = "set synchronous_commit = off";
-/// Nothing tells the planner how little of all lies behind a cursor.
-const BY_INDEX: &str = "
-    set plan_cache_mode = force_generic_plan;
-    set enable_seqscan = off;
-    set jit = off;
-";
 
 /// How many connections a process has for what.
 #[derive(Debug, Clone, Copy)]
@@ -251,11 +244,15 @@ impl Store {
                 outages,
             )
         };
-        let requests = pool(&[], connections.requests);
-        let credits = pool(&[PLANNED_ONCE], connections.credits);
-        let lanes = pool(&[PLANNED_ONCE], connections.locked);
-        let keys = pool(&[PLANNED_ONCE, UNFLUSHED], connections.keys);
-        let walks = pool(&[BY_INDEX], 1);
+        let requests = pool(&[PLANNED_ONCE], connections.requests);
+        let groups = &[PLANNED_ONCE, BY_INDEX, NO_NESTED_LOOPS];
+        let credits = pool(groups, connections.credits);
+        let lanes = pool(groups, connections.locked);
+        let keys = pool(
+            &[PLANNED_ONCE, BY_INDEX, NO_NESTED_LOOPS, UNFLUSHED],
+            connections.keys,
+        );
+        let walks = pool(&[PLANNED_ONCE, BY_INDEX], 1);
         let jobs = pool(&[], connections.jobs);
         let heartbeat = pool(&[], 1);
         let writer = CreditWriter {

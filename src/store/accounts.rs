@@ -188,7 +188,6 @@ impl Store {
             .push_bind(page.per_page + 1);
         let accounts: Vec<AccountRecord> = query
             .build_query_as()
-            .persistent(false)
             .fetch_all(self.requests.named("list accounts").long())
             .await?;
         Ok(Page::from_surplus(

@@ -107,7 +107,6 @@ impl Store {
         query.push(") e order by e.id desc limit ").push_bind(most);
         let entries: Vec<LedgerEntry> = query
             .build_query_as()
-            .persistent(false)
             .fetch_all(self.requests.named("list ledger entries").long())
             .await?;
         Ok(Page::from_surplus(

@@ -47,11 +47,16 @@ impl Store {
             query.push(
                 "(select newest.id from kinds cross join lateral (\
                  select id from finished_generations \
-                 where model_id = kinds.model_id and failed = kinds.failed \
+                 where (model_id, failed) >= (kinds.model_id, kinds.failed) \
+                 and (model_id, failed) <= (kinds.model_id, kinds.failed) \
                  and deleted_at is null and account_id = ",
             );
             query.push_bind(account.0);
-            push_page(&mut query, filter, page);
+            push_span(&mut query, filter, page);
+            // An order that only the index of the history has: with the ids' alone a plan could
+            // read all that the account has, for the few of a rare kind.
+            query.push(" order by model_id desc, failed desc, id desc limit ");
+            query.push_bind(page.per_page + 1);
             query.push(") newest order by id desc limit ");
             query.push_bind(page.per_page + 1).push(")");
         }
@@ -60,15 +65,17 @@ impl Store {
         }
         if running {
             query.push(
-                "(select id from running_generations \
-                 where model_id in (select id from wanted) and account_id = ",
+                "(select id from (select id, model_id from running_generations where account_id = ",
             );
             query.push_bind(account.0);
             if let Some(status) = filter.status {
                 query.push(" and status = ").push_bind(status.as_str());
             }
-            push_page(&mut query, filter, page);
-            query.push(")");
+            push_span(&mut query, filter, page);
+            // Few run. In the ids' order a plan could read the dead of all accounts.
+            query.push(" offset 0) running where model_id in (select id from wanted) ");
+            query.push("order by id desc limit ");
+            query.push_bind(page.per_page + 1).push(")");
         }
         query.push(
             ") select g.id, account_id, type, status, provider, model, left(prompt, 200) as prompt, \
@@ -84,10 +91,8 @@ impl Store {
             .push_bind(account.0)
             .push(" offset 0) g order by g.id desc limit ")
             .push_bind(page.per_page + 1);
-        // Planned anew each time: a plan for any value would be wrong for rare ones.
         let rows: Vec<GenerationRow> = query
             .build_query_as()
-            .persistent(false)
             .fetch_all(self.requests.named("list generations").long())
             .await?;
         let rows = rows.into_iter().map(Generation::from).collect();
@@ -134,14 +139,6 @@ fn push_kinds(query: &mut QueryBuilder<Postgres>, account: AccountId, filter: &H
             .push_bind(status == Status::Failed);
     }
     query.push(")");
-}
-
-/// The newest of the span of time from where the page begins.
-fn push_page(query: &mut QueryBuilder<Postgres>, filter: &HistoryFilter, page: &PageRequest) {
-    push_span(query, filter, page);
-    query
-        .push(" order by id desc limit ")
-        .push_bind(page.per_page + 1);
 }
 
 /// The span of time, and where the page begins. An id carries its creation in milliseconds, so
