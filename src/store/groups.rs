@@ -1,9 +1,10 @@
 //! Group commit: what arrives while a statement is under way forms the next one.
 //!
-//! Nothing is held back for others to come: what arrives alone is sent at once. Of each key (an account) at most one
-//! statement of this process is under way, so that what waits for its row waits here, and goes
-//! together. A statement that is shared by several keys waits for none of their rows; what finds
-//! its row locked is taken to a lane, a transaction for this key alone that may wait.
+//! Nothing is held back for others to come: what arrives alone is sent at once. Of each key (an
+//! account) at most one statement of this process is under way, so that what waits for its row
+//! waits here, and goes together. A statement of one key alone holds up no other key. One that is
+//! shared by several waits for none of their rows; what finds its row locked is taken to a lane, a
+//! transaction for this key alone that may wait.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -83,6 +84,10 @@ struct State<I: Item> {
     /// Keys of which something is under way.
     busy: HashSet<I::Key>,
     statements: usize,
+    /// How many of them several keys share.
+    shared: usize,
+    /// Whether a statement is about to take what waits.
+    forming: bool,
     lanes: usize,
     /// Whether somebody looks again when the last statement has become slow.
     watched: bool,
@@ -121,6 +126,8 @@ impl<W: Writer> Groups<W> {
                 for_lanes: Vec::new(),
                 busy: HashSet::new(),
                 statements: 0,
+                shared: 0,
+                forming: false,
                 lanes: 0,
                 watched: false,
                 begun: Instant::now(),
@@ -169,15 +176,17 @@ impl<W: Writer> Groups<W> {
     async fn statement(self) {
         // Who is about to submit goes first: what is ready now goes together.
         yield_now().await;
-        let items = self.state().group();
-        let keys: HashSet<_> = items.iter().map(Item::key).collect();
+        let (items, keys) = self.state().group();
         let ended = Ended(&self, |state: &mut State<W::Item>| {
             state.statements -= 1;
+            state.shared -= usize::from(keys.len() > 1);
             state.busy.retain(|key| !keys.contains(key));
         });
         if items.is_empty() {
             return;
         }
+        // What it left may not have to wait for it.
+        self.begin();
         for item in self.0.writer.together(items).await {
             self.state().leave_for_lane(item);
         }
@@ -217,9 +226,11 @@ impl<I: Item> State<I> {
             self.busy.insert(key);
             return Some(Next::Lane(key, self.all_of(key)));
         }
-        let may_begin = self.statements == 0 || self.begun.elapsed() >= bounds.hurry;
-        if self.statements < bounds.statements && may_begin && self.may_group() {
+        let may_begin = self.shared == 0 || self.begun.elapsed() >= bounds.hurry;
+        let is_free = self.statements < bounds.statements && !self.forming;
+        if is_free && may_begin && self.may_group() {
             self.statements += 1;
+            self.forming = true;
             self.begun = Instant::now();
             return Some(Next::Statement);
         }
@@ -282,7 +293,7 @@ impl<I: Item> State<I> {
 
     /// The oldest that may be written, and what goes with it: first one of each key, so that
     /// nobody waits for what another has plenty of.
-    fn group(&mut self) -> Vec<I> {
+    fn group(&mut self) -> (Vec<I>, HashSet<I::Key>) {
         self.waiting.retain(|item| !item.is_abandoned());
         let mut group = Vec::new();
         let mut bytes = 0;
@@ -308,8 +319,11 @@ impl<I: Item> State<I> {
                 }
             }
         }
-        self.busy.extend(group.iter().map(Item::key));
-        group
+        let keys: HashSet<_> = group.iter().map(Item::key).collect();
+        self.busy.extend(&keys);
+        self.shared += usize::from(keys.len() > 1);
+        self.forming = false;
+        (group, keys)
     }
 }
 

@@ -124,9 +124,9 @@ impl Stage {
 #[tokio::test]
 async fn what_arrives_under_way_goes_with_the_next() {
     let mut stage = Stage::within(4, Duration::MAX);
-    stage.submit(&[('a', 1)]);
+    stage.submit(&[('a', 0), ('x', 1)]);
     let first = stage.next().await;
-    assert_eq!(first.numbers, [1]);
+    assert_eq!(first.numbers, [0, 1]);
     stage.submit(&[('b', 2), ('b', ABANDONED), ('c', 3), ('a', 4)]);
     stage.nothing().await;
     first.end.send("").unwrap();
@@ -135,9 +135,35 @@ async fn what_arrives_under_way_goes_with_the_next() {
 }
 
 #[tokio::test]
+async fn nobody_else_waits_for_a_statement_of_one_key() {
+    let mut stage = Stage::within(3, Duration::MAX);
+    stage.submit(&[('a', 1), ('a', 2)]);
+    let of_one = stage.next().await;
+    assert_eq!(of_one.numbers, [1, 2]);
+    // Also not what was left behind because it is of another kind.
+    stage.submit(&[('a', 3), ('b', 4), ('C', 5)]);
+    let second = stage.next().await;
+    assert_eq!(second.numbers, [4]);
+    let third = stage.next().await;
+    assert_eq!(third.numbers, [5]);
+    stage.submit(&[('d', 6), ('e', 7)]);
+    stage.nothing().await;
+    third.end.send("").unwrap();
+    let shared = stage.next().await;
+    assert_eq!(shared.numbers, [6, 7]);
+    // Everybody waits for what is shared.
+    second.end.send("").unwrap();
+    stage.submit(&[('f', 8)]);
+    of_one.end.send("").unwrap();
+    stage.nothing().await;
+    shared.end.send("").unwrap();
+    assert_eq!(stage.ends().await, (false, vec![3, 8]));
+}
+
+#[tokio::test]
 async fn once_a_statement_is_slow_others_do_not_wait_for_it_but_its_keys_do() {
     let mut stage = Stage::within(2, Duration::ZERO);
-    stage.submit(&[('a', 1)]);
+    stage.submit(&[('a', 1), ('x', 0)]);
     let slow = stage.next().await;
     stage.submit(&[('a', 2), ('b', 3)]);
     let second = stage.next().await;
