@@ -3,6 +3,7 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use chrono::TimeDelta;
+use nix::sys::stat::{Mode, umask};
 use tokio::{net::TcpListener, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -72,6 +73,8 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
     let stop = stop.await?;
     stop.enter("the start");
     let mut database = Database::open(config, Role::Server).await?;
+    // What is written from now on, stored files above all, is this user's alone.
+    umask(Mode::S_IRWXG | Mode::S_IRWXO);
     let local = database.local.take().map(Arc::new);
     let (store, clock) = (&database.store, &database.clock);
     let result = run(config, listener, &stop, store, clock, local.as_ref()).await;

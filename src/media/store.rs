@@ -16,6 +16,7 @@ use crate::domain::ids::GenerationId;
 
 mod error;
 mod local;
+mod private;
 
 pub use error::MediaStoreError;
 
@@ -98,9 +99,10 @@ impl fmt::Debug for MediaFile {
 }
 
 impl MediaStore {
-    /// A store in `folder`, which is created if missing. Stale incoming files are removed.
+    /// A store in `folder`, which is created if missing and made this user's alone. Stale
+    /// incoming files are removed.
     pub async fn open(folder: PathBuf) -> io::Result<Self> {
-        tokio::fs::create_dir_all(&folder).await?;
+        private::ensure(&folder, INCOMING).await?;
         let files = LocalFileSystem::new_with_prefix(&folder)
             .map_err(io::Error::other)?
             .with_fsync(true)
@@ -123,7 +125,7 @@ impl MediaStore {
         settings: &S3Settings,
         incoming: PathBuf,
     ) -> Result<Self, MediaStoreError> {
-        tokio::fs::create_dir_all(&incoming).await?;
+        private::ensure(&incoming, "").await?;
         local::sweep_at_start(&incoming).await?;
         let prefix = ObjectPath::parse(&settings.prefix)
             .map_err(|source| MediaStoreError::from(object_store::Error::from(source)))?;
@@ -132,6 +134,11 @@ impl MediaStore {
             prefix,
         };
         Ok(Self { place, incoming })
+    }
+
+    /// Whether the files lie in a folder, which other servers may not see.
+    pub const fn is_local(&self) -> bool {
+        matches!(self.place, Place::Local { .. })
     }
 
     /// Removes stale incoming files, left by a crash or a failed removal; not those that may

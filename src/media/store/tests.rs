@@ -1,4 +1,4 @@
-use std::path::Path;
+use std::{fs::Permissions, os::unix::fs::PermissionsExt as _, path::Path};
 
 use futures_util::TryStreamExt;
 use sha2::{Digest, Sha256};
@@ -164,6 +164,29 @@ async fn a_generation_goes_at_once() {
     assert!(store.head(&key(0)).await.unwrap().is_none());
     assert_eq!(store.head(&other).await.unwrap().unwrap().bytes, 1);
     assert_eq!(folder.files(), 1);
+}
+
+#[tokio::test]
+async fn what_others_could_read_is_closed() {
+    let folder = Folder::new();
+    let (root, generation) = (folder.path(), folder.path().join("a"));
+    std::fs::create_dir_all(&generation).unwrap();
+    std::fs::create_dir(root.join(INCOMING)).unwrap();
+    std::fs::write(generation.join("0.png"), b"x").unwrap();
+    let paths = [
+        (root.clone(), 0o755, 0o700),
+        (root.join(INCOMING), 0o755, 0o700),
+        (generation.clone(), 0o755, 0o700),
+        (generation.join("0.png"), 0o644, 0o600),
+    ];
+    for (path, before, _) in &paths {
+        std::fs::set_permissions(path, Permissions::from_mode(*before)).unwrap();
+    }
+    MediaStore::open(root).await.unwrap();
+    for (path, _, after) in &paths {
+        let mode = std::fs::metadata(path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, *after, "{path:?}");
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,64 @@
+//! Stored files are this user's alone: what customers made is nobody else's on the machine.
+
+use std::{
+    fs::{self, DirBuilder, Permissions},
+    io,
+    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
+    path::Path,
+};
+
+/// Makes `root`, and the folder `last` in it, private. So is made what lies there already, from a
+/// version that let others read it: once, since `last` is closed when all the rest is.
+pub(super) async fn ensure(root: &Path, last: &'static str) -> io::Result<()> {
+    let root = root.to_owned();
+    let ensured = tokio::task::spawn_blocking(move || {
+        let last = root.join(last);
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&last)?;
+        // A volume may belong to another user, who decides.
+        if let Err(error) = close_all(&root, &last) {
+            let error: &dyn std::error::Error = &error;
+            let path = root.display();
+            tracing::warn!(error, %path, "other users of this machine may read stored files");
+        }
+        Ok(())
+    });
+    ensured.await.map_err(io::Error::other)?
+}
+
+fn close_all(root: &Path, last: &Path) -> io::Result<()> {
+    // At once: nobody else passes it from now on, however much there is in it.
+    close(root)?;
+    if !is_open(last)? {
+        return Ok(());
+    }
+    tracing::info!(path = %root.display(), "taking stored files from other users' eyes");
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let (path, kind) = (entry.path(), entry.file_type()?);
+            if path != last && !kind.is_symlink() {
+                close(&path)?;
+            }
+            if kind.is_dir() {
+                folders.push(path);
+            }
+        }
+    }
+    close(last)
+}
+
+fn close(path: &Path) -> io::Result<()> {
+    if !is_open(path)? {
+        return Ok(());
+    }
+    let mode = fs::metadata(path)?.permissions().mode();
+    fs::set_permissions(path, Permissions::from_mode(mode & 0o700))
+}
+
+fn is_open(path: &Path) -> io::Result<bool> {
+    Ok(fs::metadata(path)?.permissions().mode() & 0o077 != 0)
+}
