@@ -71,8 +71,8 @@ fuzz: tools postgres
 	@cargo build
 	@$(with_postgres) seed='$(seed)'; \
 	PROPTEST_RNG_SEED=$${seed:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; \
-	PROPTEST_CASES=$$(( $(cases) / 5 )); GENSVC_FUZZ_CASES=$(cases); \
-	export PROPTEST_RNG_SEED PROPTEST_CASES GENSVC_FUZZ_CASES; \
+	PROPTEST_CASES=$$(( $(cases) / 5 )); FUZZ_CASES=$(cases); \
+	export PROPTEST_RNG_SEED PROPTEST_CASES FUZZ_CASES; \
 	echo "make fuzz cases=$(cases) seed=$$PROPTEST_RNG_SEED"; \
 	cargo test --lib && cargo test --test it -- fuzz:: ledger::property::; code=$$?; \
 	echo "That was make fuzz cases=$(cases) seed=$$PROPTEST_RNG_SEED"; exit $$code
@@ -105,7 +105,7 @@ check-sqlx: tools postgres
 
 openapi: tools postgres
 	@cargo build
-	@$(with_postgres) GENSVC_UPDATE_OPENAPI=1 cargo test --test it openapi
+	@$(with_postgres) UPDATE_OPENAPI=1 cargo test --test it openapi
 
 rows ?= 5000000
 

@@ -14,8 +14,22 @@ use crate::domain::{generation::Modality, settings, vendor::Vendor};
 /// The defaults, and the documentation of every key.
 pub const DEFAULT_TOML: &str = include_str!("../../config/default.toml");
 
+/// What all variables of this program begin with.
+const OURS: &str = "GENSVC_";
 /// What every variable that names a key begins with.
 const PREFIX: &str = "GENSVC__";
+/// Variables of the command-line client.
+const CLIENTS: [&str; 2] = ["GENSVC_API_KEY", "GENSVC_BASE_URL"];
+/// What other programs call a setting, without the prefix, and what it is called here.
+const ELSEWHERE: [(&str, &str); 7] = [
+    ("ADDR", "GENSVC_BIND"),
+    ("CONFIG", "the option --config"),
+    ("DB_URL", "DATABASE_URL"),
+    ("HOST", "GENSVC_BIND"),
+    ("LISTEN", "GENSVC_BIND"),
+    ("LOG_LEVEL", "GENSVC_LOG"),
+    ("PORT", "GENSVC_BIND"),
+];
 
 /// Variables with a name of their own. A `GENSVC__` name for the same key wins over them.
 const SHORT_NAMES: &[(&str, &str)] = &[
@@ -190,9 +204,57 @@ fn overrides<'a>(
             let path: Vec<&str> = rest.split("__").collect();
             check_known(variable, &path, defaults, files)?;
             found.0.insert(path.join("."), (variable, value));
+        } else if variable.starts_with(OURS) && !is_known(variable, env) {
+            let nearest = nearest(variable, defaults);
+            let problem = format!("is not a known variable: did you mean {nearest}?");
+            return Err(ConfigError::new(variable, problem));
         }
     }
     Ok(found)
+}
+
+/// Whether a variable has a meaning, here or elsewhere. Kubernetes gives each container of a
+/// namespace variables for each service in it, such as `GENSVC_PORT` for one called `gensvc`.
+fn is_known(variable: &str, env: &BTreeMap<String, String>) -> bool {
+    let of_service = |name: &String| {
+        let service = name.strip_suffix("_SERVICE_HOST");
+        let rest = service.and_then(|service| variable.strip_prefix(service));
+        rest.is_some_and(|rest| rest.starts_with("_SERVICE_") || rest.starts_with("_PORT"))
+    };
+    SHORT_NAMES.iter().any(|(short, _)| *short == variable)
+        || CLIENTS.contains(&variable)
+        || env.keys().any(of_service)
+}
+
+/// The variable that was probably meant.
+fn nearest(wrong: &str, defaults: &Table) -> String {
+    // Where a prefix or an underline stands is what people forget.
+    let bare = |name: &str| {
+        let name = name.strip_prefix(OURS).unwrap_or(name).to_uppercase();
+        name.trim_start_matches('_').replace("__", "_")
+    };
+    let wrong = bare(wrong);
+    if let Some((_, here)) = ELSEWHERE.iter().find(|(name, _)| *name == wrong) {
+        return (*here).to_owned();
+    }
+    let short = SHORT_NAMES.iter().map(|(name, _)| (*name).to_owned());
+    let mut names: Vec<String> = short.collect();
+    variables(defaults, PREFIX, &mut names);
+    let likeness = |name: &String| strsim::jaro_winkler(&bare(name), &wrong);
+    let nearest = |a: &String, b: &String| likeness(a).total_cmp(&likeness(b));
+    // The last of those as near is taken: a short name.
+    names.into_iter().rev().max_by(nearest).unwrap_or_default()
+}
+
+/// The variables of all keys in a table.
+fn variables(table: &Table, prefix: &str, names: &mut Vec<String>) {
+    for (key, value) in table {
+        let name = format!("{prefix}{}", key.to_uppercase());
+        match value {
+            Value::Table(inner) => variables(inner, &format!("{name}__"), names),
+            _ => names.push(name),
+        }
+    }
 }
 
 /// Refuses a variable that would set nothing: a typing error must not be ignored silently.

@@ -11,7 +11,7 @@ use std::{
 
 use secrecy::SecretString;
 use serde::{Deserialize, Deserializer, de::Error as _};
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use super::{
     net::{address, database_url, networks, origins, public_url},
@@ -264,11 +264,18 @@ fn filter<'de, D: Deserializer<'de>>(source: D) -> Result<String, D::Error> {
             "is empty: must be a log filter, such as \"info\" or \"off\"",
         ));
     }
-    match text.parse::<Targets>() {
-        Ok(_) => Ok(text),
-        Err(error) => Err(D::Error::custom(format!(
-            "is {}: must be a log filter, such as \"info,sqlx=warn\" ({error})",
-            quoted(&text)
-        ))),
-    }
+    // A bare word would be a target, which logs nothing when it is none.
+    let bare = text.split(',').map(str::trim).find(|part| {
+        !part.is_empty() && !part.contains('=') && part.parse::<LevelFilter>().is_err()
+    });
+    let problem = match (bare, text.parse::<Targets>()) {
+        (None, Ok(_)) => return Ok(text),
+        (None, Err(error)) => error.to_string(),
+        (Some(word), _) => format!("{} is no level", quoted(word)),
+    };
+    Err(D::Error::custom(format!(
+        "is {}: must be a level (error, warn, info, debug, trace, off), or levels by target, such \
+         as \"info,sqlx=warn\" ({problem})",
+        quoted(&text)
+    )))
 }

@@ -28,7 +28,7 @@ pub struct Size {
 
 impl Size {
     fn cases(self) -> u32 {
-        let asked = number("GENSVC_FUZZ_CASES");
+        let asked = number("FUZZ_CASES");
         asked.map_or(self.small, |n| {
             let large = n / u64::from(self.cost);
             u32::try_from(large).unwrap().max(self.small)

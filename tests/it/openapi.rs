@@ -11,7 +11,7 @@ use crate::common::TestApp;
 #[test]
 fn the_committed_document_is_up_to_date() {
     let now = format!("{:#}\n", gensvc::api::openapi().unwrap());
-    if std::env::var_os("GENSVC_UPDATE_OPENAPI").is_some() {
+    if std::env::var_os("UPDATE_OPENAPI").is_some() {
         fs::write("openapi.json", &now).unwrap();
     }
     let committed = fs::read_to_string("openapi.json").unwrap_or_default();

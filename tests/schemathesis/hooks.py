@@ -42,11 +42,11 @@ def positive(case):
 def call(method, path, body=None):
     """Prepares something by a call of its own."""
     headers = {
-        "Authorization": f"Bearer {os.environ['GENSVC_TEST_TOKEN']}",
+        "Authorization": f"Bearer {os.environ['API_TEST_TOKEN']}",
         "Content-Type": "application/json",
     }
     data = None if body is None else json.dumps(body).encode()
-    url = os.environ["GENSVC_TEST_URL"] + path
+    url = os.environ["API_TEST_URL"] + path
     request = urllib.request.Request(url, data, headers, method=method)
     with urllib.request.urlopen(request) as answer:
         text = answer.read()
@@ -55,7 +55,7 @@ def call(method, path, body=None):
 
 @schemathesis.hook
 def before_call(ctx, case, kwargs):
-    own = os.environ["GENSVC_TEST_KEY_ID"]
+    own = os.environ["API_TEST_KEY_ID"]
     if case.path == "/v1/api-keys/{id}" and case.method == "DELETE":
         if str((case.path_parameters or {}).get("id")) == own:
             # Another key: with its own this run would end here.
@@ -87,9 +87,9 @@ def after_call(ctx, case, response):
 def mend_login(case):
     """The run's own user, of whom answers tell, must not be locked out by wrong passwords."""
     body = case.body
-    own = os.environ["GENSVC_TEST_EMAIL"]
+    own = os.environ["API_TEST_EMAIL"]
     if positive(case) and (body["email"].lower() == own or next(NUMBERS) % 2):
-        body["email"], body["password"] = own, os.environ["GENSVC_TEST_PASSWORD"]
+        body["email"], body["password"] = own, os.environ["API_TEST_PASSWORD"]
     elif str(body.get("email")).lower() == own:
         body["email"] = f"x{own}"
 

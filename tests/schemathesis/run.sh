@@ -47,21 +47,21 @@ member() { "$python" -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1
 # The providers' own keys would make real calls.
 unset OPENAI_API_KEY ANTHROPIC_API_KEY GEMINI_API_KEY STABILITY_API_KEY RUNWAYML_API_SECRET \
 	ELEVENLABS_API_KEY
-export GENSVC_TEST_EMAIL=tester@example.com GENSVC_TEST_PASSWORD='a password of tests'
-"$gensvc" --json account create --email "$GENSVC_TEST_EMAIL" --password "$GENSVC_TEST_PASSWORD" \
+export API_TEST_EMAIL=tester@example.com API_TEST_PASSWORD='a password of tests'
+"$gensvc" --json account create --email "$API_TEST_EMAIL" --password "$API_TEST_PASSWORD" \
 	--credits 1000000000 >/dev/null
-key=$("$gensvc" --json key create --email "$GENSVC_TEST_EMAIL" --name schemathesis \
+key=$("$gensvc" --json key create --email "$API_TEST_EMAIL" --name schemathesis \
 	--rate-limit 1000000)
-GENSVC_TEST_TOKEN=$(echo "$key" | member key)
-GENSVC_TEST_KEY_ID=$(echo "$key" | member id)
-GENSVC_TEST_ADMIN_TOKEN=$("$gensvc" --json admin token create --name schemathesis | member token)
-GENSVC_TEST_METRICS_TOKEN=$("$python" -c 'import secrets; print(secrets.token_hex(32))')
+API_TEST_TOKEN=$(echo "$key" | member key)
+API_TEST_KEY_ID=$(echo "$key" | member id)
+API_TEST_ADMIN_TOKEN=$("$gensvc" --json admin token create --name schemathesis | member token)
+API_TEST_METRICS_TOKEN=$("$python" -c 'import secrets; print(secrets.token_hex(32))')
 port=$("$python" -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])')
-GENSVC_TEST_URL=http://127.0.0.1:$port
-export GENSVC_TEST_TOKEN GENSVC_TEST_KEY_ID GENSVC_TEST_ADMIN_TOKEN GENSVC_TEST_METRICS_TOKEN \
-	GENSVC_TEST_URL
+API_TEST_URL=http://127.0.0.1:$port
+export API_TEST_TOKEN API_TEST_KEY_ID API_TEST_ADMIN_TOKEN API_TEST_METRICS_TOKEN \
+	API_TEST_URL
 
-GENSVC_BIND=127.0.0.1:$port GENSVC__METRICS__TOKEN=$GENSVC_TEST_METRICS_TOKEN \
+GENSVC_BIND=127.0.0.1:$port GENSVC__METRICS__TOKEN=$API_TEST_METRICS_TOKEN \
 	GENSVC__WEBHOOKS__ALLOW_PRIVATE=true "$gensvc" serve >"$work/server.log" 2>&1 &
 server=$!
 
@@ -74,7 +74,7 @@ pass() {
 	log=$work/$name.log
 	{ "$work/venv/bin/st" --config-file "$here/$config" run --wait-for-schema 60 --checks all \
 		--phases examples,coverage,fuzzing,stateful --seed "$seed" --max-examples "$examples" \
-		--generation-database none --continue-on-failure "$@" "$GENSVC_TEST_URL/openapi.json" \
+		--generation-database none --continue-on-failure "$@" "$API_TEST_URL/openapi.json" \
 		&& echo passed >"$log.verdict" || echo failed >"$log.verdict"; } 2>&1 | tee "$log"
 	[ "$(cat "$log.verdict")" = passed ] || only_the_known "$log" || failed="$failed $name"
 }

@@ -48,9 +48,16 @@ fn short_names_and_lists() {
         ),
         ("GENSVC__SERVER__TRUSTED_PROXIES", "10.1.2.3/8,::1"),
         ("GENSVC__DEFAULTS__TEXT", "sandbox,openai"),
-        // Other programs' names, and those of the client, are none of our business.
+        // Other programs' names, and those of the client, are none of our business. Nor are those
+        // that Kubernetes makes of services, here of `gensvc` and `gensvc-db`.
         ("GENSVC_API_KEY", "svc_x"),
         ("PATH", "/bin"),
+        ("GENSVC_SERVICE_HOST", "10.0.0.1"),
+        ("GENSVC_SERVICE_PORT_HTTP", "80"),
+        ("GENSVC_PORT", "tcp://10.0.0.1:80"),
+        ("GENSVC_PORT_80_TCP_ADDR", "10.0.0.1"),
+        ("GENSVC_DB_SERVICE_HOST", "10.0.0.2"),
+        ("GENSVC_DB_PORT", "tcp://10.0.0.2:5432"),
     ])
     .unwrap();
     assert_eq!(c.server.bind.to_string(), "[::1]:9");
@@ -172,6 +179,23 @@ fn the_public_url_of_what_was_bound() {
 }
 
 #[test]
+fn a_misspelt_variable_is_refused_with_the_nearest_one() {
+    for (wrong, right) in [
+        ("GENSVC_DATABASE_URL", "DATABASE_URL"),
+        ("GENSVC_PORT", "GENSVC_BIND"),
+        ("GENSVC_SERVER__BIND", "GENSVC__SERVER__BIND"),
+        ("GENSVC_DATA", "GENSVC_DATA_DIR"),
+        ("GENSVC_LOGFORMAT", "GENSVC_LOG_FORMAT"),
+        ("GENSVC_LOG_LEVEL", "GENSVC_LOG"),
+        ("GENSVC_METRICS_TOKEN", "GENSVC__METRICS__TOKEN"),
+        ("GENSVC_JOBS__LEASE_SECOND", "GENSVC__JOBS__LEASE_SECONDS"),
+    ] {
+        let want = format!("{wrong} is not a known variable: did you mean {right}?");
+        check("", &[(wrong, "1")], &want);
+    }
+}
+
+#[test]
 fn errors_name_the_variable() {
     for (name, value, want) in [
         (
@@ -193,6 +217,11 @@ fn errors_name_the_variable() {
             "GENSVC_LOG_FORMAT",
             "JSON",
             r#"GENSVC_LOG_FORMAT (log.format) is "JSON": must be one of text, json"#,
+        ),
+        (
+            "GENSVC_LOG",
+            "loud",
+            r#"GENSVC_LOG (log.filter) is "loud": must be a level (error, warn, info, debug, trace, off), or levels by target, such as "info,sqlx=warn" ("loud" is no level)"#,
         ),
         (
             "DATABASE_URL",
