@@ -31,7 +31,7 @@ mod tests;
 use std::{
     fs::{self, File},
     io::ErrorKind,
-    path::{Path, PathBuf},
+    path::{Path, PathBuf, absolute},
 };
 
 pub use self::error::LocalPostgresError;
@@ -46,8 +46,11 @@ use self::{
 pub enum Role {
     /// The one server of a data directory; a second one is refused.
     Server,
-    /// A command, next to a server or alone.
+    /// A command, next to a server or alone. It makes no database: in a wrong folder it would
+    /// find an empty one.
     Command,
+    /// The command that makes and starts it for others.
+    Start,
 }
 
 /// A running private Postgres that this process takes part in. While it lives,
@@ -63,19 +66,23 @@ pub struct LocalPostgres {
 }
 
 impl LocalPostgres {
-    /// Joins the database under `data_dir`. Makes the directory and the cluster if
-    /// they are not there, and starts it unless it runs. Ready when this returns.
+    /// Joins the database under `data_dir`, and starts it unless it runs. Makes the directory and
+    /// the cluster if they are not there, except for a command. Ready when this returns.
     pub async fn open(data_dir: &Path, role: Role) -> Result<Self> {
+        if role == Role::Command && !is_begun(data_dir) {
+            return Err(none(data_dir));
+        }
         fs::create_dir_all(data_dir).at("make", data_dir)?;
         let data = fs::canonicalize(data_dir).at("find", data_dir)?;
         let starting = locks::start(&data).await?;
         let server_lock = match role {
             Role::Server => Some(locks::server(&data)?),
-            Role::Command => None,
+            Role::Command | Role::Start => None,
         };
         let users_lock = locks::shared(&data)?;
         let home = match Home::existing(&data)? {
             Some(home) => home,
+            None if role == Role::Command => return Err(none(&data)),
             None => {
                 // Programs first: without them nothing is left behind.
                 let programs = programs::newest().await?;
@@ -178,6 +185,18 @@ impl LocalPostgres {
             None => Ok(false),
         }
     }
+}
+
+/// Whether somebody has made, or makes, a database there. Nothing is written to find out: it may
+/// be a folder of somebody else.
+fn is_begun(data: &Path) -> bool {
+    let there = |name| fs::symlink_metadata(data.join(name)).is_ok();
+    there("postgres") || there(locks::START)
+}
+
+fn none(data: &Path) -> LocalPostgresError {
+    let data = absolute(data).unwrap_or_else(|_| data.to_owned());
+    LocalPostgresError::None { data }
 }
 
 fn marker(data: &Path) -> PathBuf {

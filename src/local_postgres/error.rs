@@ -7,10 +7,17 @@ use std::{io, path::Path, path::PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LocalPostgresError {
+    /// A command was started where no server has been.
+    #[error(
+        "there is no database in {}, and DATABASE_URL is not set: set DATABASE_URL, or \
+         GENSVC_DATA_DIR to the data folder of the server (`gensvc serve` makes a new one)",
+        data.display()
+    )]
+    None { data: PathBuf },
     /// No usable server programs anywhere on the machine.
     #[error(
-        "no Postgres {oldest} or newer is on this machine: install it \
-         (`apt-get install postgresql`) or set DATABASE_URL"
+        "DATABASE_URL is not set, and no Postgres {oldest} or newer is on this machine for a \
+         private database: set DATABASE_URL, or install it (`apt-get install postgresql`)"
     )]
     NoPrograms {
         /// The oldest major version that would do.

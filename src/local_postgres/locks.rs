@@ -22,6 +22,9 @@ use super::error::{At, LocalPostgresError, Result};
 /// Longer than making a cluster or stopping one takes on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
+/// There from the first that made something.
+pub(super) const START: &str = "postgres.start.lock";
+
 /// Held by the one server of a data directory. Take it under the start lock.
 pub(super) fn server(data: &Path) -> Result<File> {
     let path = data.join("server.lock");
@@ -48,7 +51,7 @@ pub(super) fn running_server(data: &Path) -> Result<Option<String>> {
 
 /// Held while making, starting or stopping. Waits without blocking a thread.
 pub(super) async fn start(data: &Path) -> Result<File> {
-    let path = data.join("postgres.start.lock");
+    let path = data.join(START);
     let file = open(&path)?;
     let begun = Instant::now();
     while !try_exclusive(&file, &path)? {
