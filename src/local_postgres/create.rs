@@ -32,6 +32,13 @@ log_min_messages = log
 log_checkpoints = off
 ";
 
+/// For a root that runs Postgres as another user: that user's own processes, of which there may be
+/// others, could enter the socket's folder too.
+const ROOT_ONLY: [(&str, &str); 2] = [
+    ("pg_hba.conf", "local all,replication all peer map=root\n"),
+    ("pg_ident.conf", "root root gensvc\n"),
+];
+
 /// Makes the cluster of `home` and the database `gensvc` in it.
 pub(super) async fn create(home: &Home, programs: &Programs) -> Result<()> {
     remove_leftovers(&home.dir)?;
@@ -78,6 +85,14 @@ async fn fill(home: &Home, programs: &Programs, aside: &Path) -> Result<()> {
             file.sync_all()
         })
         .at("write", &conf)?;
+
+    if home.account.is_other() {
+        for (name, text) in ROOT_ONLY {
+            let path = aside.join(name);
+            // The file keeps the owner that initdb gave it.
+            fs::write(&path, text).at("write", &path)?;
+        }
+    }
 
     // A server just for this one statement, without a socket; without `exit_on_error` it would
     // end well even when the statement failed.
