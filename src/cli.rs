@@ -91,7 +91,7 @@ async fn carry_out(command: Command, config: &Config, output: Output) -> Result<
             Ok(ExitCode::SUCCESS)
         }
         Command::Config(args::ConfigCommand::Check) => commands::config_check(config, output),
-        Command::Database(command) => commands::database(config, &command, output).await,
+        Command::Database(command) => commands::database::run(config, command, output).await,
         Command::Migrate => commands::migrate(config, output).await,
         Command::Account(command) => commands::accounts::run(config, command, output).await,
         Command::Credits(command) => commands::credits::run(config, command, output).await,

@@ -31,7 +31,7 @@ mod tests;
 use std::{
     fs::{self, File},
     io::ErrorKind,
-    path::{Path, PathBuf, absolute},
+    path::{Path, PathBuf},
 };
 
 pub use self::error::LocalPostgresError;
@@ -73,7 +73,7 @@ impl LocalPostgres {
             return Err(none(data_dir));
         }
         fs::create_dir_all(data_dir).at("make", data_dir)?;
-        let data = fs::canonicalize(data_dir).at("find", data_dir)?;
+        let data = home::resolved(data_dir)?;
         let starting = locks::start(&data).await?;
         let server_lock = match role {
             Role::Server => Some(locks::server(&data)?),
@@ -103,6 +103,14 @@ impl LocalPostgres {
             users_lock,
             server_lock,
         })
+    }
+
+    /// The URL of the database under `data_dir`, and whether it runs. Starts nothing.
+    pub fn find(data_dir: &Path) -> Result<(String, bool)> {
+        let data = home::resolved(data_dir)?;
+        let home = Home::existing(&data)?.ok_or_else(|| none(&data))?;
+        let cluster = Cluster::of(home);
+        Ok((socket::url(cluster.socket()), cluster.is_well()))
     }
 
     /// Where to connect, for sqlx and for psql. Stays the same for life, also
@@ -162,28 +170,62 @@ impl LocalPostgres {
     /// Ends what [`keep`](Self::keep) began and stops the database; returns whether
     /// it ran. Refused, and nothing changed, while somebody uses it.
     pub async fn stop_kept(data_dir: &Path) -> Result<bool> {
-        let data = match fs::canonicalize(data_dir) {
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
-            data => data.at("find", data_dir)?,
-        };
-        let _starting = locks::start(&data).await?;
-        let users = locks::unlocked(&data)?;
-        if !locks::is_last(&users, &data)? {
-            let user = locks::running_server(&data)?.map_or_else(
-                || "a gensvc command".to_owned(),
-                |holder| format!("the gensvc server ({holder})"),
-            );
-            return Err(LocalPostgresError::InUse { data, user });
+        if !is_begun(data_dir) {
+            return Ok(false);
         }
-        let marker = marker(&data);
-        match fs::remove_file(&marker) {
-            Err(e) if e.kind() != ErrorKind::NotFound => return Err(e).at("remove", &marker),
-            _ => {}
-        }
+        let data = home::resolved(data_dir)?;
+        let _alone = alone(&data).await?;
         match Home::existing(&data)? {
             Some(home) => Cluster::of(home).stop().await,
             None => Ok(false),
         }
+    }
+
+    /// Stops and deletes the database, also one whose data directory was deleted before. Returns
+    /// the folders that it was in. Refused, and nothing changed, while somebody uses it.
+    pub async fn remove(data_dir: &Path) -> Result<Vec<PathBuf>> {
+        let data = home::resolved(data_dir)?;
+        let _alone = if is_begun(&data) {
+            Some(alone(&data).await?)
+        } else {
+            None
+        };
+        let mut folders = home::left_behind(&data);
+        folders.extend(home::present(&data)?);
+        for dir in &folders {
+            if let Some(home) = Home::at(&data, dir)? {
+                Cluster::of(home).stop().await?;
+            }
+            fs::remove_dir_all(dir).at("remove", dir)?;
+        }
+        for file in [data.join("postgres"), home::log(&data)] {
+            gone(&file)?;
+        }
+        Ok(folders)
+    }
+}
+
+/// Makes sure that nobody uses the database, nor wants it kept, until these locks are dropped.
+async fn alone(data: &Path) -> Result<(File, File)> {
+    let starting = locks::start(data).await?;
+    let users = locks::unlocked(data)?;
+    if !locks::is_last(&users, data)? {
+        let user = locks::running_server(data)?.map_or_else(
+            || "a gensvc command".to_owned(),
+            |holder| format!("the gensvc server ({holder})"),
+        );
+        let data = data.to_owned();
+        return Err(LocalPostgresError::InUse { data, user });
+    }
+    gone(&marker(data))?;
+    Ok((starting, users))
+}
+
+/// Removes a file or a link, if it is there.
+fn gone(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(e).at("remove", path),
+        _ => Ok(()),
     }
 }
 
@@ -195,7 +237,7 @@ fn is_begun(data: &Path) -> bool {
 }
 
 fn none(data: &Path) -> LocalPostgresError {
-    let data = absolute(data).unwrap_or_else(|_| data.to_owned());
+    let data = home::resolved(data).unwrap_or_else(|_| data.to_owned());
     LocalPostgresError::None { data }
 }
 

@@ -57,7 +57,7 @@ pub(super) enum Command {
     /// Look at the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// The private Postgres.
+    /// Find the database; start, stop and delete the private Postgres.
     #[command(subcommand)]
     Database(DatabaseCommand),
 }
@@ -323,10 +323,12 @@ pub(super) enum ConfigCommand {
 
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub(super) enum DatabaseCommand {
-    /// Print the URL of the private Postgres.
+    /// Print the URL of the database, for psql or `pg_dump`.
     Url,
-    /// Start the private Postgres and keep it running.
+    /// Start the private Postgres, made if need be, and keep it running.
     Start,
     /// Stop it.
     Stop,
+    /// Stop and delete it, with all accounts, credits and generations in it.
+    Remove,
 }

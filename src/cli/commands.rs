@@ -3,6 +3,7 @@
 pub(super) mod accounts;
 pub(super) mod admin;
 pub(super) mod credits;
+pub(super) mod database;
 pub(super) mod keys;
 pub(super) mod usage;
 
@@ -10,12 +11,12 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::{Failure, args::DatabaseCommand, output::Output};
+use super::{Failure, output::Output};
 use crate::{
     app::{App, database::Database},
     config::Config,
     domain::page::{MAX_PER_PAGE, Page, PageRequest},
-    local_postgres::{LocalPostgres, Role},
+    local_postgres::Role,
     service::ServiceError,
     store::accounts::UserRow,
 };
@@ -128,35 +129,4 @@ pub(super) async fn recount(config: &Config, output: Output) -> Result<ExitCode,
         Ok(ExitCode::SUCCESS)
     })
     .await
-}
-
-pub(super) async fn database(
-    config: &Config,
-    command: &DatabaseCommand,
-    output: Output,
-) -> Result<ExitCode, Failure> {
-    let folder = &config.data.dir;
-    match command {
-        DatabaseCommand::Url => {
-            let local = LocalPostgres::open(folder, Role::Command).await?;
-            output.result(local.url(), &json!({"url": local.url()}))?;
-            local.close().await?;
-        }
-        DatabaseCommand::Start => {
-            let local = LocalPostgres::open(folder, Role::Command).await?;
-            local.keep()?;
-            output.result(local.url(), &json!({"url": local.url()}))?;
-            local.close().await?;
-        }
-        DatabaseCommand::Stop => {
-            let stopped = LocalPostgres::stop_kept(folder).await?;
-            let people = if stopped {
-                "Stopped."
-            } else {
-                "It was not running."
-            };
-            output.result(people, &json!({"stopped": stopped}))?;
-        }
-    }
-    Ok(ExitCode::SUCCESS)
 }

@@ -35,6 +35,14 @@ impl Output {
         }
     }
 
+    /// Tells people more about the result; on stderr, so that stdout holds the result alone.
+    pub(super) fn note(self, text: &str) {
+        if !self.json {
+            // Nobody is left to tell when stderr is closed.
+            let _ = writeln!(std::io::stderr(), "{text}");
+        }
+    }
+
     /// Prints why a command failed, on stderr.
     pub(super) fn failure(self, error: &dyn Error) {
         self.failed(&error.to_string());

@@ -102,6 +102,17 @@ pub enum LocalPostgresError {
         /// The data directory that the database belongs to.
         other: PathBuf,
     },
+    /// The data directory was deleted, but not its database elsewhere.
+    #[error(
+        "the database of an earlier {} is still in {}: delete it with `gensvc database remove`, \
+         or use it again with `ln -s {} {}`",
+        link.parent().unwrap_or(link).display(), dir.display(), dir.display(), link.display()
+    )]
+    LeftBehind {
+        dir: PathBuf,
+        /// What should lead there.
+        link: PathBuf,
+    },
     /// Root without the right to become another user, as in some containers.
     #[error(
         "root may not run Postgres as user {account} here: run gensvc as another user than root, \

@@ -14,7 +14,7 @@ use std::{
         ffi::OsStringExt,
         fs::{DirBuilderExt, PermissionsExt, symlink},
     },
-    path::{Path, PathBuf},
+    path::{Path, PathBuf, absolute},
 };
 
 use uuid::Uuid;
@@ -40,18 +40,27 @@ pub(super) struct Home {
 impl Home {
     /// The home of `data`, if a cluster is in it.
     pub(super) fn existing(data: &Path) -> Result<Option<Self>> {
-        match locate(data)? {
-            Some(dir) if version(&dir.join("cluster"))?.is_some() => {
-                claim(data, &dir)?;
-                let account = Account::for_existing(&dir.join("cluster"))?;
-                Ok(Some(Self {
-                    data: data.to_owned(),
-                    dir,
-                    account,
-                }))
-            }
-            _ => Ok(None),
+        let Some(dir) = locate(data)? else {
+            return Ok(None);
+        };
+        let home = Self::at(data, &dir)?;
+        if home.is_some() {
+            claim(data, &dir)?;
         }
+        Ok(home)
+    }
+
+    /// The home in a folder, if a cluster is in it.
+    pub(super) fn at(data: &Path, dir: &Path) -> Result<Option<Self>> {
+        let cluster = dir.join("cluster");
+        if version(&cluster)?.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            data: data.to_owned(),
+            dir: dir.to_owned(),
+            account: Account::for_existing(&cluster)?,
+        }))
     }
 
     /// An empty home for `data`, reachable by the user Postgres will run as.
@@ -70,7 +79,7 @@ impl Home {
         if cluster.exists() {
             return Err(LocalPostgresError::Gone { cluster });
         }
-        let dir = if account.can_enter(&dir).await? {
+        let dir = if account.can_enter(&dir).await? || let_pass(data, &dir, &account).await? {
             dir
         } else {
             if dir == link {
@@ -98,7 +107,7 @@ impl Home {
     }
 
     pub(super) fn log(&self) -> PathBuf {
-        self.data.join("postgres.log")
+        log(&self.data)
     }
 
     /// The version that made the cluster; it is an error if there is none.
@@ -106,6 +115,49 @@ impl Home {
         let cluster = self.cluster();
         version(&cluster)?.ok_or(LocalPostgresError::Gone { cluster })
     }
+}
+
+/// The path of a data directory without links, also of one that is gone.
+pub(super) fn resolved(data: &Path) -> Result<PathBuf> {
+    match fs::canonicalize(data) {
+        Err(e) if e.kind() == ErrorKind::NotFound => {}
+        found => return found.at("find", data),
+    }
+    let path = absolute(data).at("find", data)?;
+    Ok(
+        match (path.parent().map(fs::canonicalize), path.file_name()) {
+            (Some(Ok(parent)), Some(name)) => parent.join(name),
+            _ => path,
+        },
+    )
+}
+
+/// Postgres' log.
+pub(super) fn log(data: &Path) -> PathBuf {
+    data.join("postgres.log")
+}
+
+/// The folder behind `data/postgres`, whatever is in it.
+pub(super) fn present(data: &Path) -> Result<Option<PathBuf>> {
+    match locate(data) {
+        Ok(Some(dir)) => claim(data, &dir).map(|()| Some(dir)),
+        Err(LocalPostgresError::BrokenLink { .. }) => Ok(None),
+        found => found,
+    }
+}
+
+/// Homes outside that serve a data directory of this name, and that it does not lead to: it was
+/// deleted without them.
+pub(super) fn left_behind(data: &Path) -> Vec<PathBuf> {
+    let present = fs::canonicalize(data.join("postgres")).ok();
+    let serves = |dir: &PathBuf| {
+        fs::read(dir.join(SERVES)).is_ok_and(|noted| noted == data.as_os_str().as_encoded_bytes())
+    };
+    let homes = fs::read_dir(OUTSIDE).into_iter().flatten().flatten();
+    homes
+        .map(|home| home.path())
+        .filter(|dir| present.as_ref() != Some(dir) && serves(dir))
+        .collect()
 }
 
 /// Makes what is renamed or linked survive a power cut.
@@ -176,12 +228,32 @@ fn make(folder: &Path, account: &Account) -> Result<()> {
     fs::set_permissions(folder, Permissions::from_mode(mode)).at("open up", folder)
 }
 
+/// Lets the other user pass a data directory that is closed where its parent is not; what lies in
+/// it is closed by itself. Returns whether that was enough to enter `dir`.
+async fn let_pass(data: &Path, dir: &Path, account: &Account) -> Result<bool> {
+    if !account.can_enter(data.parent().unwrap_or(data)).await? {
+        return Ok(false);
+    }
+    let mode = fs::metadata(data).at("look at", data)?.permissions().mode();
+    fs::set_permissions(data, Permissions::from_mode(mode | 0o011)).at("open up", data)?;
+    account.can_enter(dir).await
+}
+
 /// A home of a random name, so that a new data directory of an old name never
-/// finds an old database.
+/// finds an old database. Nor is that one forgotten.
 fn outside(data: &Path, link: &Path, account: &Account) -> Result<PathBuf> {
     let parent = Path::new(OUTSIDE);
     make(parent, account)?;
-    let dir = parent.join(Uuid::now_v7().to_string());
+    let dir = match left_behind(data).pop() {
+        Some(dir) if dir.join("cluster").exists() => {
+            return Err(LocalPostgresError::LeftBehind {
+                dir,
+                link: link.to_owned(),
+            });
+        }
+        Some(dir) => dir,
+        None => parent.join(Uuid::now_v7().to_string()),
+    };
     make(&dir, account)?;
     let serves = dir.join(SERVES);
     fs::write(&serves, data.as_os_str().as_encoded_bytes()).at("write", &serves)?;

@@ -133,22 +133,111 @@ async fn lives_and_survives() {
     assert_eq!(pid(&data), None);
 }
 
+impl Folder {
+    /// One of root's, who can give files to others; `None` for anybody else.
+    fn of_root(mode: u32) -> Option<Self> {
+        let folder = Self::new();
+        let meta = fs::metadata(&folder.0).unwrap();
+        fs::set_permissions(&folder.0, fs::Permissions::from_mode(mode)).unwrap();
+        (meta.uid() == 0).then_some(folder)
+    }
+}
+
 /// As with `/root/data`: Postgres' user cannot get there, so its files are not.
 #[tokio::test]
 async fn root_may_keep_its_folder_to_itself() {
-    let folder = Folder::new();
-    if fs::metadata(&folder.0).unwrap().uid() != 0 {
+    let Some(folder) = Folder::of_root(0o700) else {
         return;
-    }
-    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o700)).unwrap();
+    };
     let data = folder.data();
     let server = LocalPostgres::open(&data, Role::Server).await.unwrap();
-    assert!(
-        fs::symlink_metadata(data.join("postgres"))
-            .unwrap()
-            .is_symlink()
-    );
+    let outside = fs::read_link(data.join("postgres")).unwrap();
     assert_eq!(query(server.url(), "select 1").await, "1");
+    let refused = LocalPostgres::remove(&data).await.unwrap_err();
+    assert!(
+        matches!(refused, LocalPostgresError::InUse { .. }),
+        "{refused}"
+    );
     server.close().await.unwrap();
     assert_eq!(pid(&data), None);
+
+    // What is left of it when the folder goes is neither taken up nor joined by another.
+    fs::remove_dir_all(&data).unwrap();
+    for _ in 0..2 {
+        let refused = LocalPostgres::open(&data, Role::Server).await.unwrap_err();
+        let sentence = refused.to_string();
+        assert!(sentence.contains("gensvc database remove"), "{sentence}");
+        assert!(sentence.contains(outside.to_str().unwrap()), "{sentence}");
+    }
+    let removed = LocalPostgres::remove(&data).await.unwrap();
+    assert_eq!(removed, std::slice::from_ref(&outside));
+    assert!(!outside.exists());
+    let none = LocalPostgres::remove(&data).await.unwrap();
+    assert_eq!(none, [] as [PathBuf; 0]);
+}
+
+/// The data directory alone being closed, its database lies in it all the same.
+#[tokio::test]
+async fn a_closed_data_folder_of_root_holds_its_database() {
+    let Some(folder) = Folder::of_root(0o755) else {
+        return;
+    };
+    let data = folder.data();
+    fs::create_dir(&data).unwrap();
+    fs::set_permissions(&data, fs::Permissions::from_mode(0o700)).unwrap();
+    let server = LocalPostgres::open(&data, Role::Server).await.unwrap();
+    assert!(!data.join("postgres").is_symlink());
+    server.close().await.unwrap();
+    let removed = LocalPostgres::remove(&data).await.unwrap();
+    assert_eq!(removed, [data.join("postgres")]);
+    assert!(!data.join("postgres").exists());
+}
+
+#[tokio::test]
+async fn only_root_connects_where_root_runs_it_as_another_user() {
+    let Some(folder) = Folder::of_root(0o755) else {
+        return;
+    };
+    let data = folder.data();
+    let server = LocalPostgres::open(&data, Role::Server).await.unwrap();
+    let account = Account::for_existing(&data.join("postgres/cluster")).unwrap();
+    let psql = programs::newest().await.unwrap().bin.join("psql");
+    let asked = account
+        .command(psql)
+        .args([server.url(), "-XAtc", "select 1"])
+        .output()
+        .await
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&asked.stderr);
+    assert!(
+        !asked.status.success() && stderr.contains("eer authentication failed"),
+        "{stderr}"
+    );
+    server.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_command_makes_no_database_and_leaves_nothing_behind() {
+    let folder = Folder::new();
+    let data = folder.data();
+    for made in [false, true] {
+        if made {
+            fs::create_dir(&data).unwrap();
+        }
+        let refused = LocalPostgres::open(&data, Role::Command).await.unwrap_err();
+        let sentence = refused.to_string();
+        assert!(sentence.contains(data.to_str().unwrap()), "{sentence}");
+        assert!(sentence.contains("GENSVC_DATA_DIR"), "{sentence}");
+        assert!(LocalPostgres::find(&data).is_err());
+        assert!(!LocalPostgres::stop_kept(&data).await.unwrap());
+        assert!(LocalPostgres::remove(&data).await.unwrap().is_empty());
+        assert_eq!(data.exists(), made);
+    }
+    assert_eq!(fs::read_dir(&data).unwrap().count(), 0);
+
+    let server = LocalPostgres::open(&data, Role::Start).await.unwrap();
+    let url = server.url().to_owned();
+    assert_eq!(LocalPostgres::find(&data).unwrap(), (url.clone(), true));
+    server.close().await.unwrap();
+    assert_eq!(LocalPostgres::find(&data).unwrap(), (url, false));
 }

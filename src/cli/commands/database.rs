@@ -1,0 +1,92 @@
+//! `gensvc database`
+
+use std::process::ExitCode;
+
+use secrecy::ExposeSecret as _;
+use serde_json::json;
+
+use crate::{
+    cli::{Failure, args::DatabaseCommand, output::Output},
+    config::Config,
+    local_postgres::{LocalPostgres, Role},
+};
+
+pub(in crate::cli) async fn run(
+    config: &Config,
+    command: DatabaseCommand,
+    output: Output,
+) -> Result<ExitCode, Failure> {
+    match command {
+        DatabaseCommand::Url => url(config, output)?,
+        DatabaseCommand::Start => start(config, output).await?,
+        DatabaseCommand::Stop => stop(config, output).await?,
+        DatabaseCommand::Remove => remove(config, output).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn url(config: &Config, output: Output) -> Result<(), Failure> {
+    let (url, note) = match config.database_url() {
+        Some(url) => (
+            url.expose_secret().to_owned(),
+            "This is the database of DATABASE_URL.".to_owned(),
+        ),
+        None => {
+            let (url, runs) = LocalPostgres::find(&config.data.dir)?;
+            let stopped = if runs {
+                ""
+            } else {
+                " It is not running: start the server, or `gensvc database start`."
+            };
+            let folder = folder(config);
+            let note = format!("This is the private database in {folder}.{stopped}");
+            (url, note)
+        }
+    };
+    output.note(&note);
+    output.result(&url, &json!({"url": url}))?;
+    Ok(())
+}
+
+async fn start(config: &Config, output: Output) -> Result<(), Failure> {
+    let local = LocalPostgres::open(&config.data.dir, Role::Start).await?;
+    local.keep()?;
+    output.result(local.url(), &json!({"url": local.url()}))?;
+    Ok(local.close().await?)
+}
+
+async fn stop(config: &Config, output: Output) -> Result<(), Failure> {
+    let stopped = LocalPostgres::stop_kept(&config.data.dir).await?;
+    let people = if stopped {
+        "Stopped."
+    } else {
+        "It was not running."
+    };
+    output.result(people, &json!({"stopped": stopped}))?;
+    Ok(())
+}
+
+async fn remove(config: &Config, output: Output) -> Result<(), Failure> {
+    let folders = LocalPostgres::remove(&config.data.dir).await?;
+    let shown: Vec<String> = folders.iter().map(|f| f.display().to_string()).collect();
+    let people = if shown.is_empty() {
+        format!("There was no private database in {}.", folder(config))
+    } else {
+        format!("Deleted {}.", shown.join(" and "))
+    };
+    output.result(&people, &json!({"removed": shown}))?;
+    if config.data.dir.join("media").exists() {
+        let folder = folder(config);
+        output.note(&format!(
+            "Stored files are left in {folder}/media: delete them yourself."
+        ));
+    }
+    Ok(())
+}
+
+/// The data directory, as people can find it again.
+fn folder(config: &Config) -> String {
+    let dir = &config.data.dir;
+    let whole = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
+    whole.display().to_string()
+}
