@@ -63,6 +63,14 @@ pub enum AppError {
     LocalPostgres(#[from] crate::local_postgres::LocalPostgresError),
     #[error("DATABASE_URL is no Postgres URL; its value is not shown")]
     DatabaseUrl,
+    /// `place` cannot be used, and where to look.
+    #[error("cannot {verb} {place} ({cause}): {advice}")]
+    Database {
+        verb: &'static str,
+        place: String,
+        cause: String,
+        advice: String,
+    },
     #[error("{}{}", .0, causes(.0))]
     Store(#[from] crate::store::StoreError),
     #[error("{0}")]
@@ -95,16 +103,20 @@ pub enum AppError {
     Document(#[from] serde_json::Error),
 }
 
-/// The causes of an error, for one line.
+/// The causes of an error, for one line. Some errors tell their cause themselves.
 fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = String::new();
+    let mut text = error.to_string();
+    let told = text.len();
     let mut source = error.source();
     while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
+        let words = cause.to_string();
+        if !text.ends_with(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
         source = cause.source();
     }
-    text
+    text.split_off(told)
 }
 
 impl App {

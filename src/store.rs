@@ -31,7 +31,7 @@ mod group_rows;
 mod groups;
 mod pool;
 
-use std::{sync::Arc, time::Duration};
+use std::{io::ErrorKind, sync::Arc, time::Duration};
 
 use sqlx::{
     ConnectOptions as _, Connection as _, migrate::MigrateError, postgres::PgConnectOptions,
@@ -44,6 +44,9 @@ use keys::KeyReader;
 use pool::{Outages, Pool};
 
 pub static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!();
+
+/// Migrations have four digits. Before the first release they had dates.
+const LAST_NUMBER: i64 = 9_999;
 
 /// The database, as the rest of the code sees it.
 #[derive(Clone)]
@@ -132,10 +135,16 @@ pub enum StoreError {
     /// The database takes no writes: a standby, or a failover under way.
     #[error("the database is read-only")]
     ReadOnly,
+    /// The schema has a migration that this version does not know.
+    #[error(
+        "the database is of a newer gensvc: its schema is of version {0}, and this gensvc knows \
+         versions up to {1}; start the newer gensvc, or restore a backup from before its first start"
+    )]
+    NewerSchema(i64, i64),
     /// The schema is of a version that this one cannot start from.
     #[error(
-        "the database was made by a gensvc of before its first release, or by a newer one; \
-         use the version that made it, or another database"
+        "the database was made by a gensvc of before its first release; use the version that made \
+         it, or another database"
     )]
     OtherSchema,
     #[error("the schema could not be brought up to date")]
@@ -151,6 +160,21 @@ impl StoreError {
     /// Whether a row that was needed stayed locked by somebody else for too long.
     pub fn is_locked(&self) -> bool {
         self.has_code(LOCK_NOT_AVAILABLE)
+    }
+
+    /// Of a database that cannot be used: whether it was reached, and what was in the way.
+    pub fn obstacle(&self) -> Option<(bool, String)> {
+        let (Self::Unavailable(error) | Self::Database(error)) = self else {
+            return None;
+        };
+        Some(match &**error {
+            sqlx::Error::Database(error) => (true, error.message().to_owned()),
+            sqlx::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                (false, "connection refused".to_owned())
+            }
+            sqlx::Error::Io(error) => (false, error.to_string()),
+            error => (false, error.to_string()),
+        })
     }
 
     fn is_deadlock(&self) -> bool {
@@ -299,6 +323,10 @@ impl Store {
         connection.close().await?;
         migrated.map_err(|error| match error {
             MigrateError::Execute(e) => e.into(),
+            MigrateError::VersionMissing(found @ ..=LAST_NUMBER) => {
+                let known = MIGRATOR.iter().map(|migration| migration.version).max();
+                StoreError::NewerSchema(found, known.unwrap_or(0))
+            }
             MigrateError::VersionMissing(_) | MigrateError::VersionMismatch(_) => {
                 StoreError::OtherSchema
             }

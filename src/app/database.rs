@@ -39,7 +39,7 @@ impl Database {
                 (options.map_err(|_| AppError::DatabaseUrl)?, Some(local))
             }
         };
-        let store = Store::connect_lazy(options, connections(config));
+        let store = Store::connect_lazy(options.clone(), connections(config));
         match ready(&store).await {
             Ok(reading) => Ok(Self {
                 store,
@@ -47,8 +47,9 @@ impl Database {
                 local,
             }),
             Err(error) => {
+                let explained = explained(error, &options, local.as_ref().map(|_| config));
                 close(&store, local).await?;
-                Err(error.into())
+                Err(explained)
             }
         }
     }
@@ -80,6 +81,36 @@ pub fn connections(config: &Config) -> Connections {
 async fn ready(store: &Store) -> Result<ClockReading, StoreError> {
     store.migrate().await?;
     ClockReading::of(store.time()).await
+}
+
+/// The error of a start, with what the operator needs to mend it. `private`: the configuration of
+/// a private Postgres.
+fn explained(error: StoreError, options: &PgConnectOptions, private: Option<&Config>) -> AppError {
+    let Some((reached, cause)) = error.obstacle() else {
+        return error.into();
+    };
+    let verb = if reached { "use" } else { "reach" };
+    let (place, advice) = match private {
+        Some(config) => {
+            let folder = config.data.dir.display();
+            let advice = format!("read {folder}/postgres.log");
+            (format!("the private Postgres in {folder}"), advice)
+        }
+        None => {
+            let host = match options.get_socket() {
+                Some(socket) => socket.display().to_string(),
+                None => options.get_host().to_owned(),
+            };
+            let place = format!("Postgres at {host}:{}", options.get_port());
+            (place, "check DATABASE_URL".to_owned())
+        }
+    };
+    AppError::Database {
+        verb,
+        place,
+        cause,
+        advice,
+    }
 }
 
 async fn close(store: &Store, local: Option<LocalPostgres>) -> Result<(), AppError> {

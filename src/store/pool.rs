@@ -88,12 +88,15 @@ impl Pool {
     }
 
     async fn acquire(&self) -> Result<Object<Sessions>, sqlx::Error> {
+        // What was in the way tells more than that the time is over.
+        let mut last = sqlx::Error::PoolTimedOut;
         let acquiring = async {
             let mut pause = RETRY_PAUSE.0;
             loop {
                 match self.connections.get().await {
                     Ok(connection) => return Ok(connection),
                     Err(PoolError::Backend(error)) if is_starting(&error) => {
+                        last = error;
                         sleep(pause).await;
                         pause = RETRY_PAUSE.1.min(pause * 2);
                     }
@@ -103,9 +106,8 @@ impl Pool {
                 }
             }
         };
-        timeout(self.acquire_timeout, acquiring)
-            .await
-            .unwrap_or(Err(sqlx::Error::PoolTimedOut))
+        let acquired = timeout(self.acquire_timeout, acquiring).await;
+        acquired.unwrap_or(Err(last))
     }
 
     fn outages(&self) -> &Arc<Outages> {
