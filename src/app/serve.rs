@@ -4,14 +4,19 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use chrono::TimeDelta;
 use nix::sys::stat::{Mode, umask};
-use tokio::{net::TcpListener, task::JoinSet, time::Instant};
+use tokio::{
+    net::TcpListener,
+    task::JoinSet,
+    time::{Instant, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    App, AppError,
+    App, AppError, causes,
     database::Database,
     demo,
     listener::{self, Limits},
+    media,
     periodic::repeat,
     stop::{Periods, Stop},
 };
@@ -20,6 +25,7 @@ use crate::{
     domain::clock::SharedClock,
     jobs::{Auditor, Runner},
     local_postgres::{LocalPostgres, LocalPostgresError, Role},
+    media::MediaStore,
     store::{Durability, Store},
 };
 
@@ -46,6 +52,9 @@ const CLOSE_DELIVERIES: Duration = Duration::from_secs(2);
 /// How long busy connections to the database are waited for at the end.
 const CLOSE_DATABASE: Duration = Duration::from_secs(3);
 
+/// How long the check of the file storage at the start may take.
+const STORAGE_CHECK: Duration = Duration::from_secs(15);
+
 /// Until when after the grace period interrupted work is settled,
 const WORK_ENDS: Duration = Duration::from_millis(2_250);
 const ANSWERS_END: Duration = Duration::from_secs(3);
@@ -57,9 +66,6 @@ const POSTGRES_ENDS: Duration = Duration::from_secs(4);
 /// Serves until SIGTERM or SIGINT.
 pub async fn serve(config: &Config) -> Result<(), AppError> {
     config.check_servable()?;
-    for warning in config.warnings() {
-        tracing::warn!("{warning}");
-    }
     listener::allow_files(*config.server.max_connections);
     // The port first: a second server on it should not touch the database.
     let address = config.server.bind;
@@ -73,6 +79,10 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
     let stop = stop.await?;
     stop.enter("the start");
     let mut database = Database::open(config, Role::Server).await?;
+    // What stops the start is told before what is merely odd.
+    for warning in config.warnings() {
+        tracing::warn!("{warning}");
+    }
     // What is written from now on, stored files above all, is this user's alone.
     umask(Mode::S_IRWXG | Mode::S_IRWXO);
     let local = database.local.take().map(Arc::new);
@@ -102,7 +112,9 @@ async fn run(
 ) -> Result<(), AppError> {
     warn_of_risks(store.durability().await?);
     let url = config.public_url_at(listener.local_addr()?);
-    let app = App::build(config, store.clone(), Arc::clone(clock), &url).await?;
+    let storage = media::open(config).await?;
+    let clock = Arc::clone(clock);
+    let app = App::build_over(config, store.clone(), clock, &url, storage.clone()).await?;
     // What a killed server left is ended before the first request is taken.
     if local.is_some_and(|local| local.is_sole_server()) {
         app.runner.assume_sole_instance().await?;
@@ -114,6 +126,7 @@ async fn run(
     let begun = Instant::now();
     while app.runner.sweep_step().await? > 0 && begun.elapsed() < SWEEP_AT_START {}
 
+    background.spawn(check(storage));
     background.spawn(sweeps(app.runner.clone(), beat));
     background.spawn(settlements(app.runner.clone()));
     let (listening, working) = (app.runner.clone(), app.runner.clone());
@@ -185,6 +198,18 @@ fn warn_of_risks(durability: Durability) {
              of its last second can be lost although they were answered"
         );
     }
+}
+
+/// Warns of a store that takes no files. Not awaited: text goes on without it.
+async fn check(storage: MediaStore) {
+    let cause = match timeout(STORAGE_CHECK, storage.probe()).await {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => format!("{error}{}", causes(&error)),
+        Err(_elapsed) => format!("no answer in {} s", STORAGE_CHECK.as_secs()),
+    };
+    tracing::warn!(
+        "files cannot be stored, so images, speech and video fail until they can: {cause}"
+    );
 }
 
 fn listener_limits(config: &Config) -> Limits {
