@@ -132,6 +132,8 @@ struct Inner {
     tidied: AtomicU64,
     /// When the heartbeats of the other processes were last seen.
     peers: Mutex<Peers>,
+    /// Whether it was said that another one lives and may not see this one's files.
+    told_of_peers: AtomicBool,
     /// The clock skew that was logged last.
     logged_skew: Mutex<TimeDelta>,
     /// A shutdown was announced.
@@ -172,6 +174,7 @@ impl Runner {
             counted: AtomicU64::new(0),
             tidied: AtomicU64::new(0),
             peers: Mutex::default(),
+            told_of_peers: AtomicBool::new(false),
             logged_skew: Mutex::default(),
             leaving: AtomicBool::new(false),
             stopping: CancellationToken::new(),

@@ -13,6 +13,12 @@ use crate::domain::ids::InstanceId;
 pub(super) struct Peers(HashMap<InstanceId, (DateTime<Utc>, Duration)>);
 
 impl Peers {
+    /// Whether one of the heartbeats just read has changed: its process lives.
+    pub(super) fn anybody(&self, read: &[(InstanceId, DateTime<Utc>)]) -> bool {
+        let changed = |id, seen_at| self.0.get(id).is_some_and(|(before, _)| before != seen_at);
+        read.iter().any(|(id, seen_at)| changed(id, seen_at))
+    }
+
     /// Records the heartbeats just read, and returns who has been silent for `lease`: only
     /// processes that were watched for that long.
     pub(super) fn silent(

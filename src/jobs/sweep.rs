@@ -1,7 +1,7 @@
 //! The sweep: recovers generations that no process works on. Startup and crash recovery share this
 //! path.
 
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{MutexGuard, PoisonError, atomic::Ordering};
 
 use chrono::TimeDelta;
 
@@ -75,6 +75,17 @@ impl Runner {
         step
     }
 
+    /// Says once that another server lives, where it may not see the files of this one.
+    fn tell_of_peers(&self) {
+        if self.0.media.store.is_local() && !self.0.told_of_peers.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "another gensvc server uses this database, but files are stored in a local \
+                 folder: unless the servers share it, a link to a file of one is not found by the \
+                 other; set GENSVC__MEDIA__STORAGE=s3"
+            );
+        }
+    }
+
     fn peers(&self) -> MutexGuard<'_, Peers> {
         self.0.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -83,9 +94,13 @@ impl Runner {
         let store = &self.0.store;
         let (wakeups, now) = (&self.0.wakeups, self.0.clock.now());
         let found = store.survey(self.0.instance).await?;
-        let silent = self
-            .peers()
-            .silent(found.others, self.0.clock.monotonic(), self.0.lease);
+        let silent = {
+            let mut peers = self.peers();
+            if peers.anybody(&found.others) {
+                self.tell_of_peers();
+            }
+            peers.silent(found.others, self.0.clock.monotonic(), self.0.lease)
+        };
         let mut abandoned = found.abandoned;
         for (instance, seen_at) in silent {
             store.retire_silent(instance, seen_at).await?;
