@@ -12,6 +12,7 @@ use std::{
 
 use clap::Parser as _;
 use tokio::runtime::Runtime;
+use tracing::{Level, enabled};
 
 use crate::{
     app,
@@ -64,10 +65,16 @@ async fn run(arguments: Arguments, output: Output) -> Result<ExitCode, Failure> 
     let env: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
-    let config = app::config::load(arguments.config.as_deref(), &env)?;
     let command = arguments.command.unwrap_or(Command::Serve);
-    // A command's answer should not drown in what a server says of its start.
     let serves = matches!(command, Command::Serve);
+    let config = match app::config::load(arguments.config.as_deref(), &env) {
+        Err(error) if serves && env.get("GENSVC_LOG_FORMAT").is_some_and(|f| f == "json") => {
+            telemetry::init("error", true, None)?;
+            return Ok(failed_in_json(&error));
+        }
+        config => config?,
+    };
+    // A command's answer should not drown in what a server says of its start.
     let quiet = !serves && !env.contains_key("GENSVC_LOG");
     let filter = if quiet { "warn" } else { &config.log.filter };
     let traces = &config.traces;
@@ -84,12 +91,20 @@ async fn run(arguments: Arguments, output: Output) -> Result<ExitCode, Failure> 
     result
 }
 
+/// Whoever collects a server's log as JSON gets the reason of its end so too.
+fn failed_in_json(error: &dyn std::error::Error) -> ExitCode {
+    tracing::error!("{error}");
+    ExitCode::FAILURE
+}
+
 async fn carry_out(command: Command, config: &Config, output: Output) -> Result<ExitCode, Failure> {
     match command {
-        Command::Serve => {
-            app::serve::serve(config).await?;
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Serve => match app::serve::serve(config).await {
+            Err(error) if config.log.format == LogFormat::Json && enabled!(Level::ERROR) => {
+                Ok(failed_in_json(&error))
+            }
+            ended => Ok(ended.map(|()| ExitCode::SUCCESS)?),
+        },
         Command::Config(args::ConfigCommand::Check) => commands::config_check(config, output),
         Command::Database(command) => commands::database::run(config, command, output).await,
         Command::Migrate => commands::migrate(config, output).await,

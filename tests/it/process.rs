@@ -4,6 +4,7 @@ mod operator;
 mod retention;
 mod risks;
 mod secrets;
+mod start;
 mod stop;
 mod traces;
 
@@ -121,6 +122,7 @@ impl Drop for Site {
     }
 }
 
+/// The next line that contains this; any, if it is empty.
 async fn line_with<R: AsyncRead + Unpin>(lines: &mut Lines<BufReader<R>>, wanted: &str) -> String {
     let mut seen = String::new();
     tokio::time::timeout(PATIENCE, async {

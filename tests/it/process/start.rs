@@ -1,0 +1,239 @@
+//! What a start, or a command, says of a database or a file storage that it cannot use.
+
+use std::{net::TcpListener, os::unix::fs::PermissionsExt as _, path::PathBuf};
+
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+use super::{Site, line_with, operator::database_url};
+
+/// A port at which nobody answers.
+fn closed_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// What a command that fails says.
+async fn failure(site: &Site, url: Option<&str>, arguments: &[&str]) -> String {
+    let mut command = site.command();
+    command
+        .args(arguments)
+        .envs(url.map(|url| ("DATABASE_URL", url)));
+    let output = command.output().await.unwrap();
+    assert!(
+        !output.status.success() && output.stdout.is_empty(),
+        "{output:?}"
+    );
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[tokio::test]
+async fn a_command_where_no_server_was_says_where_it_looked() {
+    let site = Site::new(&[]);
+    let folder = site.folder.display();
+    for arguments in [&["account", "list"][..], &["migrate"], &["database", "url"]] {
+        let said = failure(&site, None, arguments).await;
+        assert_eq!(
+            said,
+            format!(
+                "gensvc: there is no database in {folder}, and DATABASE_URL is not set: set \
+                 DATABASE_URL, or GENSVC_DATA_DIR to the data folder of the server (`gensvc \
+                 serve` makes a new one)\n"
+            )
+        );
+    }
+    assert!(!site.folder.exists());
+}
+
+#[tokio::test]
+async fn a_database_that_cannot_be_reached_is_named_with_the_cause_once() {
+    let site = Site::new(&[("GENSVC__DATABASE__ACQUIRE_TIMEOUT_MS", "100")]);
+    let port = closed_port();
+    let url = format!("postgres://ann:hunter2@127.0.0.1:{port}/x");
+    let want = format!(
+        "cannot reach Postgres at 127.0.0.1:{port} (connection refused): check DATABASE_URL"
+    );
+    for arguments in [&["account", "list"][..], &["serve"]] {
+        let said = failure(&site, Some(&url), arguments).await;
+        assert_eq!(said.matches(&want).count(), 1, "{said}");
+        assert!(said.ends_with(&format!("gensvc: {want}\n")), "{said}");
+        assert!(!said.contains("hunter2"), "{said}");
+    }
+}
+
+#[sqlx::test]
+async fn a_database_that_refuses_is_named_with_its_words(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let site = Site::new(&[]);
+    let url = database_url(&options.database("nowhere"));
+    let said = failure(&site, Some(&url), &["migrate"]).await;
+    assert!(
+        said.starts_with("gensvc: cannot use Postgres at "),
+        "{said}"
+    );
+    let reason = "(database \"nowhere\" does not exist): check DATABASE_URL\n";
+    assert!(said.ends_with(reason), "{said}");
+}
+
+#[tokio::test]
+async fn a_server_that_logs_json_ends_with_json() {
+    let site = Site::new(&[
+        ("GENSVC_LOG_FORMAT", "json"),
+        ("GENSVC__DATABASE__ACQUIRE_TIMEOUT_MS", "100"),
+        ("GENSVC_BIND", "0.0.0.0:0"),
+    ]);
+    let url = format!("postgres://127.0.0.1:{}/x", closed_port());
+    let said = failure(&site, Some(&url), &["serve"]).await;
+    let first: Value = serde_json::from_str(said.lines().next().unwrap()).unwrap();
+    assert_eq!(first["level"], "ERROR", "{said}");
+    let message = first["message"].as_str().unwrap();
+    assert!(message.starts_with("cannot reach Postgres at "), "{said}");
+
+    let said = failure(&site, Some("nonsense"), &[]).await;
+    let first: Value = serde_json::from_str(said.trim()).unwrap();
+    let message = first["message"].as_str().unwrap();
+    assert!(message.starts_with("DATABASE_URL (database.url)"), "{said}");
+}
+
+#[sqlx::test]
+async fn a_bucket_that_does_not_answer_is_warned_of_and_degrades(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let site = Site::new(&[
+        ("GENSVC__MEDIA__STORAGE", "s3"),
+        ("GENSVC__MEDIA__S3__BUCKET", "files"),
+        ("AWS_ACCESS_KEY_ID", "id"),
+        ("AWS_SECRET_ACCESS_KEY", "secret"),
+    ]);
+    let endpoint = format!("http://127.0.0.1:{}", closed_port());
+    let mut server = site
+        .command()
+        .env("DATABASE_URL", database_url(&options))
+        .env("GENSVC__MEDIA__S3__ENDPOINT", &endpoint)
+        .spawn()
+        .unwrap();
+    let mut log = BufReader::new(server.stderr.take().unwrap()).lines();
+    let (mut url, mut warned) = (None, false);
+    while url.is_none() || !warned {
+        // The check is not waited for: either may come first.
+        let line = line_with(&mut log, "").await;
+        if let Some((_, rest)) = line.split_once("listening on ") {
+            url = rest.split_whitespace().next().map(str::to_owned);
+        }
+        if line.contains("files cannot be stored") {
+            assert!(line.contains("WARN") && line.contains(&endpoint), "{line}");
+            warned = true;
+        }
+    }
+    let health = reqwest::get(format!("{}/health", url.unwrap()))
+        .await
+        .unwrap();
+    assert_eq!(health.status(), 200);
+    let health: Value = health.json().await.unwrap();
+    assert_eq!(health["status"], "degraded");
+    assert_eq!(health["checks"]["storage"], "unavailable");
+}
+
+#[sqlx::test]
+async fn two_servers_with_local_files_warn_each_other(_: PgPoolOptions, options: PgConnectOptions) {
+    let (one, other) = (Site::new(&[]), Site::new(&[]));
+    let start = |site: &Site| {
+        let mut command = site.command();
+        command
+            .env("DATABASE_URL", database_url(&options))
+            .env("GENSVC__JOBS__LEASE_SECONDS", "2");
+        let mut server = command.spawn().unwrap();
+        let log = BufReader::new(server.stderr.take().unwrap()).lines();
+        (server, log)
+    };
+    let ((_one, mut ones), (_other, mut others)) = (start(&one), start(&other));
+    for log in [&mut ones, &mut others] {
+        let line = line_with(log, "another gensvc server uses this database").await;
+        assert!(line.contains("WARN"), "{line}");
+        assert!(line.contains("GENSVC__MEDIA__STORAGE=s3"), "{line}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stored_files_are_closed_to_other_users() {
+    let site = Site::new(&[]);
+    let (server, key) = site.first().await;
+    let made = server
+        .client
+        .post(format!("{}/v1/generate/image", server.url))
+        .bearer_auth(&key)
+        .json(&json!({"prompt": "x", "parameters": {"size": "256x256"}}))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(made.status(), 200);
+    let mut folders = vec![site.folder.join("media")];
+    let mut seen: Vec<(PathBuf, u32)> = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_dir() {
+                folders.push(entry.path());
+            } else {
+                seen.push((entry.path(), 0o600));
+            }
+        }
+        seen.push((folder, 0o700));
+    }
+    let png = |path: &PathBuf| path.extension().is_some_and(|e| e == "png");
+    assert!(seen.iter().any(|(path, _)| png(path)), "{seen:?}");
+    for (path, mode) in seen {
+        let found = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(found & 0o777, mode, "{path:?}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_url_says_whose_it_is_and_the_database_is_removed() {
+    let site = Site::new(&[]);
+    let (server, key) = site.first().await;
+    let run = async |arguments: &[&str]| {
+        let output = site.command().args(arguments).output().await.unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (
+            output.status.success(),
+            text(output.stdout),
+            text(output.stderr),
+        )
+    };
+    let folder = site.folder.display().to_string();
+    let (_, url, note) = run(&["database", "url"]).await;
+    assert!(url.starts_with("postgres:///gensvc?host="), "{url}");
+    assert_eq!(note, format!("This is the private database in {folder}.\n"));
+    let named = site
+        .command()
+        .args(["database", "url"])
+        .env("DATABASE_URL", "postgres://db.example/gensvc")
+        .output()
+        .await
+        .unwrap();
+    assert_eq!(named.stdout, b"postgres://db.example/gensvc\n");
+    assert_eq!(named.stderr, b"This is the database of DATABASE_URL.\n");
+
+    let (removed, _, said) = run(&["database", "remove"]).await;
+    assert!(!removed && said.contains("stop that first"), "{said}");
+    assert_eq!(server.get(&key, "/v1/credits/balance").await["held"], "0");
+    server.stop().await;
+    let (_, stopped_url, note) = run(&["database", "url"]).await;
+    assert_eq!(stopped_url, url);
+    assert!(note.contains("It is not running"), "{note}");
+
+    let (removed, out, note) = run(&["database", "remove"]).await;
+    assert!(removed && out.contains(&folder), "{out}");
+    assert!(note.contains("media"), "{note}");
+    assert!(!site.folder.join("postgres").exists());
+    assert!(!site.folder.join("postgres.log").exists());
+    // The next one begins anew.
+    let (server, other_key) = site.first().await;
+    assert_ne!(other_key, key);
+    server.stop().await;
+}
