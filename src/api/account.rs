@@ -12,7 +12,7 @@ use super::{
     extract::{Authorized, JsonBody, Manage, NoQuery},
 };
 use crate::{
-    domain::{generation::Modality, ids::AccountId, request::AccountChange},
+    domain::{clock::rfc3339, generation::Modality, ids::AccountId, request::AccountChange},
     store::account_settings::AccountSettings,
 };
 
@@ -54,6 +54,7 @@ pub struct AccountBody {
     /// Its default providers and models.
     pub defaults: DefaultsBody,
     /// When it was made.
+    #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
 }
 

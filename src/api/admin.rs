@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     domain::{
+        clock::rfc3339,
         credits::Credits,
         ids::{AccountId, AdminTokenId},
         page::PageRequest,
@@ -68,8 +69,10 @@ pub struct AdminAccountBody {
     pub available: Credits,
     /// Since when it is suspended; null where it is not.
     #[schema(required, nullable)]
+    #[serde(serialize_with = "rfc3339")]
     pub suspended_at: Option<DateTime<Utc>>,
     /// When it was made.
+    #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
 }
 
@@ -95,10 +98,13 @@ pub struct AdminTokenBody {
     pub id: AdminTokenId,
     pub name: String,
     /// When it was last used; may lag by 60 s.
+    #[serde(serialize_with = "rfc3339")]
     pub last_used_at: Option<DateTime<Utc>>,
     /// When it was revoked.
+    #[serde(serialize_with = "rfc3339")]
     pub revoked_at: Option<DateTime<Utc>>,
     /// When it was made.
+    #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
 }
 

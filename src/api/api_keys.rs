@@ -15,8 +15,8 @@ use super::{
 };
 use crate::{
     domain::{
-        ability::Abilities, credits::Credits, ids::ApiKeyId, page::PageOf, request::KeyRequest,
-        spend::SpendPeriod,
+        ability::Abilities, clock::rfc3339, credits::Credits, ids::ApiKeyId, page::PageOf,
+        request::KeyRequest, spend::SpendPeriod,
     },
     store::keys::{ApiKeyRecord, KEYS_CURSOR},
 };
@@ -37,6 +37,7 @@ pub struct KeyBody {
     pub rate_limit_per_minute: u32,
     /// When it ends; null for never.
     #[schema(required, nullable)]
+    #[serde(serialize_with = "rfc3339")]
     pub expires_at: Option<DateTime<Utc>>,
     /// What it may spend in each period; null for no limit but the balance.
     #[schema(required, nullable)]
@@ -48,11 +49,14 @@ pub struct KeyBody {
     pub spent: Credits,
     /// When it was last used; may lag by 60 s.
     #[schema(required, nullable)]
+    #[serde(serialize_with = "rfc3339")]
     pub last_used_at: Option<DateTime<Utc>>,
     /// When it was revoked.
     #[schema(required, nullable)]
+    #[serde(serialize_with = "rfc3339")]
     pub revoked_at: Option<DateTime<Utc>>,
     /// When it was made.
+    #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
 }
 

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::domain::{
     ability::Abilities,
+    clock::rfc3339,
     ids::{AccountId, UserId},
     request::Login,
 };
@@ -49,6 +50,7 @@ pub struct LoginBody {
     #[schema(example = "Bearer")]
     pub token_type: String,
     /// When the server ends the session.
+    #[serde(serialize_with = "rfc3339")]
     pub expires_at: DateTime<Utc>,
     /// Who logged in.
     pub user: UserBody,
@@ -75,6 +77,7 @@ pub struct TokenBody {
     pub abilities: Abilities,
     /// When it ends; null for never.
     #[schema(required, nullable)]
+    #[serde(serialize_with = "rfc3339")]
     pub expires_at: Option<DateTime<Utc>>,
 }
 

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     domain::{
+        clock::rfc3339,
         credits::Credits,
         ids::{GenerationId, LedgerEntryId},
         page::PageRequest,
@@ -85,6 +86,7 @@ pub struct LedgerEntryBody {
     #[schema(required, nullable)]
     pub reference: Option<String>,
     /// When.
+    #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
 }
 

@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 
 use super::media::MediaLinks;
 use crate::domain::{
+    clock::rfc3339,
     credits::Credits,
     generation::{FailureCode, FinishReason, Generation, Modality, Output, Status},
     ids::{ApiKeyId, GenerationId, TemplateId},
@@ -171,12 +172,15 @@ pub struct GenerationSummary {
     #[schema(required, nullable)]
     pub progress: Option<i16>,
     /// When it was made.
+    #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
     /// When work began.
     #[schema(required, nullable)]
+    #[serde(serialize_with = "rfc3339")]
     pub started_at: Option<DateTime<Utc>>,
     /// When it ended.
     #[schema(required, nullable)]
+    #[serde(serialize_with = "rfc3339")]
     pub completed_at: Option<DateTime<Utc>>,
 }
 

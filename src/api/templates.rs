@@ -13,7 +13,7 @@ use super::{
     record::{self, PageBody},
 };
 use crate::{
-    domain::{ids::TemplateId, page::PageOf, request::TemplateText},
+    domain::{clock::rfc3339, ids::TemplateId, page::PageOf, request::TemplateText},
     store::templates::{TEMPLATES_CURSOR, TemplateRecord},
 };
 
@@ -36,8 +36,10 @@ pub struct TemplateBody {
     /// defined`.
     pub variables: Vec<String>,
     /// When it was made.
+    #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
     /// When this version was made.
+    #[serde(serialize_with = "rfc3339")]
     pub updated_at: DateTime<Utc>,
 }
 

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     domain::{
+        clock::rfc3339,
         ids::{GenerationId, WebhookDeliveryId, WebhookId},
         page::PageOf,
         request::WebhookRequest,
@@ -39,6 +40,7 @@ pub struct WebhookBody {
     /// Which events.
     pub events: Vec<WebhookEvent>,
     /// When it was made.
+    #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
 }
 
@@ -75,14 +77,18 @@ pub struct DeliveryBody {
     pub error: Option<String>,
     /// When it is tried next; null unless pending.
     #[schema(required, nullable)]
+    #[serde(serialize_with = "rfc3339")]
     pub next_attempt_at: Option<DateTime<Utc>>,
     /// When the last attempt began.
     #[schema(required, nullable)]
+    #[serde(serialize_with = "rfc3339")]
     pub last_attempt_at: Option<DateTime<Utc>>,
     /// When the event happened.
+    #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
     /// When it was last delivered.
     #[schema(required, nullable)]
+    #[serde(serialize_with = "rfc3339")]
     pub delivered_at: Option<DateTime<Utc>>,
 }
 

@@ -9,7 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use chrono::{DateTime, DurationRound, TimeDelta, Utc};
+use chrono::{DateTime, DurationRound, SecondsFormat, TimeDelta, Utc};
+use serde::{Serialize as _, Serializer};
 
 /// Clock skew of this machine from which the server reports itself as degraded.
 pub const MAX_SKEW: TimeDelta = TimeDelta::seconds(30);
@@ -32,6 +33,18 @@ pub trait Clock: Send + Sync {
 }
 
 pub type SharedClock = Arc<dyn Clock>;
+
+/// How times are told: always to the microsecond, so that as texts they sort as times, and a filter
+/// by one of them is exact.
+pub fn rfc3339<T, S>(time: &T, serializer: S) -> Result<S::Ok, S::Error>
+where
+    T: Copy + Into<Option<DateTime<Utc>>>,
+    S: Serializer,
+{
+    let time: Option<DateTime<Utc>> = (*time).into();
+    let text = time.map(|time| time.to_rfc3339_opts(SecondsFormat::Micros, true));
+    text.serialize(serializer)
+}
 
 /// The machine's clock: for logs and for measuring skew only. Nothing shared between replicas uses
 /// it.

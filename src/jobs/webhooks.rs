@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     domain::{
-        clock::SharedClock,
+        clock::{SharedClock, rfc3339},
         generation::Generation,
         ids::{WebhookDeliveryId, WebhookId},
         webhook::{DeliveryStatus, WebhookEvent, retry_delay},
@@ -85,6 +85,7 @@ struct Inner {
 #[derive(Serialize)]
 struct Payload<'a> {
     r#type: WebhookEvent,
+    #[serde(serialize_with = "rfc3339")]
     timestamp: DateTime<Utc>,
     data: &'a Value,
 }

@@ -118,7 +118,9 @@ async fn an_account_is_made_and_found(_: PgPoolOptions, options: PgConnectOption
         .post(&token, ACCOUNTS, &new_account("Ann@example.com"))
         .await;
     let made = made.expect(201);
-    let now = app.now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
+    let now = app
+        .now()
+        .to_rfc3339_opts(chrono::SecondsFormat::Micros, true);
     assert_eq!(
         made,
         json!({"id": made["id"], "name": "Ann's shop", "email": "Ann@example.com",

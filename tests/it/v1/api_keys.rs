@@ -26,7 +26,7 @@ async fn a_key_has_its_defaults_and_is_shown_once(_: PgPoolOptions, options: PgC
         let (first, last) = hint.split_once("...").unwrap();
         assert!(key.starts_with(first) && key.ends_with(last));
         assert!(first.len() + last.len() < 16, "{hint} tells too much");
-        let now = app.now().to_rfc3339_opts(SecondsFormat::Secs, true);
+        let now = app.now().to_rfc3339_opts(SecondsFormat::Micros, true);
         assert_eq!(
             made,
             json!({"id": made["id"], "key": key, "key_hint": hint, "name": "backend",
@@ -71,7 +71,7 @@ async fn what_is_asked_for_is_kept(_: PgPoolOptions, options: PgConnectOptions) 
         (
             "expires_at",
             json!("2100-01-31T12:00:00+02:00"),
-            json!("2100-01-31T10:00:00Z"),
+            json!("2100-01-31T10:00:00.000000Z"),
         ),
     ] {
         let mut body = json!({"name": "x"});
@@ -219,7 +219,7 @@ async fn a_key_ends_when_it_expires_and_when_it_is_revoked(
     );
     app.get(key, ME).await.expect(200);
     let first = app.delete(key, &path).await.expect(200);
-    let now = app.now().to_rfc3339_opts(SecondsFormat::AutoSi, true);
+    let now = app.now().to_rfc3339_opts(SecondsFormat::Micros, true);
     assert_eq!(first["revoked_at"], now);
     assert_eq!(first.get("key"), None);
     for server in [&app, &replica] {

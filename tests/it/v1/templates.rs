@@ -70,7 +70,7 @@ async fn a_template_is_kept_replaced_and_deleted(_: PgPoolOptions, options: PgCo
     let body = json!({"name": "é", "prompt": "{{ b }} {{ a.x }} {{ prompt }}{% for i in a %}{{ i }}{% endfor %}",
         "system_prompt": "{{ c }} {{ a }}"});
     let made = app.post(&session, TEMPLATES, &body).await.expect(201);
-    let time = || app.now().to_rfc3339_opts(SecondsFormat::AutoSi, true);
+    let time = || app.now().to_rfc3339_opts(SecondsFormat::Micros, true);
     let created = time();
     assert_eq!(
         made,

@@ -60,7 +60,7 @@ async fn its_secret_is_shown_once(_: PgPoolOptions, options: PgConnectOptions) {
         let secret = made["secret"].as_str().unwrap().to_owned();
         let (_, random) = secret.split_once("whsec_").unwrap();
         assert_eq!(random.len(), 44);
-        let now = app.now().to_rfc3339_opts(SecondsFormat::Secs, true);
+        let now = app.now().to_rfc3339_opts(SecondsFormat::Micros, true);
         assert_eq!(
             made,
             json!({"id": made["id"], "url": URL, "events": ["generation.failed"],

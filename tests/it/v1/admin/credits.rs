@@ -41,7 +41,9 @@ async fn fifty_parallel_posts_of_one_reference_are_one_grant(
     assert_eq!((made, repeated), (1, 49));
     let entries: Vec<Value> = answers.iter().map(Answer::json).collect();
     assert!(entries.iter().all(|entry| *entry == entries[0]));
-    let now = app.now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
+    let now = app
+        .now()
+        .to_rfc3339_opts(chrono::SecondsFormat::Micros, true);
     assert_eq!(
         entries[0],
         json!({"id": entries[0]["id"], "kind": "grant", "amount": "0.1", "balance": "1.1",

@@ -69,7 +69,9 @@ async fn a_charge_is_given_back_once(_: PgPoolOptions, options: PgConnectOptions
         "required",
     );
     let done = desk.refund(&whole, None, "blurred").await.expect(201);
-    let now = app.now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
+    let now = app
+        .now()
+        .to_rfc3339_opts(chrono::SecondsFormat::Micros, true);
     assert_eq!(
         done,
         json!({"id": done["id"], "kind": "refund", "amount": "5", "balance": "15", "held": "0",

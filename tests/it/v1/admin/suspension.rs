@@ -26,7 +26,7 @@ async fn a_suspended_accounts_tokens_are_refused_and_its_work_finishes(
         .post(&token, &format!("{path}/suspend"), &json!({}))
         .await;
     let suspended = suspended.expect(200);
-    let now = app.now().to_rfc3339_opts(SecondsFormat::Secs, true);
+    let now = app.now().to_rfc3339_opts(SecondsFormat::Micros, true);
     assert_eq!(suspended["suspended_at"], now);
     assert_eq!(
         (&suspended["balance"], &suspended["held"]),

@@ -39,7 +39,7 @@ async fn an_event_is_told_and_signed(_: PgPoolOptions, options: PgConnectOptions
         (&request.method, request.path.as_str()),
         (&Method::POST, "/hook")
     );
-    let rfc3339 = |time: chrono::DateTime<_>| time.to_rfc3339_opts(SecondsFormat::Secs, true);
+    let rfc3339 = |time: chrono::DateTime<_>| time.to_rfc3339_opts(SecondsFormat::Micros, true);
     let expected = json!({"type": "generation.completed", "timestamp": rfc3339(happened),
         "data": record});
     assert_eq!(request.body, expected);
