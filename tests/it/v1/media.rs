@@ -223,6 +223,21 @@ async fn a_deleted_generation_takes_its_files_along(_: PgPoolOptions, options: P
     app.assert_settled().await;
 }
 
+/// Waits for the transactions of other tests that began before the last generation ended.
+async fn ended_for_all(app: &TestApp) {
+    let ended = "select bool_and(settled < pg_snapshot_xmin(pg_current_snapshot()))
+        from finished_generations";
+    let waiting = async {
+        while !sqlx::query_scalar::<_, bool>(ended)
+            .fetch_one(&app.pool)
+            .await
+            .unwrap()
+        {}
+    };
+    let waited = tokio::time::timeout(std::time::Duration::from_mins(1), waiting);
+    waited.await.unwrap();
+}
+
 #[sqlx::test]
 async fn old_generations_are_deleted_in_batches(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
@@ -235,6 +250,7 @@ async fn old_generations_are_deleted_in_batches(_: PgPoolOptions, options: PgCon
     let running = app.queue(&account, "video", &body).await;
     app.advance(TimeDelta::days(2));
     let fresh = picture(&app, &account).await;
+    ended_for_all(&app).await;
     let delete = async || {
         let runner = &app.app.runner;
         runner.delete_old(TimeDelta::days(1), 2).await.unwrap()
