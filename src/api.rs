@@ -200,8 +200,15 @@ pub fn openapi() -> Result<serde_json::Value, serde_json::Error> {
     openapi::document(routes())
 }
 
+/// What the listeners of a server serve.
+pub struct Routers {
+    pub api: Router,
+    /// The metrics without a token, for a listener that only this machine reaches.
+    pub metrics: Router,
+}
+
 /// The whole HTTP side.
-pub fn router(service: Service, settings: ApiSettings) -> Result<Router, serde_json::Error> {
+pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde_json::Error> {
     let table = routes();
     let unbounded = table.iter().filter(|route| !route.bounded);
     let unbounded = unbounded.flat_map(Route::paths).cloned().collect();
@@ -227,12 +234,17 @@ pub fn router(service: Service, settings: ApiSettings) -> Result<Router, serde_j
             openapi: openapi()?.to_string().into(),
         }),
     };
+    let local_metrics = Router::new()
+        .route("/metrics", get(metrics::local_metrics))
+        .with_state(state.clone())
+        .fallback(not_found)
+        .layer(from_fn_with_state(metrics.clone(), metrics::measure));
     let router = router
         .route("/openapi.json", get(openapi::openapi))
         .route("/docs", get(openapi::page))
         .route("/docs/{file}", get(openapi::asset))
         .with_state(state)
-        .fallback(|| async { ApiError::from_status(StatusCode::NOT_FOUND) })
+        .fallback(not_found)
         // In one call, the outermost first: each call boxes every route, and each box is cloned
         // for every request.
         .layer((
@@ -240,7 +252,14 @@ pub fn router(service: Service, settings: ApiSettings) -> Result<Router, serde_j
             option_layer(cors(&settings.cors_origins)),
             from_fn_with_state(admission, admission::admit),
         ));
-    Ok(router)
+    Ok(Routers {
+        api: router,
+        metrics: local_metrics,
+    })
+}
+
+async fn not_found() -> ApiError {
+    ApiError::from_status(StatusCode::NOT_FOUND)
 }
 
 fn cors(origins: &[String]) -> Option<CorsLayer> {

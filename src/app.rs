@@ -44,6 +44,8 @@ pub struct App {
     pub auditor: Auditor,
     /// The HTTP side.
     pub router: Router,
+    /// The metrics, for this machine alone.
+    pub metrics_router: Router,
 }
 
 /// Why the parts could not be put together.
@@ -77,6 +79,11 @@ pub enum AppError {
     Service(#[from] crate::service::ServiceError),
     #[error("cannot listen on {address} ({source}); choose another with GENSVC_BIND")]
     Bind {
+        address: std::net::SocketAddr,
+        source: std::io::Error,
+    },
+    #[error("cannot serve the metrics on {address} ({source}); choose another with metrics.port")]
+    MetricsBind {
         address: std::net::SocketAddr,
         source: std::io::Error,
     },
@@ -229,13 +236,14 @@ impl App {
             links,
             metrics,
         };
-        let router = api::router(service.clone(), settings)?;
+        let routers = api::routers(service.clone(), settings)?;
         Ok(Self {
             service,
             runner,
             dispatcher,
             auditor,
-            router,
+            router: routers.api,
+            metrics_router: routers.metrics,
         })
     }
 

@@ -146,11 +146,11 @@ impl ApiError {
         }
     }
 
-    /// 403 of the metrics where they have no token of their own.
+    /// 403 of the metrics where they have no token.
     pub fn loopback_only() -> Self {
         Self::new(
             Code::LoopbackOnly,
-            "only this machine may read the metrics, unless metrics.token is set",
+            "without metrics.token only this machine may read the metrics, at metrics.port of 127.0.0.1",
         )
     }
 

@@ -1,19 +1,22 @@
 //! GET /metrics, and the numbers and the trace of every request.
 //!
-//! Here: who may read them. Not here: counting anything but requests.
+//! Here: who may read them. With a token, who knows it, at the address of the API. Without one
+//! they have a listener of their own on 127.0.0.1: at the other address nothing tells a program of
+//! this machine from a proxy that hands on what strangers ask. Not here: counting anything but
+//! requests.
 
 use std::{
-    net::SocketAddr,
+    net::IpAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use axum::{
-    extract::{ConnectInfo, FromRequestParts, MatchedPath, Request, State},
+    extract::{FromRequestParts, MatchedPath, Request, State},
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
-use http::{HeaderMap, HeaderName, Method, header, request::Parts};
+use http::{HeaderMap, HeaderName, Method, header, request::Parts, uri::Authority};
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
@@ -37,8 +40,8 @@ use crate::{
 const FRESH: Duration = Duration::from_secs(5);
 /// The route label of what no route takes.
 const UNMATCHED: &str = "unmatched";
-/// What a forwarded request carries, or one that a browser makes for some page: neither comes
-/// from a person or a program on this machine that asks for itself.
+/// What a forwarded request carries, or one that a browser makes for some page: neither is of a
+/// person or a program on this machine that asks for itself.
 const NOT_LOCAL: [HeaderName; 5] = [
     HeaderName::from_static("x-forwarded-for"),
     HeaderName::from_static("x-real-ip"),
@@ -60,7 +63,7 @@ struct Inner {
 }
 
 impl MetricsEndpoint {
-    /// For those who know `token`; without one, for this machine.
+    /// At the address of the API for those who know `token`; without one, for nobody.
     pub fn new(metrics: Metrics, token: Option<&SecretString>, clock: SharedClock) -> Self {
         let digest = |token: &SecretString| Sha256::digest(token.expose_secret()).into();
         Self(Arc::new(Inner {
@@ -76,16 +79,8 @@ impl MetricsEndpoint {
         &self.0.metrics
     }
 
-    fn admit(&self, headers: &HeaderMap, peer: Option<SocketAddr>) -> Result<(), ApiError> {
-        let Some(expected) = &self.0.token else {
-            let local = peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback())
-                && !NOT_LOCAL.iter().any(|name| headers.contains_key(name));
-            return if local {
-                Ok(())
-            } else {
-                Err(ApiError::loopback_only())
-            };
-        };
+    fn admit(&self, headers: &HeaderMap) -> Result<(), ApiError> {
+        let expected = self.0.token.as_ref().ok_or_else(ApiError::loopback_only)?;
         let token = bearer(headers).map_err(ApiError::token)?;
         if bool::from(Sha256::digest(token).ct_eq(expected)) {
             Ok(())
@@ -138,18 +133,16 @@ impl FromRequestParts<ApiState> for Scraper {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
-        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
-        let endpoint = &state.settings.metrics;
-        endpoint.admit(&parts.headers, peer.map(|info| info.0))?;
+        state.settings.metrics.admit(&parts.headers)?;
         Ok(Self)
     }
 }
 
 /// Read the metrics
 ///
-/// In the text format of Prometheus, or as `OpenMetrics` where `Accept` asks for that. With the setting `metrics.token` it needs
-/// that token as bearer; without it, it answers only to this machine: a loopback peer whose
-/// request was not forwarded.
+/// In the text format of Prometheus, or as `OpenMetrics` where `Accept` asks for that. It needs the setting `metrics.token`
+/// as bearer token. Without that setting it answers at 127.0.0.1 only, on a port of its own
+/// (`metrics.port`), without a token, and 403 `loopback_only` here.
 #[utoipa::path(
     get, path = "/metrics", tag = "operations",
     responses(
@@ -163,6 +156,36 @@ pub async fn metrics(
     headers: HeaderMap,
     _query: NoQuery,
 ) -> Result<Response, ApiError> {
+    exposition(&state, &headers).await
+}
+
+/// GET /metrics without a token, for a listener that only this machine reaches.
+pub async fn local_metrics(
+    State(state): State<ApiState>,
+    headers: HeaderMap,
+    _query: NoQuery,
+) -> Result<Response, ApiError> {
+    let forwarded = NOT_LOCAL.iter().any(|name| headers.contains_key(name));
+    if forwarded || !names_this_machine(&headers) {
+        return Err(ApiError::loopback_only());
+    }
+    exposition(&state, &headers).await
+}
+
+/// Whether `Host` is this machine. A browser can be led here by any name, but keeps to it.
+fn names_this_machine(headers: &HeaderMap) -> bool {
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
+    let authority = host.and_then(|host| host.parse::<Authority>().ok());
+    authority.is_some_and(|authority| {
+        let name = authority.host();
+        let address = name.trim_start_matches('[').trim_end_matches(']').parse();
+        name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|ip: IpAddr| ip.is_loopback())
+    })
+}
+
+async fn exposition(state: &ApiState, headers: &HeaderMap) -> Result<Response, ApiError> {
     let endpoint = &state.settings.metrics;
     let store = state.service.store();
     let live = endpoint.live(store).await;
@@ -170,7 +193,7 @@ pub async fn metrics(
         .pools()
         .map(|(pool, in_use, idle)| Connections { pool, in_use, idle });
     let metrics = &endpoint.0.metrics;
-    let (content_type, text) = if asks_for_open_metrics(&headers) {
+    let (content_type, text) = if asks_for_open_metrics(headers) {
         let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         (content_type, metrics.open_metrics(live.as_ref(), &pools))
     } else {

@@ -89,7 +89,7 @@ pub fn document(table: Vec<Route>) -> Result<Value, serde_json::Error> {
         components.add_security_scheme("admin", SecurityScheme::Http(admin));
         let metrics = HttpBuilder::new()
             .scheme(HttpAuthScheme::Bearer)
-            .description(Some("The setting metrics.token, where it is set"))
+            .description(Some("The setting metrics.token"))
             .build();
         components.add_security_scheme("metrics_token", SecurityScheme::Http(metrics));
     }

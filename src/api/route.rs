@@ -125,7 +125,7 @@ impl Argument for Operator {
 
 impl Argument for Scraper {
     fn describe(facts: &mut Facts) {
-        facts.security = Some(json!([{}, {"metrics_token": []}]));
+        facts.security = Some(json!([{"metrics_token": []}]));
     }
 }
 

@@ -1,6 +1,12 @@
 //! `gensvc serve`: start in order, serve, stop in order.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use chrono::TimeDelta;
 use nix::sys::stat::{Mode, umask};
@@ -72,6 +78,7 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
     let listener = TcpListener::bind(address)
         .await
         .map_err(|source| AppError::Bind { address, source })?;
+    let metrics = metrics_listener(config).await?;
     let stop = Stop::on_signals(Periods {
         announced: *config.server.drain,
         grace: *config.server.shutdown,
@@ -87,7 +94,11 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
     umask(Mode::S_IRWXG | Mode::S_IRWXO);
     let local = database.local.take().map(Arc::new);
     let (store, clock) = (&database.store, &database.clock);
-    let result = run(config, listener, &stop, store, clock, local.as_ref()).await;
+    let listeners = Listeners {
+        api: listener,
+        metrics,
+    };
+    let result = run(config, listeners, &stop, store, clock, local.as_ref()).await;
     let close = database.store.close(CLOSE_DATABASE);
     stop.step("connections to the database", DATABASE_ENDS, close)
         .await;
@@ -102,16 +113,41 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
     result
 }
 
+struct Listeners {
+    api: TcpListener,
+    metrics: Option<TcpListener>,
+}
+
+/// Where the metrics are read without a token. Two servers of one machine need not be told apart
+/// for the second to start.
+async fn metrics_listener(config: &Config) -> Result<Option<TcpListener>, AppError> {
+    if config.metrics.token.is_some() {
+        return Ok(None);
+    }
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, *config.metrics.port));
+    match TcpListener::bind(address).await {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            tracing::warn!(
+                "the metrics are not served: {address} is taken; set metrics.port to a free port, \
+                 or metrics.token"
+            );
+            Ok(None)
+        }
+        Err(source) => Err(AppError::MetricsBind { address, source }),
+    }
+}
+
 async fn run(
     config: &Config,
-    listener: TcpListener,
+    listeners: Listeners,
     stop: &Stop,
     store: &Store,
     clock: &SharedClock,
     local: Option<&Arc<LocalPostgres>>,
 ) -> Result<(), AppError> {
     warn_of_risks(store.durability().await?);
-    let url = config.public_url_at(listener.local_addr()?);
+    let url = config.public_url_at(listeners.api.local_addr()?);
     let storage = media::open(config).await?;
     let clock = Arc::clone(clock);
     let app = App::build_over(config, store.clone(), clock, &url, storage.clone()).await?;
@@ -149,11 +185,17 @@ async fn run(
             demo::create(&app, config.demo.credits, &url).await?;
         }
     }
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), "listening on {url}");
-
     let close = CancellationToken::new();
     let limits = listener_limits(config);
-    let server = listener::serve(listener, app.router.clone(), limits, close.clone());
+    let mut metrics = None;
+    if let Some(listener) = listeners.metrics {
+        metrics = Some(format!("http://{}/metrics", listener.local_addr()?));
+        let router = app.metrics_router.clone();
+        background.spawn(listener::serve(listener, router, limits, close.clone()));
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    tracing::info!(version, metrics, "listening on {url}");
+    let server = listener::serve(listeners.api, app.router.clone(), limits, close.clone());
     let mut server = tokio::spawn(server);
 
     stop.announced.cancelled().await;

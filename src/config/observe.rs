@@ -6,15 +6,21 @@ use toml::Value;
 use url::Url;
 
 use super::net::optional_url;
-use crate::domain::settings::{self, range::Seconds, shown};
+use crate::domain::settings::{
+    self,
+    range::{Bounded, Seconds},
+    shown,
+};
 
 /// `[metrics]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Metrics {
-    /// What GET /metrics asks for as bearer token. `None`: it answers to this machine only.
+    /// What GET /metrics asks for as bearer token. `None`: it answers on `port` only.
     #[serde(deserialize_with = "token")]
     pub token: Option<SecretString>,
+    /// Of 127.0.0.1, where it answers without a token; port 0 takes a free one.
+    pub port: Bounded<u16, 0, 65_535>,
     /// Between two self-audits; zero: none.
     #[serde(rename = "audit_seconds")]
     pub audit_every: Seconds<0, 86_400>,

@@ -58,6 +58,7 @@ impl Server {
             .env("DATABASE_URL", database)
             .env("GENSVC_DATA_DIR", folder.join("files"))
             .env("GENSVC_BIND", "127.0.0.1:0")
+            .env("GENSVC__METRICS__PORT", "0")
             // One account is to queue a thousand videos.
             .env("GENSVC__JOBS__MAX_PER_ACCOUNT", "1000000")
             .env("OPENAI_API_KEY", "sk-bench")

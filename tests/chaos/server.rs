@@ -67,6 +67,7 @@ impl Server {
                 &folder.join("files").display().to_string(),
             ),
             ("GENSVC_BIND", "127.0.0.1:0"),
+            ("GENSVC__METRICS__PORT", "0"),
             ("GENSVC_LOG", "info,sqlx=warn"),
             ("GENSVC__DATABASE__MAX_CONNECTIONS", "16"),
             ("GENSVC__JOBS__LEASE_SECONDS", &seconds),

@@ -9,6 +9,7 @@ mod work;
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use axum::{
+    Router,
     body::{Body, Bytes},
     extract::ConnectInfo,
 };
@@ -288,15 +289,17 @@ impl TestApp {
     pub async fn send(&self, mut request: Request<Body>) -> Answer {
         let peer = ConnectInfo(SocketAddr::from(([127, 0, 0, 1], 9)));
         request.extensions_mut().insert(peer);
-        let response = self.app.router.clone().oneshot(request).await.unwrap();
-        let (parts, body) = response.into_parts();
-        let bytes = body.collect().await.unwrap().to_bytes();
-        Answer {
-            status: parts.status,
-            headers: parts.headers,
-            text: String::from_utf8_lossy(&bytes).into_owned(),
-            bytes,
+        Answer::of(&self.app.router, request).await
+    }
+
+    /// GET /metrics without a token, on the port that only this machine reaches.
+    pub async fn metrics(&self, headers: &[(&str, &str)]) -> Answer {
+        let mut request = Request::get("/metrics");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
         }
+        let request = request.body(Body::empty()).unwrap();
+        Answer::of(&self.app.metrics_router, request).await
     }
 
     /// Balance and held of an account, from the API.
@@ -324,6 +327,18 @@ impl TestApp {
 }
 
 impl Answer {
+    async fn of(router: &Router, request: Request<Body>) -> Self {
+        let response = router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        Self {
+            status: parts.status,
+            headers: parts.headers,
+            text: String::from_utf8_lossy(&bytes).into_owned(),
+            bytes,
+        }
+    }
+
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.text)

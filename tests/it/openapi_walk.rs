@@ -244,6 +244,8 @@ async fn without_a_token_only_what_is_public_answers(_: PgPoolOptions, options: 
                 answer.error(401, "invalid_credentials");
             } else if operation.is_media() {
                 answer.error(403, "invalid_signature");
+            } else if operation.path == "/metrics" {
+                answer.error(403, "loopback_only");
             } else {
                 assert_eq!(answer.status, 200, "{}", answer.text);
             }
@@ -298,6 +300,7 @@ async fn a_session_gets_everything(_: PgPoolOptions, options: PgConnectOptions) 
         match operation.path.as_str() {
             "/v1/generate/{uuid}/cancel" => _ = answer.error(409, "already_finished"),
             "/v1/media/{uuid}/{file}" => _ = answer.error(403, "invalid_signature"),
+            "/metrics" => _ = answer.error(403, "loopback_only"),
             "/v1/auth/login" => _ = answer.error(401, "invalid_credentials"),
             _ => assert!(answer.status.is_success(), "{}", answer.text),
         }

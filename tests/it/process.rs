@@ -1,5 +1,6 @@
 //! The program itself: started, killed with -9, stopped, with its private Postgres, over HTTP.
 
+mod metrics;
 mod operator;
 mod retention;
 mod risks;
@@ -12,6 +13,7 @@ use std::{path::PathBuf, process::Stdio, time::Duration};
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
+use sqlx::postgres::PgConnectOptions;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncRead, BufReader, Lines},
     process::{Child, ChildStderr, Command},
@@ -54,6 +56,7 @@ impl Site {
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("GENSVC_DATA_DIR", &self.folder)
             .env("GENSVC_BIND", "127.0.0.1:0")
+            .env("GENSVC__METRICS__PORT", "0")
             .env("GENSVC_LOG", "info")
             .envs(self.env.iter().copied())
             .stdin(Stdio::null())
@@ -120,6 +123,13 @@ impl Drop for Site {
                 .status();
         }
     }
+}
+
+/// Of a test's own database, for a server without a private one.
+fn database_url(options: &PgConnectOptions) -> String {
+    let mut url: url::Url = std::env::var("DATABASE_URL").unwrap().parse().unwrap();
+    url.set_path(options.get_database().unwrap());
+    url.into()
 }
 
 /// The next line that contains this; any, if it is empty.

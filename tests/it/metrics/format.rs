@@ -163,13 +163,8 @@ impl Exposition {
 }
 
 async fn scraped(app: &TestApp, accept: &str) -> Answer {
-    let headers: &[(&str, &str)] = if accept.is_empty() {
-        &[]
-    } else {
-        &[("accept", accept)]
-    };
     let answer = app
-        .call(http::Method::GET, "", "/metrics", headers, None)
+        .metrics(&[("host", "localhost"), ("accept", accept)])
         .await;
     assert_eq!(answer.status, 200);
     answer

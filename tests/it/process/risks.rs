@@ -3,7 +3,7 @@
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use super::{Site, line_with};
+use super::{Site, database_url, line_with};
 use crate::database::set_default;
 
 #[sqlx::test]
@@ -12,11 +12,8 @@ async fn a_start_warns_that_answered_charges_can_be_lost(
     options: PgConnectOptions,
 ) {
     set_default(&options, "synchronous_commit = off").await;
-    let mut url: url::Url = std::env::var("DATABASE_URL").unwrap().parse().unwrap();
-    url.set_path(options.get_database().unwrap());
-    let site = Site::new(&[]);
-    let mut command = site.command();
-    let mut server = command.env("DATABASE_URL", url.as_str()).spawn().unwrap();
+    let site = Site::new(&[("DATABASE_URL", database_url(&options).leak())]);
+    let mut server = site.command().spawn().unwrap();
     let mut log = BufReader::new(server.stderr.take().unwrap()).lines();
     let line = line_with(&mut log, "synchronous_commit is off").await;
     assert!(line.contains("WARN") && line.contains("charges"), "{line}");

@@ -8,6 +8,7 @@ use super::*;
 fn settings_come_from_the_environment_and_the_token_is_not_shown() {
     let c = from_env(&[
         ("GENSVC__METRICS__TOKEN", "hunter2"),
+        ("GENSVC__METRICS__PORT", "9100"),
         ("GENSVC__METRICS__AUDIT_SECONDS", "0"),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318"),
         ("OTEL_SERVICE_NAME", "paint"),
@@ -15,6 +16,7 @@ fn settings_come_from_the_environment_and_the_token_is_not_shown() {
     ])
     .unwrap();
     assert_eq!(c.metrics.token.as_ref().unwrap().expose_secret(), "hunter2");
+    assert_eq!(*c.metrics.port, 9_100);
     assert!(c.metrics.audit_every.is_zero());
     let endpoint = c.traces.otlp_endpoint.as_ref().unwrap();
     assert_eq!(endpoint.as_str(), "http://collector:4318/");
@@ -39,6 +41,10 @@ fn bad_values_are_named_and_secrets_are_not() {
         (
             "[metrics]\ntoken = 7",
             "metrics.token is no token (its value is not shown): must be text without spaces",
+        ),
+        (
+            "[metrics]\nport = 65536",
+            "metrics.port is 65536: must be a whole number from 0 to 65535",
         ),
         (
             "[metrics]\naudit_seconds = -1",
