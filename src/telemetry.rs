@@ -108,7 +108,12 @@ where
     let for_logs = parsed.with_target(TRACES, LevelFilter::OFF);
     let lines = tracing_subscriber::fmt::layer().with_writer(Lines { writer, colours });
     let logs = if json {
-        lines.json().flatten_event(true).boxed()
+        // The list of spans ends with the current one.
+        lines
+            .json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .boxed()
     } else {
         lines.with_ansi(colours).boxed()
     };

@@ -17,7 +17,7 @@ use super::{ApiState, error::ApiError};
 use crate::domain::limiter::{Limiter, Permit};
 
 /// Monitoring, which must be answered when the server is full.
-const ALWAYS: [&str; 3] = ["/health", "/health/live", "/metrics"];
+pub const MONITORING: [&str; 3] = ["/health", "/health/live", "/metrics"];
 
 /// Cheap to clone.
 #[derive(Debug, Clone)]
@@ -71,7 +71,7 @@ pub async fn admit(
     mut request: Request,
     next: Next,
 ) -> Response {
-    if ALWAYS.contains(&request.uri().path()) {
+    if MONITORING.contains(&request.uri().path()) {
         return run(request, next).await;
     }
     let path = request.extensions().get::<MatchedPath>();

@@ -312,6 +312,10 @@ impl ApiError {
         Self::new(Code::DatabaseUnavailable, message).retry_after(DATABASE_RETRY_SECONDS)
     }
 
+    pub fn code(&self) -> Code {
+        self.0.code
+    }
+
     /// The body, as JSON.
     pub fn body(&self, request_id: &str) -> String {
         let content = &self.0;

@@ -9,7 +9,7 @@ use axum::{
 use http::{HeaderMap, StatusCode, header, request::Parts};
 use serde_json::{Map, Value};
 
-use super::{ApiState, admission::RequestPermit, error::ApiError, middleware::RateSlot};
+use super::{ApiState, admission::RequestPermit, error::ApiError, middleware::CallerSlot};
 use crate::{
     domain::{
         ability::Ability,
@@ -83,8 +83,8 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
         let token = bearer(&parts.headers).map_err(ApiError::token)?;
         let known = state.service.authenticate(token).await?;
-        if let Some(slot) = parts.extensions.get::<RateSlot>() {
-            slot.set(known.rate);
+        if let Some(slot) = parts.extensions.get::<CallerSlot>() {
+            slot.set(&known);
         }
         if known.rate.retry_after_seconds.is_some() {
             return Err(ServiceError::RateLimited(known.rate).into());

@@ -242,7 +242,7 @@ pub async fn measure(State(metrics): State<Metrics>, request: Request, next: Nex
         http.route = route,
         http.response.status_code = Empty,
     );
-    let response = request_context(request, next)
+    let response = request_context(request, next, route)
         .instrument(span.clone())
         .await;
     let status = response.status();

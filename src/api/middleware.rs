@@ -10,32 +10,81 @@ use http::{HeaderName, HeaderValue, header};
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use super::error::ApiError;
-use crate::domain::rate::RateState;
+use super::{
+    admission::MONITORING,
+    error::{ApiError, Code},
+};
+use crate::{
+    domain::{
+        ids::{AccountId, AdminTokenId, ApiKeyId},
+        rate::RateState,
+    },
+    service::{admin_tokens::Presented, auth::Authenticated},
+    store::generations::Credential,
+};
 
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_CHARS: usize = 128;
 
-/// Where authentication leaves the state of the limit for the response's headers.
+/// Where authentication leaves what the response's headers and the log tell of the caller.
 #[derive(Debug, Clone, Default)]
-pub struct RateSlot(Arc<OnceLock<RateState>>);
+pub struct CallerSlot(Arc<OnceLock<Known>>);
 
-impl RateSlot {
-    pub fn set(&self, rate: RateState) {
-        let _ = self.0.set(rate);
+impl CallerSlot {
+    pub fn set(&self, known: impl Into<Known>) {
+        let _ = self.0.set(known.into());
+    }
+}
+
+/// A caller whose token is good.
+#[derive(Debug, Clone, Copy)]
+pub struct Known {
+    rate: RateState,
+    account: Option<AccountId>,
+    /// `None` for sessions.
+    key: Option<ApiKeyId>,
+    admin_token: Option<AdminTokenId>,
+}
+
+impl From<&Authenticated> for Known {
+    fn from(known: &Authenticated) -> Self {
+        Self {
+            rate: known.rate,
+            account: Some(known.caller.account_id),
+            key: match known.caller.credential {
+                Credential::ApiKey(id) => Some(id),
+                Credential::Session(_) => None,
+            },
+            admin_token: None,
+        }
+    }
+}
+
+impl From<&Presented> for Known {
+    fn from(presented: &Presented) -> Self {
+        match presented {
+            Presented::Customer(known) => known.into(),
+            &Presented::Operator(token, rate) => Self {
+                rate,
+                account: None,
+                key: None,
+                admin_token: Some(token),
+            },
+        }
     }
 }
 
 /// Gives the request its id, and its response everything that every response carries.
-pub async fn request_context(mut request: Request, next: Next) -> Response {
+pub async fn request_context(mut request: Request, next: Next, route: &str) -> Response {
     let id = request_id(&request);
-    let rate = RateSlot::default();
-    request.extensions_mut().insert(rate.clone());
+    let caller = CallerSlot::default();
+    request.extensions_mut().insert(caller.clone());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let since = Instant::now();
     let span = tracing::info_span!("request", id = %id);
     let mut response = next.run(request).instrument(span.clone()).await;
-    envelope(&mut response, &id);
+    let code = envelope(&mut response, &id).map(Code::as_str);
+    let status = response.status();
     let headers = response.headers_mut();
     if let Ok(value) = HeaderValue::from_str(&id) {
         headers.insert(&REQUEST_ID, value);
@@ -44,14 +93,29 @@ pub async fn request_context(mut request: Request, next: Next) -> Response {
     headers
         .entry(header::CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));
-    if let Some(rate) = rate.0.get() {
+    let caller = caller.0.get();
+    if let Some(Known { rate, .. }) = caller {
         headers.insert("x-ratelimit-limit", rate.limit.into());
         headers.insert("x-ratelimit-remaining", rate.remaining.into());
         headers.insert("x-ratelimit-reset", rate.reset_seconds.into());
     }
     let elapsed_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let account = caller.and_then(|known| known.account).map(|id| id.0);
+    let key = caller.and_then(|known| known.key).map(|id| id.0);
+    let admin_token = caller.and_then(|known| known.admin_token).map(|id| id.0);
+    macro_rules! answered {
+        ($level:ident) => {
+            tracing::$level!(%method, path, route, status = status.as_u16(), code, account, key,
+                admin_token, elapsed_ms, "answered")
+        };
+    }
+    let is_routine = MONITORING.contains(&route) && status.is_success();
     span.in_scope(|| {
-        tracing::info!(%method, path, status = response.status().as_u16(), elapsed_ms, "answered");
+        if is_routine {
+            answered!(debug);
+        } else {
+            answered!(info);
+        }
     });
     response
 }
@@ -72,18 +136,19 @@ fn request_id(request: &Request) -> String {
         .map_or_else(|| Uuid::now_v7().to_string(), str::to_owned)
 }
 
-/// Writes the body of every error, our own and those that a library answered with.
-fn envelope(response: &mut Response, id: &str) {
+/// Writes the body of every error, our own and those that a library answered with; returns its
+/// code.
+fn envelope(response: &mut Response, id: &str) -> Option<Code> {
     let status = response.status();
     let error = match response.extensions_mut().remove::<ApiError>() {
         Some(error) => error,
         None if status.is_client_error() || status.is_server_error() => {
             if response.extensions().get::<OwnBody>().is_some() {
-                return;
+                return None;
             }
             ApiError::from_status(status)
         }
-        None => return,
+        None => return None,
     };
     *response.body_mut() = Body::from(error.body(id));
     let headers = response.headers_mut();
@@ -92,6 +157,7 @@ fn envelope(response: &mut Response, id: &str) {
         header::CONTENT_TYPE,
         HeaderValue::from_static("application/json"),
     );
+    Some(error.code())
 }
 
 /// Marks an error response that has a body of its own (a failing health check).

@@ -1,5 +1,6 @@
 //! The program itself: started, killed with -9, stopped, with its private Postgres, over HTTP.
 
+mod log;
 mod metrics;
 mod operator;
 mod retention;
@@ -83,7 +84,7 @@ impl Site {
         let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
         let line = line_with(&mut stderr, "listening on ").await;
         let url = line.split("listening on ").nth(1).unwrap();
-        let url = url.split_whitespace().next().unwrap().to_owned();
+        let url = url.split(['"', ' ']).next().unwrap().to_owned();
         let client = reqwest::Client::new();
         Server {
             child,

@@ -8,7 +8,7 @@ use crate::{
         ApiState,
         error::ApiError,
         extract::{FromPath, bearer},
-        middleware::RateSlot,
+        middleware::CallerSlot,
     },
     domain::ids::{AccountId, AdminTokenId, ApiKeyId},
     service::{ServiceError, admin_tokens::Presented},
@@ -31,8 +31,8 @@ impl FromRequestParts<ApiState> for Operator {
             Presented::Operator(_, rate) => *rate,
             Presented::Customer(known) => known.rate,
         };
-        if let Some(slot) = parts.extensions.get::<RateSlot>() {
-            slot.set(rate);
+        if let Some(slot) = parts.extensions.get::<CallerSlot>() {
+            slot.set(&presented);
         }
         if rate.retry_after_seconds.is_some() {
             return Err(ServiceError::RateLimited(rate).into());
