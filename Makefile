@@ -105,7 +105,8 @@ check-sqlx: tools postgres
 
 openapi: tools postgres
 	@cargo build
-	@$(with_postgres) UPDATE_OPENAPI=1 cargo test --test it openapi
+	@$(with_postgres) export UPDATE_OPENAPI=1; \
+	cargo test --test it recorded_answers && cargo test --test it openapi
 
 rows ?= 5000000
 

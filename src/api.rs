@@ -2,6 +2,7 @@
 //!
 //! Here: bodies, queries, headers and status codes. Not here: rules, arithmetic, writes.
 
+mod accept;
 mod account;
 mod admin;
 mod admission;
@@ -20,6 +21,7 @@ mod media;
 mod metrics;
 mod middleware;
 mod openapi;
+mod pages;
 mod prefer;
 mod raw_error;
 mod record;
@@ -88,6 +90,7 @@ struct Settings {
     links: MediaLinks,
     metrics: MetricsEndpoint,
     last_checks: health::LastChecks,
+    /// Packed.
     openapi: Bytes,
 }
 
@@ -231,7 +234,7 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
             links: settings.links,
             metrics: settings.metrics,
             last_checks: health::LastChecks::default(),
-            openapi: openapi()?.to_string().into(),
+            openapi: pages::packed(&openapi()?.to_string()).map_err(serde_json::Error::io)?,
         }),
     };
     let local_metrics = Router::new()
@@ -240,9 +243,10 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
         .fallback(not_found)
         .layer(from_fn_with_state(metrics.clone(), metrics::measure));
     let router = router
-        .route("/openapi.json", get(openapi::openapi))
-        .route("/docs", get(openapi::page))
-        .route("/docs/{file}", get(openapi::asset))
+        .route("/", get(pages::front))
+        .route("/openapi.json", get(pages::openapi))
+        .route("/docs", get(pages::docs))
+        .route("/docs/{file}", get(pages::asset))
         .with_state(state)
         .fallback(not_found)
         // In one call, the outermost first: each call boxes every route, and each box is cloned

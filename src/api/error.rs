@@ -4,6 +4,7 @@
 //! because only it knows the request id.
 
 mod code;
+mod example;
 mod from;
 
 use axum::response::{IntoResponse, Response};
@@ -226,7 +227,14 @@ impl ApiError {
             tracing::error!(generation = %generation.id, "a failed generation without a reason");
             return Self::internal();
         };
-        let code = match failure.code {
+        let mut error = Self::failed(failure.code, failure.message.clone());
+        error.0.generation = Some(Box::new(GenerationRecord::of(generation, links)));
+        error
+    }
+
+    fn failed(code: FailureCode, message: impl Into<String>) -> Self {
+        let retryable = code.retryable();
+        let code = match code {
             FailureCode::ProviderError => Code::ProviderError,
             FailureCode::ProviderRejected => Code::ProviderRejected,
             FailureCode::ContentPolicy => Code::ContentPolicy,
@@ -236,9 +244,8 @@ impl ApiError {
             FailureCode::Interrupted => Code::ShuttingDown,
             FailureCode::Cancelled => Code::Cancelled,
         };
-        let mut error = Self::new(code, failure.message.clone());
-        error.0.retryable = failure.code.retryable();
-        error.0.generation = Some(Box::new(GenerationRecord::of(generation, links)));
+        let mut error = Self::new(code, message);
+        error.0.retryable = retryable;
         if code.status() == StatusCode::SERVICE_UNAVAILABLE {
             error = error.header(header::RETRY_AFTER, BUSY_RETRY_SECONDS);
         }

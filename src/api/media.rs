@@ -153,11 +153,10 @@ pub async fn file(
 /// The headers that every answer about a file has. A browser shows it and runs nothing of it.
 fn headed(status: StatusCode, key: &MediaKey, head: &MediaHead, body: Body) -> Response {
     let mut response = (status, body).into_response();
-    let fixed: [(HeaderName, &str); 5] = [
+    let fixed: [(HeaderName, &str); 4] = [
         (header::CONTENT_TYPE, key.kind().content_type()),
         (header::ACCEPT_RANGES, "bytes"),
         (header::CACHE_CONTROL, "private, max-age=86400, immutable"),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (
             header::CONTENT_SECURITY_POLICY,
             "default-src 'none'; media-src 'self'; sandbox",

@@ -25,6 +25,7 @@ use tracing::{Instrument as _, field::Empty};
 
 use super::{
     ApiState,
+    accept::weight,
     error::ApiError,
     extract::{NoQuery, bearer},
     middleware::request_context,
@@ -209,21 +210,9 @@ async fn exposition(state: &ApiState, headers: &HeaderMap) -> Result<Response, A
 
 /// Whether `Accept` names `OpenMetrics`, and plain text no more than that.
 fn asks_for_open_metrics(headers: &HeaderMap) -> bool {
-    let accepted = headers.get_all(header::ACCEPT).iter();
-    let accepted = accepted.filter_map(|value| value.to_str().ok());
-    let (mut open, mut plain) = (0.0, 0.0);
-    for range in accepted.flat_map(|value| value.split(',')) {
-        let mut parts = range.split(';').map(str::trim);
-        let best: &mut f64 = match parts.next().map(str::to_ascii_lowercase).as_deref() {
-            Some("application/openmetrics-text") => &mut open,
-            Some("text/plain") => &mut plain,
-            _ => continue,
-        };
-        let weight = parts.find_map(|part| part.strip_prefix("q="));
-        let weight = weight.map_or(1.0, |weight| weight.parse().unwrap_or(0.0));
-        *best = best.max(weight);
-    }
-    open > 0.0 && open >= plain
+    let wish = |name| weight(headers, &header::ACCEPT, name);
+    let open = wish("application/openmetrics-text");
+    open > 0.0 && open >= wish("text/plain")
 }
 
 /// Counts, times and traces every request.

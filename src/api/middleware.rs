@@ -89,6 +89,10 @@ pub async fn request_context(mut request: Request, next: Next, route: &str) -> R
     if let Ok(value) = HeaderValue::from_str(&id) {
         headers.insert(&REQUEST_ID, value);
     }
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
     // Records, keys and tokens are for the caller alone.
     headers
         .entry(header::CACHE_CONTROL)

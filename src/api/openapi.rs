@@ -2,17 +2,10 @@
 //! routes share.
 
 mod detail;
+mod examples;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
-use axum::{
-    extract::{Path, State, rejection::PathRejection},
-    response::{Html, IntoResponse, Response},
-};
-use http::{HeaderName, StatusCode, header};
 use serde_json::{Value, json};
 use utoipa::{
     OpenApi,
@@ -21,9 +14,7 @@ use utoipa::{
 use utoipa_axum::router::OpenApiRouter;
 
 use super::{
-    ApiState,
-    error::{ApiError, Code, ErrorType},
-    extract::NoQuery,
+    error::{Code, ErrorType},
     route::{Facts, Route},
 };
 use crate::domain::validate::FieldError;
@@ -99,15 +90,23 @@ pub fn document(table: Vec<Route>) -> Result<Value, serde_json::Error> {
     for (path, method, mut facts, errors) in described {
         let operation = &mut document["paths"][&path][&method];
         facts.complete(operation, &mut schemas);
-        add_errors(operation, &path, &facts, &errors);
+        add_errors(operation, &path, &facts, &errors)?;
     }
     document["components"]["schemas"] = schemas;
     detail::add(&mut document);
+    let recorded = examples::recorded()?;
+    document["components"]["examples"] = examples::errors(&recorded)?;
+    examples::add(&mut document["paths"], &recorded);
     Ok(document)
 }
 
 /// The errors of one operation: its own, and those that follow from its facts.
-fn add_errors(operation: &mut Value, path: &str, facts: &Facts, errors: &[Code]) {
+fn add_errors(
+    operation: &mut Value,
+    path: &str,
+    facts: &Facts,
+    errors: &[Code],
+) -> Result<(), serde_json::Error> {
     let mut codes: BTreeSet<Code> = errors.iter().copied().collect();
     codes.extend([Code::ValidationFailed, Code::InternalError]);
     if facts.ability.is_some() {
@@ -135,12 +134,10 @@ fn add_errors(operation: &mut Value, path: &str, facts: &Facts, errors: &[Code])
     if path.contains('{') {
         codes.insert(Code::NotFound);
     }
-    let mut by_status: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
+    let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
     for code in codes {
-        by_status
-            .entry(code.status().as_u16())
-            .or_default()
-            .push(code.as_str());
+        let of_status = by_status.entry(code.status().as_u16());
+        of_status.or_default().push(code);
     }
     for (status, codes) in by_status {
         let retry = if matches!(status, 429 | 503) {
@@ -148,11 +145,20 @@ fn add_errors(operation: &mut Value, path: &str, facts: &Facts, errors: &[Code])
         } else {
             ""
         };
+        let names: Vec<&str> = codes.iter().map(|code| code.as_str()).collect();
+        let mut content = json!({"schema": {"$ref": "#/components/schemas/Error"}});
+        for code in codes {
+            content["examples"][code.as_str()] = match code {
+                Code::ValidationFailed => examples::invalid(&facts.refusal)?,
+                _ => json!({"$ref": format!("#/components/examples/{}", code.as_str())}),
+            };
+        }
         operation["responses"][status.to_string()] = json!({
-            "description": format!("{}{retry}", codes.join(", ")),
-            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+            "description": format!("{}{retry}", names.join(", ")),
+            "content": {"application/json": content},
         });
     }
+    Ok(())
 }
 
 fn error_schema() -> Value {
@@ -186,71 +192,4 @@ fn error_schema() -> Value {
                 "description": "The failed record, where a synchronous generation failed"},
         },
     })
-}
-
-pub async fn openapi(State(state): State<ApiState>, _query: NoQuery) -> Response {
-    let json = [(header::CONTENT_TYPE, "application/json")];
-    (json, state.settings.openapi.clone()).into_response()
-}
-
-/// The page's own frame: absolute paths, so that it needs no redirect to a slash, and nothing
-/// from another host.
-const PAGE: &str = r#"<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>gensvc API</title>
-<link rel="stylesheet" href="/docs/swagger-ui.css">
-<link rel="icon" type="image/png" href="/docs/favicon-32x32.png">
-</head>
-<body>
-<div id="swagger-ui"></div>
-<script src="/docs/swagger-ui-bundle.js"></script>
-<script src="/docs/start.js"></script>
-</body>
-</html>
-"#;
-
-/// What the page does: in a file, so that no script within a page need be allowed.
-const START: &str =
-    "SwaggerUIBundle({dom_id: '#swagger-ui', url: '/openapi.json', deepLinking: true});\n";
-
-/// Scripts and calls of this server's own only. The page holds no secret until somebody types
-/// a key into it; then nothing may carry that elsewhere, nor show the page in a frame.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
-    img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
-    frame-ancestors 'none'";
-
-/// The headers of the page and of its files.
-const GUARDED: [(HeaderName, &str); 3] = [
-    (header::CONTENT_SECURITY_POLICY, POLICY),
-    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    (header::REFERRER_POLICY, "no-referrer"),
-];
-
-pub async fn page(_query: NoQuery) -> impl IntoResponse {
-    (GUARDED, Html(PAGE))
-}
-
-/// GET /docs/{file}: the files of Swagger UI, from within the program.
-pub async fn asset(path: Result<Path<String>, PathRejection>) -> Result<Response, ApiError> {
-    let missing = || ApiError::from_status(StatusCode::NOT_FOUND);
-    let Path(file) = path.map_err(|_| missing())?;
-    if file == "start.js" {
-        let content_type = [(header::CONTENT_TYPE, "text/javascript")];
-        return Ok((GUARDED, content_type, START).into_response());
-    }
-    let config = Arc::new(utoipa_swagger_ui::Config::from("/openapi.json"));
-    match utoipa_swagger_ui::serve(&file, config) {
-        Ok(Some(found)) => {
-            let content_type = [(header::CONTENT_TYPE, found.content_type)];
-            Ok((GUARDED, content_type, found.bytes.into_owned()).into_response())
-        }
-        Ok(None) => Err(missing()),
-        Err(error) => {
-            tracing::error!(%error, file, "a file of the documentation cannot be served");
-            Err(ApiError::internal())
-        }
-    }
 }

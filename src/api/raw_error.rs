@@ -18,7 +18,7 @@ pub fn raw_error_response(status: StatusCode) -> Vec<u8> {
     let body = error.body(&id.to_string());
     format!(
         "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
-         x-request-id: {id}\r\n{retry}connection: close\r\n\r\n{body}",
+         x-request-id: {id}\r\nx-content-type-options: nosniff\r\n{retry}connection: close\r\n\r\n{body}",
         body.len(),
     )
     .into_bytes()

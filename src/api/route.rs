@@ -5,7 +5,7 @@ use axum::{
     extract::{Path, State, rejection::PathRejection},
     http::{HeaderMap, Method, Uri},
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use utoipa_axum::router::UtoipaMethodRouter;
 
 use super::{
@@ -17,7 +17,9 @@ use super::{
     extract::{Authorized, JsonBody, NoBody, NoQuery, PathId, PathIds, Permission, Query},
     metrics::Scraper,
 };
-use crate::domain::validate::{Body, Input, Schemas, component, query_parameters};
+use crate::domain::validate::{
+    Body, FieldError, Input, Schemas, component, query_parameters, read_query,
+};
 
 /// One operation of the API.
 pub struct Route {
@@ -76,6 +78,8 @@ pub struct Facts {
     /// The schema of the body.
     pub body: Option<Value>,
     query: Vec<Value>,
+    /// What is wrong with a request that sends nothing but a field that does not exist.
+    pub refusal: Vec<FieldError>,
     /// The schemas that all of it refers to.
     schemas: Schemas,
 }
@@ -132,13 +136,25 @@ impl Argument for Scraper {
 impl<T: Body> Argument for JsonBody<T> {
     fn describe(facts: &mut Facts) {
         facts.body = Some(component(&mut facts.schemas, T::NAME, T::schema));
+        facts.refusal = T::parse(&misspelt()).1;
     }
 }
 
 impl<T: Input> Argument for Query<T> {
     fn describe(facts: &mut Facts) {
         facts.query = query_parameters::<T>(&mut facts.schemas);
+        facts.refusal = read_query::<T>(&misspelt()).1;
     }
+}
+
+impl Argument for NoQuery {
+    fn describe(facts: &mut Facts) {
+        facts.refusal = read_query::<()>(&misspelt()).1;
+    }
+}
+
+fn misspelt() -> Map<String, Value> {
+    Map::from_iter([("promt".to_owned(), json!("A haiku"))])
 }
 
 /// Those that say nothing, or nothing that the document has from them.
@@ -156,7 +172,6 @@ silent!(
     ClientAddress,
     RequestPermit,
     NoBody,
-    NoQuery,
     Result<Path<(String, String)>, PathRejection>,
 );
 

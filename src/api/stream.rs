@@ -31,6 +31,7 @@ const LOOK: Duration = Duration::from_secs(30);
 
 /// One event of the stream, as the document shows it.
 #[derive(ToSchema)]
+#[schema(example = json!({"event": "delta", "data": "{\"text\":\"Exact\"}"}))]
 #[expect(dead_code, reason = "it is a document, not a writer")]
 pub struct StreamEvent {
     /// First `generation`, then `delta` as text arrives, last `completed` or `failed`.

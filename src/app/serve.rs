@@ -194,7 +194,8 @@ async fn run(
         background.spawn(listener::serve(listener, router, limits, close.clone()));
     }
     let version = env!("CARGO_PKG_VERSION");
-    tracing::info!(version, metrics, "listening on {url}");
+    let docs = format!("{url}/docs");
+    tracing::info!(version, docs, metrics, "listening on {url}");
     let server = listener::serve(listeners.api, app.router.clone(), limits, close.clone());
     let mut server = tokio::spawn(server);
 

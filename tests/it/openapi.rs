@@ -1,7 +1,9 @@
 //! /openapi.json and /docs
 
-use std::fs;
+use std::{fs, io::Read as _};
 
+use flate2::read::GzDecoder;
+use http::Method;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use crate::common::TestApp;
@@ -43,4 +45,31 @@ async fn the_page_is_whole(_: PgPoolOptions, options: PgConnectOptions) {
         assert!(status == 200 && length > 0, "{file}: {status}");
     }
     app.get("", "/docs/none.js").await.error(404, "not_found");
+}
+
+/// The document and the scripts are sent packed to those who take them so, and nothing else is.
+#[sqlx::test]
+async fn what_is_large_is_packed(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let get = async |path: &str, encoding: &str| {
+        let headers = [("accept-encoding", encoding)];
+        app.call(Method::GET, "", path, &headers, None).await
+    };
+    for path in ["/openapi.json", "/docs/swagger-ui-bundle.js"] {
+        let plain = get(path, "br, gzip;q=0").await;
+        assert_eq!(plain.header("content-encoding"), "", "{path}");
+        let packed = get(path, "deflate, GZIP, br").await;
+        assert_eq!(packed.header("content-encoding"), "gzip", "{path}");
+        assert!(packed.bytes.len() * 3 < plain.bytes.len(), "{path}");
+        let mut unpacked = Vec::new();
+        GzDecoder::new(&packed.bytes[..])
+            .read_to_end(&mut unpacked)
+            .unwrap();
+        assert!(unpacked == plain.bytes, "{path}");
+        for answer in [plain, packed] {
+            assert_eq!(answer.header("vary"), "accept-encoding", "{path}");
+        }
+    }
+    let models = get("/v1/models", "gzip").await;
+    assert_eq!(models.header("content-encoding"), "");
 }

@@ -2,6 +2,7 @@
 
 mod admin;
 mod bodies;
+mod examples;
 mod schema;
 mod whole;
 

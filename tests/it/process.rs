@@ -14,7 +14,6 @@ use std::{path::PathBuf, process::Stdio, time::Duration};
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use sqlx::postgres::PgConnectOptions;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncRead, BufReader, Lines},
     process::{Child, ChildStderr, Command},
@@ -124,13 +123,6 @@ impl Drop for Site {
                 .status();
         }
     }
-}
-
-/// Of a test's own database, for a server without a private one.
-fn database_url(options: &PgConnectOptions) -> String {
-    let mut url: url::Url = std::env::var("DATABASE_URL").unwrap().parse().unwrap();
-    url.set_path(options.get_database().unwrap());
-    url.into()
 }
 
 /// The next line that contains this; any, if it is empty.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{Server, Site, database_url};
+use super::{Server, Site, operator::database_url};
 use crate::common::TestApp;
 
 const UUID: &str = "0197c0de-0000-7000-8000-000000000000";

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use super::{Site, database_url, line_with};
+use super::{Site, line_with, operator::database_url};
 
 /// A start: its log up to the line that says where it listens.
 async fn started(site: &Site, port: u16) -> (tokio::process::Child, String) {

@@ -3,7 +3,7 @@
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use super::{Site, database_url, line_with};
+use super::{Site, line_with, operator::database_url};
 use crate::database::set_default;
 
 #[sqlx::test]

@@ -11,6 +11,7 @@ async fn the_page_runs_only_its_own_scripts(_: PgPoolOptions, options: PgConnect
     let app = TestApp::new(options).await;
     for path in [
         "/docs",
+        "/docs/page.css",
         "/docs/start.js",
         "/docs/swagger-ui-bundle.js",
         "/docs/swagger-ui.css",
@@ -32,7 +33,6 @@ async fn the_page_runs_only_its_own_scripts(_: PgPoolOptions, options: PgConnect
             !policy.contains("http") && !policy.contains('*'),
             "{policy}"
         );
-        assert_eq!(answer.header("x-content-type-options"), "nosniff");
         assert_eq!(answer.header("referrer-policy"), "no-referrer");
     }
     // There is no inline script in the page, which the policy would block.
@@ -43,6 +43,77 @@ async fn the_page_runs_only_its_own_scripts(_: PgPoolOptions, options: PgConnect
         assert!(rest.starts_with("</script>"), "{rest}");
     }
     assert!(!page.contains("onload=") && !page.contains("javascript:"));
+}
+
+#[sqlx::test]
+async fn no_answer_is_taken_for_another_type_than_it_has(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1").await;
+    for (token, path) in [
+        ("", "/"),
+        ("", "/docs"),
+        ("", "/docs/swagger-ui.css"),
+        ("", "/openapi.json"),
+        ("", "/health"),
+        ("", "/nowhere"),
+        ("", "/metrics"),
+        ("", "/v1/models"),
+        ("", "/v1/auth/me"),
+        (&account.key, "/v1/auth/me"),
+        (&account.key, "/v1/generate/text"),
+    ] {
+        let answer = app.get(token, path).await;
+        assert_eq!(answer.header("x-content-type-options"), "nosniff", "{path}");
+    }
+    let body = json!({"prompt": "x", "stream": true});
+    let stream = app.text(&account.key, body).await;
+    assert_eq!(stream.header("x-content-type-options"), "nosniff");
+    let scrape = app.metrics(&[("host", "localhost")]).await;
+    assert_eq!(scrape.header("x-content-type-options"), "nosniff");
+}
+
+/// Browsers get a page, programs JSON.
+#[sqlx::test]
+async fn the_front_says_what_this_is_and_leads_on(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let as_a_browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+    for accept in [
+        as_a_browser,
+        "text/html",
+        "application/json;q=0.5, text/HTML",
+    ] {
+        let headers = [("accept", accept)];
+        let page = app.call(Method::GET, "", "/", &headers, None).await;
+        assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
+        assert_eq!(page.header("vary"), "accept");
+        assert!(
+            page.header("content-security-policy")
+                .contains("default-src 'none'")
+        );
+        let links: Vec<&str> = page.text.split("href=\"").skip(1).collect();
+        assert!(links.len() >= 4, "{links:?}");
+        for link in links {
+            let (status, length) = app.size(link.split('"').next().unwrap()).await;
+            assert!(status == 200 && length > 0, "{link}");
+        }
+    }
+    for accept in [
+        "*/*",
+        "",
+        "application/json",
+        "text/html;q=0",
+        "text/html;q=0.5,application/json",
+    ] {
+        let headers = [("accept", accept)];
+        let answer = app.call(Method::GET, "", "/", &headers, None).await;
+        let json = answer.expect(200);
+        assert_eq!(json["docs"], "/docs", "{accept}");
+        assert_eq!(json["health"], "/health", "{accept}");
+    }
+    app.get("", "/?x=1").await.error(422, "validation_failed");
 }
 
 #[sqlx::test]

@@ -1,0 +1,21 @@
+//! What a client says it takes.
+
+use http::{HeaderMap, HeaderName};
+
+/// The weight that a header such as `Accept` gives to a name, 0 to 1; 0 where it does not name it.
+pub fn weight(headers: &HeaderMap, header: &HeaderName, name: &str) -> f32 {
+    let values = headers.get_all(header).iter();
+    let values = values.filter_map(|value| value.to_str().ok());
+    let weights = values.flat_map(|value| value.split(',')).map(|range| {
+        let mut parts = range.split(';').map(str::trim);
+        let is_it = parts
+            .next()
+            .is_some_and(|range| range.eq_ignore_ascii_case(name));
+        match parts.find_map(|part| part.strip_prefix("q=")) {
+            _ if !is_it => 0.0,
+            None => 1.0,
+            Some(weight) => weight.parse().unwrap_or(0.0),
+        }
+    });
+    weights.fold(0.0, f32::max)
+}

@@ -1,0 +1,136 @@
+//! An example of each error, for the document: made by what makes the real ones.
+
+use super::{ApiError, Code};
+use crate::{
+    domain::{
+        ability::Ability,
+        credits::Credits,
+        generation::FailureCode,
+        rate::RateState,
+        share::ShareReached,
+        validate::{FieldCode, FieldError},
+    },
+    media::LinkError,
+    service::{CreditsShort, ServiceError, ShortOf, TokenRefusal},
+    store::{credits::Balance, generations::SpendLimit},
+};
+
+const ONE: i64 = 1_000_000;
+
+impl ApiError {
+    /// One as a caller may meet it.
+    pub fn example(code: Code) -> Self {
+        let refused = match code {
+            Code::MissingToken => return Self::token(TokenRefusal::Missing),
+            Code::InvalidToken => return Self::token(TokenRefusal::Invalid),
+            Code::RevokedKey => return Self::token(TokenRefusal::Revoked),
+            Code::ExpiredKey => return Self::token(TokenRefusal::Expired),
+            Code::MalformedJson => return Self::malformed_json("the body ended too early"),
+            Code::InvalidHeader => {
+                return Self::invalid_header(
+                    "Idempotency-Key must be given once, as 1 to 255 visible ASCII characters",
+                );
+            }
+            Code::LoopbackOnly => return Self::loopback_only(),
+            Code::InvalidSignature => return Self::link(LinkError::InvalidSignature),
+            Code::ExpiredSignature => return Self::link(LinkError::Expired),
+            Code::MethodNotAllowed
+            | Code::RequestTimeout
+            | Code::PayloadTooLarge
+            | Code::UnsupportedMediaType
+            | Code::HeadersTooLarge => return Self::from_status(code.status()),
+            Code::RangeNotSatisfiable => return Self::range(81_920),
+            Code::InternalError => return Self::internal(),
+            Code::Overloaded => return Self::overloaded(),
+            Code::DatabaseUnavailable => return Self::database_unavailable(),
+            Code::StorageUnavailable => return Self::storage_unavailable(),
+            Code::ReferenceReused => {
+                return Self::new(
+                    code,
+                    "the reference was used for another movement: grant 250 (ledger entry 17)",
+                );
+            }
+            Code::Cancelled => {
+                let message = "the generation was cancelled";
+                return Self::failed(FailureCode::Cancelled, message);
+            }
+            Code::ProviderError => {
+                return Self::failed(FailureCode::ProviderError, "the provider failed");
+            }
+            Code::ProviderRejected => {
+                let message = "the provider rejected the request";
+                return Self::failed(FailureCode::ProviderRejected, message);
+            }
+            Code::ContentPolicy => {
+                let message = "the provider refused the content by its policy";
+                return Self::failed(FailureCode::ContentPolicy, message);
+            }
+            Code::ProviderOverloaded => {
+                let message = "the provider is overloaded";
+                return Self::failed(FailureCode::ProviderOverloaded, message);
+            }
+            Code::ProviderTimeout => {
+                let message = "the provider did not answer in time";
+                return Self::failed(FailureCode::ProviderTimeout, message);
+            }
+            Code::InvalidCredentials => ServiceError::InvalidCredentials,
+            Code::InsufficientCredits => short(ShortOf::Balance),
+            Code::MaxCostExceeded => short(ShortOf::MaxCost),
+            Code::SpendLimitExceeded => short(ShortOf::SpendLimit(SpendLimit {
+                limit: Credits::from_micros(5 * ONE),
+                spent: Credits::from_micros(4 * ONE),
+            })),
+            Code::CreditsOnHold => short(ShortOf::Holds),
+            Code::MissingAbility => ServiceError::MissingAbility(Ability::GenerateVideo),
+            Code::SessionRequired => ServiceError::SessionRequired,
+            Code::AccountSuspended => ServiceError::Suspended,
+            Code::NotFound => ServiceError::NotFound,
+            Code::AlreadyFinished => ServiceError::AlreadyFinished,
+            Code::NotFinished => ServiceError::NotFinished,
+            Code::IdempotencyInProgress => ServiceError::IdempotencyInProgress,
+            Code::IdempotencyKeyReused => ServiceError::IdempotencyKeyReused,
+            Code::ValidationFailed => ServiceError::invalid(FieldError::new(
+                "prmpt",
+                FieldCode::UnknownField,
+                "is not a field of this request",
+            )),
+            Code::RateLimited => ServiceError::RateLimited(RateState {
+                limit: 600,
+                remaining: 0,
+                reset_seconds: 60,
+                retry_after_seconds: Some(1),
+            }),
+            Code::TooManyLogins => ServiceError::TooManyLogins(840),
+            Code::TooManyJobs => ServiceError::TooManyJobs(10),
+            Code::TooManyRequests => ServiceError::TooManyRequests(ShareReached {
+                most: 32,
+                provider: None,
+            }),
+            Code::ShuttingDown => ServiceError::ShuttingDown,
+        };
+        refused.into()
+    }
+}
+
+/// A video of 4 seconds at 2.5 credits, for which 7 are there; or 1, of a spend limit.
+fn short(of: ShortOf) -> ServiceError {
+    let (balance, held) = match of {
+        ShortOf::Balance => (7 * ONE, 0),
+        ShortOf::Holds => (12 * ONE, 5 * ONE),
+        ShortOf::MaxCost | ShortOf::SpendLimit(_) => (250 * ONE, 0),
+    };
+    let (shortfall, seconds) = match of {
+        ShortOf::SpendLimit(_) => (9 * ONE, 0),
+        _ => (3 * ONE, 2),
+    };
+    ServiceError::CreditsShort(Box::new(CreditsShort {
+        of,
+        required: Credits::from_micros(10 * ONE),
+        balance: Balance {
+            balance: Credits::from_micros(balance),
+            held: Credits::from_micros(held),
+        },
+        shortfall: Credits::from_micros(shortfall),
+        affordable: (seconds > 0).then_some(("duration", seconds)),
+    }))
+}

@@ -1,0 +1,70 @@
+//! Examples of answers. Successes were recorded from a server by a test
+//! (`openapi_walk::examples`); refusals are made by what makes the real ones.
+
+use serde_json::{Map, Value, json};
+
+use super::super::error::{ApiError, Code};
+use crate::domain::validate::FieldError;
+
+/// By operation and status.
+const RECORDED: &str = include_str!("answers.json");
+const REQUEST_ID: &str = "01995c8e-7a40-7c3f-9d52-6b1f0e8a4d27";
+
+/// The recorded answer of a synchronous generation that failed.
+const FAILED: &str = "failed";
+
+pub(super) fn recorded() -> Result<Value, serde_json::Error> {
+    serde_json::from_str(RECORDED)
+}
+
+/// Adds the recorded answers to the operations.
+pub(super) fn add(paths: &mut Value, recorded: &Value) {
+    let items = paths.as_object_mut().into_iter().flatten();
+    let operations = items.filter_map(|(_, item)| item.as_object_mut());
+    for (_, operation) in operations.flatten() {
+        let answers = recorded[operation["operationId"].as_str().unwrap_or_default()].as_object();
+        for (status, answer) in answers.into_iter().flatten() {
+            operation["responses"][status]["content"]["application/json"]["example"] =
+                answer.clone();
+        }
+    }
+}
+
+/// One of each error, by its code.
+pub(super) fn errors(recorded: &Value) -> Result<Value, serde_json::Error> {
+    let mut examples = Map::new();
+    for &code in Code::ALL {
+        let mut value = body(&ApiError::example(code))?;
+        if is_failure(code) {
+            let mut generation = recorded[FAILED]["generation"].clone();
+            for member in ["code", "message", "retryable"] {
+                generation["error"][member] = value["error"][member].clone();
+            }
+            value["generation"] = generation;
+        }
+        examples.insert(code.as_str().to_owned(), json!({ "value": value }));
+    }
+    Ok(examples.into())
+}
+
+/// The answer to a request whose fields fail like that.
+pub(super) fn invalid(errors: &[FieldError]) -> Result<Value, serde_json::Error> {
+    Ok(json!({"value": body(&ApiError::invalid(errors.to_vec()))?}))
+}
+
+fn body(error: &ApiError) -> Result<Value, serde_json::Error> {
+    serde_json::from_str(&error.body(REQUEST_ID))
+}
+
+/// Whether the record of the failed generation stands beside the error.
+fn is_failure(code: Code) -> bool {
+    matches!(
+        code,
+        Code::Cancelled
+            | Code::ProviderError
+            | Code::ProviderRejected
+            | Code::ContentPolicy
+            | Code::ProviderOverloaded
+            | Code::ProviderTimeout
+    )
+}

@@ -1,0 +1,197 @@
+//! What a browser shows: the front page, and the API's description with its scripts and styles.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    sync::Arc,
+};
+
+use axum::{
+    Json,
+    body::Bytes,
+    extract::{Path, State, rejection::PathRejection},
+    response::{Html, IntoResponse, Response},
+};
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+use http::{HeaderMap, HeaderName, StatusCode, header};
+use serde_json::json;
+
+use super::{ApiState, accept::weight, error::ApiError, extract::NoQuery};
+
+/// GET / for browsers.
+const FRONT: &str = concat!(
+    r#"<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>gensvc</title>
+<link rel="icon" type="image/png" href="/docs/favicon-32x32.png">
+<style>
+body { max-width: 40rem; margin: 4rem auto; padding: 0 1rem; font: 1rem/1.5 system-ui, sans-serif }
+@media (prefers-color-scheme: dark) { :root { color-scheme: dark } }
+</style>
+</head>
+<body>
+<h1>gensvc</h1>
+<p>One HTTP API for text, image, video and speech generation through many providers, paid from
+prepaid credits. This server runs version "#,
+    env!("CARGO_PKG_VERSION"),
+    r#".</p>
+<ul>
+<li><a href="/docs">API documentation</a>, with every request to try out
+<li><a href="/openapi.json">OpenAPI document</a>, for client generators
+<li><a href="/v1/models">Models and prices</a> of this server
+<li><a href="/health">Health</a>
+</ul>
+</body>
+</html>
+"#
+);
+
+/// GET /docs. Absolute paths, so that it needs no redirect to a slash, and nothing from another
+/// host.
+const DOCS: &str = r#"<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>gensvc API</title>
+<link rel="stylesheet" href="/docs/swagger-ui.css">
+<link rel="stylesheet" href="/docs/page.css">
+<link rel="icon" type="image/png" href="/docs/favicon-32x32.png">
+</head>
+<body>
+<div id="swagger-ui"></div>
+<script src="/docs/swagger-ui-bundle.js"></script>
+<script src="/docs/start.js"></script>
+</body>
+</html>
+"#;
+
+/// What the page does: in a file, so that no script within a page need be allowed.
+const START: &str =
+    "SwaggerUIBundle({dom_id: '#swagger-ui', url: '/openapi.json', deepLinking: true});\n";
+
+/// What Swagger UI lacks on a narrow screen: its tables stand below each other there, and lines of
+/// examples scroll.
+const STYLE: &str = "\
+@media (max-width: 640px) {
+  .swagger-ui .wrapper, .swagger-ui .responses-inner, .swagger-ui .table-container,
+  .swagger-ui .opblock-description-wrapper { padding: 8px }
+  .swagger-ui :is(.parameters, .responses-table),
+  .swagger-ui :is(.parameters, .responses-table) > tbody,
+  .swagger-ui :is(.parameters, .responses-table) > tbody > tr,
+  .swagger-ui :is(.parameters, .responses-table) > tbody > tr > td {
+    display: block; width: auto; max-width: none; padding-left: 0; padding-right: 0
+  }
+  .swagger-ui :is(.parameters, .responses-table) > thead,
+  .swagger-ui .response-col_links { display: none !important }
+  .swagger-ui .response-col_status { font-weight: bold }
+  .swagger-ui .highlight-code pre { overflow-x: auto }
+  .swagger-ui .highlight-code pre, .swagger-ui .highlight-code pre * {
+    white-space: pre !important; word-break: normal !important
+  }
+}
+";
+
+/// Scripts and calls of this server's own only. The page holds no secret until somebody types
+/// a key into it; then nothing may carry that elsewhere, nor show the page in a frame.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
+    img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
+    frame-ancestors 'none'";
+
+/// The headers of pages and of their files.
+const GUARDED: [(HeaderName, &str); 2] = [
+    (header::CONTENT_SECURITY_POLICY, POLICY),
+    (header::REFERRER_POLICY, "no-referrer"),
+];
+
+/// What this is and where to go on: a page for browsers, JSON for others.
+pub async fn front(headers: HeaderMap, _query: NoQuery) -> Response {
+    let vary = [(header::VARY, "accept")];
+    let wish = |name| weight(&headers, &header::ACCEPT, name);
+    if wish("text/html") > wish("application/json") {
+        return (vary, GUARDED, Html(FRONT)).into_response();
+    }
+    let body = json!({
+        "name": "gensvc",
+        "version": env!("CARGO_PKG_VERSION"),
+        "docs": "/docs",
+        "openapi": "/openapi.json",
+        "health": "/health",
+    });
+    (vary, Json(body)).into_response()
+}
+
+pub async fn docs(_query: NoQuery) -> impl IntoResponse {
+    (GUARDED, Html(DOCS))
+}
+
+pub async fn openapi(
+    State(state): State<ApiState>,
+    headers: HeaderMap,
+    _query: NoQuery,
+) -> Result<Response, ApiError> {
+    let json = [(header::CONTENT_TYPE, "application/json")];
+    let document = state.settings.openapi.clone();
+    Ok((json, unpacked(&headers, document)?).into_response())
+}
+
+/// GET /docs/{file}: the files of Swagger UI, from within the program.
+pub async fn asset(
+    path: Result<Path<String>, PathRejection>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let missing = || ApiError::from_status(StatusCode::NOT_FOUND);
+    let Path(file) = path.map_err(|_| missing())?;
+    let own = match file.as_str() {
+        "start.js" => Some(("text/javascript", START)),
+        "page.css" => Some(("text/css", STYLE)),
+        _ => None,
+    };
+    if let Some((content_type, text)) = own {
+        let content_type = [(header::CONTENT_TYPE, content_type)];
+        return Ok((GUARDED, content_type, text).into_response());
+    }
+    let config = Arc::new(utoipa_swagger_ui::Config::from("/openapi.json"));
+    match utoipa_swagger_ui::serve(&file, config) {
+        Ok(Some(found)) => {
+            let content_type = [(header::CONTENT_TYPE, found.content_type)];
+            let bytes = Bytes::from(found.bytes.into_owned());
+            let body = if found.gzpipped {
+                unpacked(&headers, bytes)?
+            } else {
+                bytes.into_response()
+            };
+            Ok((GUARDED, content_type, body).into_response())
+        }
+        Ok(None) => Err(missing()),
+        Err(error) => {
+            tracing::error!(%error, file, "a file of the documentation cannot be served");
+            Err(ApiError::internal())
+        }
+    }
+}
+
+/// What is sent often and changes never is packed once.
+pub fn packed(text: &str) -> io::Result<Bytes> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(text.as_bytes())?;
+    encoder.finish().map(Bytes::from)
+}
+
+/// The answer with what is kept packed, unpacked for those who do not take it so.
+fn unpacked(headers: &HeaderMap, packed: Bytes) -> Result<Response, ApiError> {
+    let vary = (header::VARY, "accept-encoding");
+    if weight(headers, &header::ACCEPT_ENCODING, "gzip") > 0.0 {
+        return Ok(([vary, (header::CONTENT_ENCODING, "gzip")], packed).into_response());
+    }
+    let mut bytes = Vec::new();
+    match GzDecoder::new(&packed[..]).read_to_end(&mut bytes) {
+        Ok(_) => Ok(([vary], bytes).into_response()),
+        Err(error) => {
+            tracing::error!(%error, "a file of the documentation cannot be unpacked");
+            Err(ApiError::internal())
+        }
+    }
+}
