@@ -47,6 +47,7 @@ pub use error::{ApiError, Code};
 pub use media::MediaLinks;
 pub use metrics::MetricsEndpoint;
 pub use raw_error::raw_error_response;
+pub use record::{GenerationRecord, RecordError};
 pub use usage::UsageBody;
 pub use webhooks::renderer;
 
@@ -182,6 +183,7 @@ fn routes() -> Vec<Route> {
             .errors(&[InvalidCredentials, TooManyLogins])
             .errors(&openapi::BUSY),
         route!(auth::logout),
+        route!(auth::change_password).errors(&[TooManyLogins]),
         route!(auth::me),
         route!(admin::list),
         route!(admin::create),

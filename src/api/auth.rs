@@ -1,4 +1,4 @@
-//! Login, logout, and who the caller is.
+//! Login, logout, the password, and who the caller is.
 
 use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};
@@ -17,7 +17,7 @@ use crate::domain::{
     ability::Abilities,
     clock::rfc3339,
     ids::{AccountId, UserId},
-    request::Login,
+    request::{Login, PasswordChange},
 };
 
 /// A person.
@@ -135,6 +135,28 @@ pub async fn logout(
     _body: NoBody,
 ) -> Result<StatusCode, ApiError> {
     state.service.logout(&auth.caller).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Change the password
+///
+/// Ends the user's other sessions; this one and API keys stay. A `current_password` that is wrong
+/// is `not_allowed`, and counts as a failed login.
+#[utoipa::path(
+    patch, path = "/v1/auth/password", tag = "auth",
+    responses((status = 204, description = "The new password is set")),
+)]
+pub async fn change_password(
+    State(state): State<ApiState>,
+    auth: Authorized<SessionOnly>,
+    ClientAddress(address): ClientAddress,
+    body: JsonBody<PasswordChange>,
+) -> Result<StatusCode, ApiError> {
+    let (change, address) = (body.read()?, address.to_string());
+    let service = &state.service;
+    service
+        .change_password(&auth.caller, change, address)
+        .await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -9,11 +9,13 @@ mod usage;
 
 use serde_json::{Map, Value, json};
 
-pub use account::{AccountChange, KeyRequest, Login, TemplateText, WebhookRequest};
+pub use account::{AccountChange, KeyRequest, Login, PasswordChange, TemplateText, WebhookRequest};
 pub use media::{
     ImageRequest, Quality, Ratio, SIZES, SpeechFormat, SpeechRequest, Style, VideoRequest,
 };
-pub use operator::{AccountRequest, EMAIL_CHARS, Move, MoveRequest, PASSWORD_CHARS};
+pub use operator::{
+    AccountRequest, EMAIL_CHARS, Move, MoveRequest, PASSWORD_CHARS, password_violations,
+};
 pub use text::TextRequest;
 pub use usage::{GROUPS, UsageRequest};
 

@@ -1,16 +1,19 @@
 //! What the operator does with accounts: making, listing, suspending them.
 
+use secrecy::{ExposeSecret as _, SecretString};
+
 use super::{Service, ServiceError};
 use crate::{
     domain::{
         ids::{AccountId, ApiKeyId, UserId},
         page::{Page, PageRequest},
-        request::AccountRequest,
+        request::{AccountRequest, password_violations},
         validate::{FieldCode, FieldError},
     },
     store::{
         accounts::{AccountRecord, NewAccount, USERS_EMAIL_KEY, UserRow},
         keys::ApiKeyRecord,
+        sessions::NewPassword,
     },
 };
 
@@ -21,7 +24,11 @@ impl Service {
         request: &AccountRequest,
     ) -> Result<(AccountId, UserId), ServiceError> {
         ServiceError::any(request.violations())?;
-        let password_hash = self.0.passwords.hash(request.password.clone()).await?;
+        let password_hash = self
+            .0
+            .passwords
+            .hash(request.password.clone().into())
+            .await?;
         let local = request.email.split('@').next().unwrap_or_default();
         let new = NewAccount {
             name: request.name.as_deref().unwrap_or(local),
@@ -30,17 +37,33 @@ impl Service {
             credits: request.credits,
             now: self.0.clock.now(),
         };
-        match self.0.store.create_account(&new).await {
-            Ok(ids) => Ok(ids),
-            Err(error) if error.is_constraint(USERS_EMAIL_KEY) => {
-                Err(ServiceError::invalid(FieldError::new(
-                    "email",
-                    FieldCode::NotAllowed,
-                    "belongs to an account already",
-                )))
-            }
-            Err(error) => Err(error.into()),
-        }
+        let made = match self.0.store.create_account(&new).await {
+            Err(error) if error.is_constraint(USERS_EMAIL_KEY) => None,
+            made => made?,
+        };
+        made.ok_or_else(|| {
+            let message = "belongs to an account already";
+            ServiceError::invalid(FieldError::new("email", FieldCode::NotAllowed, message))
+        })
+    }
+
+    /// Sets a user's password and ends all of the user's sessions; answers how many.
+    pub async fn reset_password(
+        &self,
+        user: UserId,
+        password: SecretString,
+    ) -> Result<u64, ServiceError> {
+        ServiceError::any(password_violations(password.expose_secret()))?;
+        let hash = self.0.passwords.hash(password).await?;
+        let new = NewPassword {
+            user,
+            hash: &hash,
+            replaces: None,
+            keep: None,
+            now: self.0.clock.now(),
+        };
+        let ended = self.0.store.set_password(&new).await?;
+        ended.ok_or(ServiceError::NotFound)
     }
 
     /// The user of an email.

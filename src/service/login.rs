@@ -1,4 +1,4 @@
-//! Login, logout, and who the caller is.
+//! Login, logout, passwords, and who the caller is.
 
 use chrono::{DateTime, Utc};
 use secrecy::SecretString;
@@ -9,10 +9,15 @@ use crate::{
     domain::{
         ids::{AccountId, UserId},
         limiter::Permit,
-        request::Login,
+        request::{Login, PasswordChange},
         token,
+        validate::{FieldCode, FieldError},
     },
-    store::{accounts::Identity, generations::Credential},
+    store::{
+        accounts::{Identity, UserRow},
+        generations::Credential,
+        sessions::NewPassword,
+    },
 };
 
 /// A session just made.
@@ -29,17 +34,48 @@ pub struct LoggedIn {
 
 impl Service {
     /// Makes a session. Wrong email and wrong password take the same time and answer alike.
-    /// Runs to its end also when the caller hangs up, so that each attempt gets its verdict.
     pub async fn login(&self, login: Login, address: String) -> Result<LoggedIn, ServiceError> {
         // Before anything is known of the email: a full queue tells nothing.
         let admitted = self.0.passwords.admit()?;
-        let (service, (done, verdict)) = (self.clone(), oneshot::channel());
+        let service = self.clone();
+        self.judged(async move { service.attempt(login, &address, admitted).await })
+            .await
+    }
+
+    /// Runs to its end also when the caller hangs up, so that each attempt gets its verdict.
+    async fn judged<T: Send + 'static>(
+        &self,
+        attempt: impl Future<Output = Result<T, ServiceError>> + Send + 'static,
+    ) -> Result<T, ServiceError> {
+        let (done, verdict) = oneshot::channel();
         self.0.runner.spawn(async move {
             // Whoever asked may be gone.
-            let _ = done.send(service.attempt(login, &address, admitted).await);
+            let _ = done.send(attempt.await);
         });
         let gone = |_| ServiceError::Internal("a login ended without a verdict".to_owned());
         verdict.await.map_err(gone)?
+    }
+
+    /// The user of these credentials. Failures count, and too many are refused.
+    async fn verified(
+        &self,
+        email: &str,
+        password: SecretString,
+        address: &str,
+        admitted: Permit,
+    ) -> Result<Option<UserRow>, ServiceError> {
+        let (store, now) = (&self.0.store, self.0.clock.now());
+        if let Err(wait) = store.begin_login(email, address, now).await? {
+            let millis = u64::try_from(wait.num_milliseconds()).unwrap_or(0);
+            let seconds = millis.div_ceil(1000).max(1);
+            return Err(ServiceError::TooManyLogins(seconds));
+        }
+        let user = store.user_by_email(email).await?;
+        let stored = user.as_ref().map(|u| u.password_hash.clone());
+        let passwords = &self.0.passwords;
+        let right = passwords.verify(admitted, password, stored).await?;
+        store.end_login(email, address, now, !right).await?;
+        Ok(user.filter(|_| right))
     }
 
     async fn attempt(
@@ -48,26 +84,17 @@ impl Service {
         address: &str,
         admitted: Permit,
     ) -> Result<LoggedIn, ServiceError> {
-        let (store, now) = (&self.0.store, self.0.clock.now());
-        if let Err(wait) = store.begin_login(&login.email, address, now).await? {
-            let millis = u64::try_from(wait.num_milliseconds()).unwrap_or(0);
-            let seconds = millis.div_ceil(1000).max(1);
-            return Err(ServiceError::TooManyLogins(seconds));
-        }
-        let user = store.user_by_email(&login.email).await?;
-        let stored = user.as_ref().map(|u| u.password_hash.clone());
-        let passwords = &self.0.passwords;
-        let right = passwords.verify(admitted, login.password, stored).await?;
-        store.end_login(&login.email, address, now, !right).await?;
-        let Some(user) = user.filter(|_| right) else {
-            return Err(ServiceError::InvalidCredentials);
-        };
+        let verified = self.verified(&login.email, login.password, address, admitted);
+        let user = verified.await?.ok_or(ServiceError::InvalidCredentials)?;
         let token =
             token::new_session_token().map_err(|e| ServiceError::Internal(e.to_string()))?;
+        let (store, now) = (&self.0.store, self.0.clock.now());
         let expires_at = now + self.0.settings.session_period;
-        store
-            .create_session(user.id, user.account_id, token.digest, expires_at, now)
-            .await?;
+        let (hash, digest) = (&user.password_hash, token.digest);
+        let making = store.create_session(user.id, hash, digest, expires_at, now);
+        if !making.await? {
+            return Err(ServiceError::InvalidCredentials);
+        }
         Ok(LoggedIn {
             token: token.secret,
             expires_at,
@@ -82,6 +109,42 @@ impl Service {
             Credential::Session(id) => Ok(self.0.store.end_session(id, self.0.clock.now()).await?),
             Credential::ApiKey(_) => Err(ServiceError::SessionRequired),
         }
+    }
+
+    /// Sets another password for the caller's user and ends the user's other sessions.
+    pub async fn change_password(
+        &self,
+        caller: &Caller,
+        change: PasswordChange,
+        address: String,
+    ) -> Result<(), ServiceError> {
+        let Credential::Session(session) = caller.credential else {
+            return Err(ServiceError::SessionRequired);
+        };
+        let admitted = self.0.passwords.admit()?;
+        let user = self.identity(caller).await?.user;
+        let (_, email, _) = user.ok_or(ServiceError::SessionRequired)?;
+        let service = self.clone();
+        self.judged(async move {
+            let wrong = || {
+                let message = "is not the current password";
+                let error = FieldError::new("current_password", FieldCode::NotAllowed, message);
+                ServiceError::invalid(error)
+            };
+            let verified = service.verified(&email, change.current, &address, admitted);
+            let user = verified.await?.ok_or_else(wrong)?;
+            let hash = service.0.passwords.hash(change.new).await?;
+            let new = NewPassword {
+                user: user.id,
+                hash: &hash,
+                replaces: Some(&user.password_hash),
+                keep: Some(session),
+                now: service.0.clock.now(),
+            };
+            let ended = service.0.store.set_password(&new).await?;
+            ended.map(|_| ()).ok_or_else(wrong)
+        })
+        .await
     }
 
     /// Who the caller is.

@@ -44,9 +44,10 @@ impl Hasher {
             .ok_or(ServiceError::Overloaded)
     }
 
-    pub(super) async fn hash(&self, password: String) -> Result<String, ServiceError> {
+    pub(super) async fn hash(&self, password: SecretString) -> Result<String, ServiceError> {
         let admitted = self.admit()?;
-        self.run(admitted, move || hash(&password)).await?
+        self.run(admitted, move || hash(password.expose_secret()))
+            .await?
     }
 
     /// Whether the password is the stored one; `None` stands for an unknown email.

@@ -72,16 +72,19 @@ pub struct Identity {
 }
 
 impl Store {
-    /// Makes an account, its user and its first grant, all or nothing. A taken email is
-    /// [`USERS_EMAIL_KEY`].
+    /// Makes an account, its user and its first grant, all or nothing. `None`: the email is
+    /// taken; where another takes it at the same time, it is [`USERS_EMAIL_KEY`].
     pub async fn create_account(
         &self,
         new: &NewAccount<'_>,
-    ) -> Result<(AccountId, UserId), StoreError> {
+    ) -> Result<Option<(AccountId, UserId)>, StoreError> {
         let row = sqlx::query!(
             r#"
             with account as (
-                insert into accounts (name, balance, created_at) values ($1, $2, $5)
+                insert into accounts (name, balance, created_at)
+                -- A refused email uses up no id.
+                select $1, $2, $5
+                where not exists (select from users where lower(email) = lower($3))
                 returning id
             ), granted as (
                 insert into ledger_entries (account_id, kind, amount, balance, held, reference, created_at)
@@ -97,9 +100,9 @@ impl Store {
             new.password_hash,
             new.now,
         )
-        .fetch_one(self.requests.named("create an account"))
+        .fetch_optional(self.requests.named("create an account"))
         .await?;
-        Ok((row.account, row.user))
+        Ok(row.map(|row| (row.account, row.user)))
     }
 
     /// The user of an email, compared without case.

@@ -30,27 +30,70 @@ pub struct PresentedSession {
     pub defaults: serde_json::Value,
 }
 
+/// A password to be set.
+#[derive(Debug)]
+pub struct NewPassword<'a> {
+    pub user: UserId,
+    /// argon2id, PHC string.
+    pub hash: &'a str,
+    /// The hash that it replaces; `None`: any.
+    pub replaces: Option<&'a str>,
+    /// The session that does not end.
+    pub keep: Option<SessionId>,
+    pub now: DateTime<Utc>,
+}
+
 impl Store {
+    /// `false`: the user's password is no longer the one of `hash`. The user's row is locked, so
+    /// that a change of the password and this are in an order.
     pub async fn create_session(
         &self,
         user: UserId,
-        account: AccountId,
+        hash: &str,
         digest: TokenDigest,
         expires_at: DateTime<Utc>,
         now: DateTime<Utc>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let done = sqlx::query!(
             "insert into sessions (user_id, account_id, digest, expires_at, created_at)
-             values ($1, $2, $3, $4, $5)",
+             select id, account_id, $3, $4, $5 from users where id = $1 and password_hash = $2
+             for share",
             user.0,
-            account.0,
+            hash,
             &digest.0[..],
             expires_at,
             now,
         )
         .execute(self.requests.named("create a session"))
         .await?;
-        exactly_one("creating a session", done.rows_affected())
+        Ok(done.rows_affected() == 1)
+    }
+
+    /// Sets a password and ends the user's sessions; answers how many. `None`: the password is no
+    /// longer the one to be replaced.
+    pub async fn set_password(&self, new: &NewPassword<'_>) -> Result<Option<u64>, StoreError> {
+        let mut tx = self.requests.named("set a password").begin().await?;
+        let set = sqlx::query!(
+            "update users set password_hash = $2
+             where id = $1 and ($3::text is null or password_hash = $3)",
+            new.user.0,
+            new.hash,
+            new.replaces,
+        );
+        if set.execute(&mut tx).await?.rows_affected() == 0 {
+            return Ok(None);
+        }
+        // A statement of its own, which sees the sessions of logins that the first waited for.
+        let ended = sqlx::query!(
+            "update sessions set revoked_at = $2
+             where user_id = $1 and revoked_at is null and id is distinct from $3",
+            new.user.0,
+            new.now,
+            new.keep.map(|session| session.0),
+        );
+        let ended = ended.execute(&mut tx).await?.rows_affected();
+        tx.commit().await?;
+        Ok(Some(ended))
     }
 
     /// Reads a live session and counts the request against the default limit, as

@@ -8,7 +8,7 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 use url::Url;
 
-use super::{EMAIL_CHARS, LABEL, NAME, NAME_CHARS, PASSWORD_CHARS, Target};
+use super::{EMAIL_CHARS, LABEL, NAME, NAME_CHARS, PASSWORD_CHARS, Target, operator::PASSWORD};
 use crate::domain::{
     ability::Abilities,
     credits::Credits,
@@ -48,6 +48,36 @@ impl Object for Login {
 
     fn example() -> Value {
         json!({"email": "ada@example.com", "password": "correct horse"})
+    }
+}
+
+/// Another password for who is logged in.
+#[derive(Debug)]
+pub struct PasswordChange {
+    pub current: SecretString,
+    pub new: SecretString,
+}
+
+impl Input for PasswordChange {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        let current = text(PASSWORD_CHARS).not_blank();
+        let current = fields.required("current_password", "The password until now.", current);
+        let new = fields.required("new_password", "The password from now on.", PASSWORD);
+        Some(Self {
+            current: current?.into(),
+            new: new?.into(),
+        })
+    }
+}
+
+impl Object for PasswordChange {
+    const SCHEMA: (&'static str, &'static str) = (
+        "PasswordChangeRequest",
+        "Another password for who is logged in.",
+    );
+
+    fn example() -> Value {
+        json!({"current_password": "correct horse", "new_password": "battery staple"})
     }
 }
 

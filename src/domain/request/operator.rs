@@ -54,7 +54,7 @@ const EMAIL: Parsed<String> = parsed(
     },
 );
 /// A login takes no blank one.
-const PASSWORD: Text = text(PASSWORD_CHARS)
+pub(super) const PASSWORD: Text = text(PASSWORD_CHARS)
     .min(8)
     .not_blank_by(FieldCode::NotAllowed);
 const NAME: Text = text(100).not_blank_by(FieldCode::OutOfRange);
@@ -83,6 +83,11 @@ impl AccountRequest {
         ];
         violations(refused)
     }
+}
+
+/// What is wrong with a password that was not read from a body.
+pub fn password_violations(password: &str) -> Vec<FieldError> {
+    violations([("password", PASSWORD.check(password))])
 }
 
 fn violations<const N: usize>(fields: [(&str, Result<(), Refusal>); N]) -> Vec<FieldError> {

@@ -44,6 +44,7 @@ async fn unknown_routes_and_wrong_methods_are_told_in_the_envelope(
         ("PUT", "/v1/api-keys", "GET,HEAD,POST"),
         ("GET", "/v1/auth/login", "POST"),
         ("GET", "/v1/auth/logout", "POST"),
+        ("POST", "/v1/auth/password", "PATCH"),
         ("POST", "/v1/auth/me", "GET,HEAD"),
         ("DELETE", "/v1/credits/balance", "GET,HEAD"),
         ("POST", "/health", "GET,HEAD"),

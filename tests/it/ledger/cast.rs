@@ -47,7 +47,7 @@ impl World {
                 credits: micros(BALANCE),
                 now,
             };
-            let (id, _) = self.stores[0].create_account(&new).await.unwrap();
+            let (id, _) = self.stores[0].create_account(&new).await.unwrap().unwrap();
             cast.accounts.push(id);
             cast.model.accounts.push(ModelAccount::new(BALANCE));
             let ends = now + TimeDelta::hours(60);

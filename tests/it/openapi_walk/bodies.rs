@@ -29,6 +29,8 @@ async fn fields(
     let path = path.replace("{id}", &account.id.to_string());
     let token = if path.starts_with("/v1/admin/") {
         operator(app).await
+    } else if path == "/v1/auth/password" {
+        app.login(account).await
     } else {
         account.key.clone()
     };

@@ -1,5 +1,6 @@
-//! /v1/auth: login, its throttle, logout, the current caller.
+//! /v1/auth: login, its throttle, logout, the password, the current caller.
 
+mod password;
 mod throttle;
 
 use chrono::{SecondsFormat, TimeDelta};
