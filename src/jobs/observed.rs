@@ -3,7 +3,11 @@
 //! One wrapper per trait, so that neither adapters nor jobs deal with it. Spans follow
 //! OpenTelemetry's `GenAI` conventions; none holds a prompt or a result.
 
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use async_trait::async_trait;
 use tracing::{Instrument as _, Span, field::Empty};
@@ -203,6 +207,10 @@ impl VideoProvider for Observed<dyn VideoProvider> {
             Ok(VideoStatus::Running { .. } | VideoStatus::Done(_)) => end(watch, &span, None),
         }
         result
+    }
+
+    fn poll_interval(&self) -> Option<Duration> {
+        self.inner.poll_interval()
     }
 
     async fn cancel(&self, task: &str) -> Result<(), ProviderError> {

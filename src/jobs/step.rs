@@ -1,6 +1,6 @@
 //! One step of a generation, and its outcome.
 
-use std::panic::AssertUnwindSafe;
+use std::{panic::AssertUnwindSafe, time::Duration};
 
 use chrono::TimeDelta;
 use futures_util::FutureExt as _;
@@ -16,8 +16,14 @@ use crate::{
     },
 };
 
-/// Poll intervals to wait after a failed poll or download.
-const AFTER_FAILURE: f64 = 2.0;
+/// The wait before a next step.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Wait {
+    /// Until the next poll.
+    Poll,
+    /// After a failed poll or download.
+    Failure,
+}
 
 pub(super) enum Step {
     Finished {
@@ -29,8 +35,7 @@ pub(super) enum Step {
     Retry {
         /// 0 to 100, where the provider reports it.
         progress: Option<u8>,
-        /// Delay in poll intervals.
-        intervals: f64,
+        wait: Wait,
     },
     /// As [`Self::Retry`], since our file storage failed; past the deadline it becomes the failure.
     NotStored(Failure),
@@ -100,14 +105,14 @@ impl Step {
     pub(super) const fn retry() -> Self {
         Self::Retry {
             progress: None,
-            intervals: 1.0,
+            wait: Wait::Poll,
         }
     }
 
     pub(super) const fn retry_later() -> Self {
         Self::Retry {
             progress: None,
-            intervals: AFTER_FAILURE,
+            wait: Wait::Failure,
         }
     }
 }
@@ -148,11 +153,8 @@ impl Runner {
                 outcome,
                 request_id,
             } => self.finish(job, guard, *outcome, request_id).await,
-            Step::Retry {
-                progress,
-                intervals,
-            } => {
-                self.reschedule(job, progress, intervals).await;
+            Step::Retry { progress, wait } => {
+                self.reschedule(job, progress, wait).await;
                 None
             }
             // The last has become one of the others above.
@@ -199,11 +201,18 @@ impl Runner {
         settled
     }
 
-    async fn reschedule(&self, job: &Job, progress: Option<u8>, intervals: f64) {
+    async fn reschedule(&self, job: &Job, progress: Option<u8>, wait: Wait) {
+        let video = self.0.providers.video.get(&job.provider);
+        let wait = match wait {
+            Wait::Poll => video
+                .and_then(|video| video.poll_interval())
+                .map_or(self.0.poll_interval, |own| own.min(self.0.poll_interval)),
+            Wait::Failure => self.after_failure(),
+        };
         // Jitter of a quarter, so that many jobs do not poll together.
         let jitter: [u8; 1] = crate::domain::token::random().unwrap_or([128]);
-        let wait = self.intervals(intervals * (0.75 + f64::from(jitter[0]) / 512.0));
-        let next = self.0.clock.now() + wait;
+        let wait = wait.mul_f64(0.75 + f64::from(jitter[0]) / 512.0);
+        let next = self.0.clock.now() + TimeDelta::from_std(wait).unwrap_or_default();
         let progress = progress.map(|p| i16::from(p.min(100)));
         let (store, instance) = (&self.0.store, self.0.instance);
         let releasing = store.release_job(job.account_id, job.id, instance, progress, next);
@@ -218,11 +227,11 @@ impl Runner {
 
     /// The maximum delay of a rescheduled job.
     pub(super) fn longest_wait(&self) -> TimeDelta {
-        self.intervals(AFTER_FAILURE * 1.25)
+        TimeDelta::from_std(self.after_failure().mul_f64(1.25)).unwrap_or_default()
     }
 
-    fn intervals(&self, n: f64) -> TimeDelta {
-        TimeDelta::from_std(self.0.poll_interval.mul_f64(n)).unwrap_or_default()
+    fn after_failure(&self) -> Duration {
+        self.0.poll_interval * 2
     }
 
     async fn expire(&self, job: &Job) -> Step {

@@ -9,7 +9,7 @@ use super::{
     Runner, RunningGuard,
     files::{not_stored, output, unusable},
     running::Stopped,
-    step::{Step, storable},
+    step::{Step, Wait, storable},
     submit::Submission,
 };
 use crate::{
@@ -111,7 +111,7 @@ impl Runner {
             }
             Ok(Ok(VideoStatus::Running { progress })) => Step::Retry {
                 progress,
-                intervals: 1.0,
+                wait: Wait::Poll,
             },
             Ok(Ok(VideoStatus::Failed(error))) => Step::upstream(job, error),
             Ok(Ok(VideoStatus::Gone)) => {

@@ -1,5 +1,7 @@
 //! The interface of video adapters: a task that is submitted once and polled.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use http::{HeaderName, HeaderValue};
 use url::Url;
@@ -49,6 +51,11 @@ pub trait VideoProvider: Send + Sync {
 
     /// Polls a task once. An error means that the poll failed (and will be retried), not the task.
     async fn poll(&self, task: &str, call: &VideoCall) -> Result<VideoStatus, ProviderError>;
+
+    /// The time between two polls, where it may be shorter than the configured one.
+    fn poll_interval(&self) -> Option<Duration> {
+        None
+    }
 
     /// Cancels a task; does nothing where the provider has no such call.
     async fn cancel(&self, task: &str) -> Result<(), ProviderError>;

@@ -35,10 +35,10 @@ use crate::providers::{ProviderError, VideoCall};
 const RATE: u32 = 24;
 /// Frames of the loop.
 const PERIOD: u32 = 4 * RATE;
-/// The short side, in pixels, where the long one allows it.
-const SHORT_SIDE: u32 = 360;
+/// The short side, in pixels, where the long one allows it. Small, because debug builds draw too.
+const SHORT_SIDE: u32 = 180;
 /// The longest long side.
-const LONG_SIDE: u32 = 1280;
+const LONG_SIDE: u32 = 640;
 /// The shortest short side: less than a macroblock is too small for some decoders.
 const LEAST_SIDE: u32 = 16;
 

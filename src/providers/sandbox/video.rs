@@ -21,6 +21,9 @@ use crate::{
 /// How long a task takes by default.
 pub const USUAL_WORK: Duration = Duration::from_secs(1);
 
+/// A poll costs nothing here, and who tries things out should not wait for it.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+
 /// The sandbox's video adapter.
 #[derive(Clone)]
 pub struct SandboxVideo {
@@ -141,6 +144,10 @@ impl VideoProvider for SandboxVideo {
             away(move |abandoned| film::make(&call, &Faults::of(&call.prompt).rest, abandoned))
                 .await?;
         Ok(VideoStatus::Done(VideoOutput::Bytes(file)))
+    }
+
+    fn poll_interval(&self) -> Option<Duration> {
+        Some(POLL_INTERVAL)
     }
 
     async fn cancel(&self, _task: &str) -> Result<(), ProviderError> {

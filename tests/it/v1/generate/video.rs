@@ -94,6 +94,20 @@ async fn a_video_is_submitted_once_polled_fetched_and_stored(
     app.assert_settled().await;
 }
 
+/// Though other providers are not to be polled that often.
+#[sqlx::test]
+async fn the_sandbox_has_one_after_a_second(_: PgPoolOptions, options: PgConnectOptions) {
+    let env = [("GENSVC__JOBS__POLL_INTERVAL_MS", "600000")];
+    let app = TestApp::with(options, &env).await;
+    let account = app.account("100").await;
+    let ask = json!({"prompt": "x", "parameters": {"duration": 1, "ratio": "1:1"}});
+    let uuid = app.queue(&account, "video", &ask).await;
+    app.work().await;
+    app.advance(TimeDelta::seconds(1));
+    app.work().await;
+    assert_eq!(app.record(&account, &uuid).await["status"], "completed");
+}
+
 #[sqlx::test]
 async fn the_sandbox_makes_one_by_the_clock(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
