@@ -19,7 +19,7 @@ use chrono::TimeDelta;
 
 use self::database::Database;
 use crate::{
-    api::{self, ApiSettings, MetricsEndpoint, Network},
+    api::{self, ApiSettings, MediaLinks, MetricsEndpoint, Network},
     config::Config,
     domain::clock::SharedClock,
     jobs::{
@@ -42,6 +42,8 @@ pub struct App {
     pub dispatcher: Dispatcher,
     /// Audits the ledger while the server runs.
     pub auditor: Auditor,
+    /// How stored files are linked to.
+    pub links: MediaLinks,
     /// The HTTP side.
     pub router: Router,
     /// The metrics, for this machine alone.
@@ -233,7 +235,7 @@ impl App {
                 .collect(),
             cors_origins: config.server.cors_origins.clone(),
             storage,
-            links,
+            links: links.clone(),
             metrics,
         };
         let routers = api::routers(service.clone(), settings)?;
@@ -242,14 +244,16 @@ impl App {
             runner,
             dispatcher,
             auditor,
+            links,
             router: routers.api,
             metrics_router: routers.metrics,
         })
     }
 
-    /// The parts for a command that serves nothing.
+    /// The parts for a command, which serves nothing and stores no files.
     pub async fn for_command(config: &Config, database: &Database) -> Result<Self, AppError> {
         let (store, clock) = (database.store.clone(), Arc::clone(&database.clock));
-        Self::build(config, store, clock, &config.public_url()).await
+        let (url, storage) = (config.public_url(), MediaStore::nowhere());
+        Self::build_over(config, store, clock, &url, storage).await
     }
 }

@@ -3,6 +3,7 @@
 mod args;
 mod commands;
 mod output;
+mod password;
 
 use std::{
     collections::BTreeMap,
@@ -34,7 +35,7 @@ const ABANDONED_WORK: Duration = Duration::from_millis(500);
 pub fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) if error.use_stderr() && std::env::args().any(|a| a == "--json") => {
+        Err(error) if error.use_stderr() && asks_for_json() => {
             Output::new(true).usage_error(&error);
             return ExitCode::from(USAGE);
         }
@@ -58,6 +59,11 @@ pub fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Of arguments that could not be read.
+fn asks_for_json() -> bool {
+    std::env::args_os().any(|argument| argument.to_string_lossy().starts_with("--json"))
 }
 
 async fn run(arguments: Arguments, output: Output) -> Result<ExitCode, Failure> {
@@ -115,9 +121,7 @@ async fn carry_out(command: Command, config: &Config, output: Output) -> Result<
         Command::Admin(args::AdminCommand::Token(command)) => {
             commands::admin::run(config, command, output).await
         }
-        Command::Ledger(args::LedgerCommand::Recount) => commands::recount(config, output).await,
-        Command::Ledger(args::LedgerCommand::Verify) => {
-            commands::verify_ledger(config, output).await
-        }
+        Command::Ledger(command) => commands::ledger::run(config, command, output).await,
+        Command::Generation(command) => commands::generations::run(config, command, output).await,
     }
 }

@@ -18,6 +18,21 @@ use crate::{
 
 const EMAIL: &str = "demo@example.com";
 
+/// Says how to come by another key: the first one is shown only once.
+pub(super) async fn remind(app: &App) -> Result<(), AppError> {
+    match app.service.user(EMAIL).await {
+        Err(ServiceError::NotFound) => return Ok(()),
+        found => found?,
+    };
+    // As it was called, since it need not be on the PATH.
+    let program = std::env::args_os().next().unwrap_or_default();
+    let program = program.display();
+    tracing::info!(
+        "a new key of the demo account: {program} key create --email {EMAIL} --name demo"
+    );
+    Ok(())
+}
+
 /// Makes the demo account and prints how to use it, once.
 pub(super) async fn create(app: &App, credits: Credits, url: &str) -> Result<(), AppError> {
     let random = |e: token::RandomError| ServiceError::Internal(e.to_string());

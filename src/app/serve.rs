@@ -183,6 +183,8 @@ async fn run(
         background.spawn(supervision(Arc::clone(local), store.clone()));
         if store.is_empty().await? {
             demo::create(&app, config.demo.credits, &url).await?;
+        } else {
+            demo::remind(&app).await?;
         }
     }
     let close = CancellationToken::new();

@@ -1,6 +1,6 @@
 //! What can be typed.
 
-use std::path::PathBuf;
+use std::{num::NonZeroUsize, path::PathBuf};
 
 use chrono::{DateTime, Utc};
 use clap::{Args, Parser, Subcommand, value_parser};
@@ -51,9 +51,12 @@ pub(super) enum Command {
     Admin(AdminCommand),
     /// Report what was made and used.
     Usage(Usage),
-    /// Audit the ledger.
+    /// Show and audit the ledger.
     #[command(subcommand)]
     Ledger(LedgerCommand),
+    /// Look at generations.
+    #[command(subcommand)]
+    Generation(GenerationCommand),
     /// Look at the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -70,6 +73,8 @@ pub(super) enum AccountCommand {
     List(OptionalEmail),
     /// Show one account.
     Show(Who),
+    /// Set a user's password, read from stdin; ends all sessions of the user.
+    Password(Email),
     /// Refuse the account's tokens from now on; its running work finishes.
     Suspend(Who),
     /// Let a suspended account go on.
@@ -107,7 +112,7 @@ pub(super) struct NewAccount {
     #[arg(long)]
     pub(super) name: Option<String>,
     /// Credits to grant at once.
-    #[arg(long, default_value = "0")]
+    #[arg(long, default_value = "0", allow_negative_numbers = true)]
     pub(super) credits: Credits,
 }
 
@@ -134,7 +139,7 @@ pub(super) struct Movement {
     #[arg(long)]
     pub(super) email: String,
     /// Credits.
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub(super) amount: Credits,
     /// A note for the ledger.
     #[arg(long)]
@@ -147,7 +152,7 @@ pub(super) struct Adjustment {
     #[arg(long)]
     pub(super) email: String,
     /// Credits; may be negative.
-    #[arg(long, allow_hyphen_values = true)]
+    #[arg(long, allow_negative_numbers = true)]
     pub(super) amount: Credits,
     /// A note for the ledger: why.
     #[arg(long)]
@@ -160,7 +165,7 @@ pub(super) struct Refund {
     #[arg(long, value_name = "UUID", value_parser = generation)]
     pub(super) generation: GenerationId,
     /// Credits; all that it was charged by default.
-    #[arg(long, allow_hyphen_values = true)]
+    #[arg(long, allow_negative_numbers = true)]
     pub(super) amount: Option<Credits>,
     /// A note for the ledger: why.
     #[arg(long)]
@@ -211,7 +216,7 @@ pub(super) enum TokenCommand {
 #[derive(Debug, Args)]
 pub(super) struct TokenName {
     /// Its label.
-    #[arg(long)]
+    #[arg(long, value_parser = label)]
     pub(super) name: String,
 }
 
@@ -234,13 +239,14 @@ pub(super) struct NewKey {
     #[arg(long, value_parser = abilities)]
     pub(super) abilities: Option<Abilities>,
     /// Requests per minute; 600 by default.
-    #[arg(long, value_parser = value_parser!(u32).range(1..=i64::from(MAX_PER_MINUTE)))]
+    #[arg(long, allow_negative_numbers = true,
+        value_parser = value_parser!(u32).range(1..=i64::from(MAX_PER_MINUTE)))]
     pub(super) rate_limit: Option<u32>,
     /// When it ends, such as 2030-01-31T12:00:00Z; never by default.
     #[arg(long, value_parser = time)]
     pub(super) expires_at: Option<DateTime<Utc>>,
     /// Credits that it may spend; the whole balance by default.
-    #[arg(long, value_parser = spend_limit)]
+    #[arg(long, value_parser = spend_limit, allow_negative_numbers = true)]
     pub(super) spend_limit: Option<Credits>,
     /// How often the limit begins anew, in UTC: day or month; never by default.
     #[arg(long, value_parser = spend_period, requires = "spend_limit")]
@@ -307,12 +313,37 @@ fn groups(text: &str) -> Result<Groups, String> {
     GROUPS.parse(text)
 }
 
-#[derive(Debug, Clone, Copy, Subcommand)]
+#[derive(Debug, Subcommand)]
 pub(super) enum LedgerCommand {
+    /// List the movements of an account's credits, newest first.
+    Show(Entries),
     /// Recompute every account and every generation from the ledger.
     Verify,
     /// Count anew what keys have spent and what the usage report sums up.
     Recount,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Entries {
+    /// The email of a user of the account.
+    #[arg(long)]
+    pub(super) email: String,
+    /// How many at most.
+    #[arg(long, default_value = "100")]
+    pub(super) limit: NonZeroUsize,
+}
+
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub(super) enum GenerationCommand {
+    /// Show one generation, also what is left of a deleted one.
+    Show(ShownGeneration),
+}
+
+#[derive(Debug, Clone, Copy, Args)]
+pub(super) struct ShownGeneration {
+    /// Its uuid.
+    #[arg(value_name = "UUID", value_parser = generation)]
+    pub(super) id: GenerationId,
 }
 
 #[derive(Debug, Clone, Copy, Subcommand)]

@@ -4,7 +4,9 @@ pub(super) mod accounts;
 pub(super) mod admin;
 pub(super) mod credits;
 pub(super) mod database;
+pub(super) mod generations;
 pub(super) mod keys;
+pub(super) mod ledger;
 pub(super) mod usage;
 
 use std::process::ExitCode;
@@ -15,7 +17,10 @@ use super::{Failure, output::Output};
 use crate::{
     app::{App, database::Database},
     config::Config,
-    domain::page::{MAX_PER_PAGE, Page, PageRequest},
+    domain::{
+        page::{MAX_PER_PAGE, Page, PageRequest},
+        validate::FieldError,
+    },
     local_postgres::Role,
     service::ServiceError,
     store::accounts::UserRow,
@@ -44,8 +49,16 @@ async fn user(app: &App, email: &str) -> Result<UserRow, Failure> {
 
 /// All rows of a list, page by page.
 async fn all<T>(
-    mut page: impl AsyncFnMut(PageRequest) -> Result<Page<T>, Failure>,
+    page: impl AsyncFnMut(PageRequest) -> Result<Page<T>, Failure>,
 ) -> Result<Vec<T>, Failure> {
+    Ok(first(usize::MAX, page).await?.0)
+}
+
+/// The first `most` rows of a list, and whether there are more.
+async fn first<T>(
+    most: usize,
+    mut page: impl AsyncFnMut(PageRequest) -> Result<Page<T>, Failure>,
+) -> Result<(Vec<T>, bool), Failure> {
     let mut request = PageRequest {
         per_page: MAX_PER_PAGE,
         after: None,
@@ -54,10 +67,12 @@ async fn all<T>(
     loop {
         let found = page(request).await?;
         rows.extend(found.rows);
-        match found.next {
-            None => return Ok(rows),
-            next => request.after = next,
+        if found.next.is_none() || rows.len() > most {
+            let more = found.next.is_some() || rows.len() > most;
+            rows.truncate(most);
+            return Ok((rows, more));
         }
+        request.after = found.next;
     }
 }
 
@@ -75,6 +90,11 @@ fn explained(error: ServiceError) -> Failure {
     }
 }
 
+/// Refuses what can be refused without the database, before that is opened.
+fn valid(errors: Vec<FieldError>) -> Result<(), Failure> {
+    ServiceError::any(errors).map_err(explained)
+}
+
 pub(super) fn config_check(config: &Config, output: Output) -> Result<ExitCode, Failure> {
     config.check_servable()?;
     let summary = config.summary();
@@ -87,46 +107,4 @@ pub(super) async fn migrate(config: &Config, output: Output) -> Result<ExitCode,
     Database::open(config, Role::Command).await?.close().await?;
     output.result("The schema is up to date.", &json!({"migrated": true}))?;
     Ok(ExitCode::SUCCESS)
-}
-
-pub(super) async fn verify_ledger(config: &Config, output: Output) -> Result<ExitCode, Failure> {
-    with_app(config, async |app| {
-        let audit = app.service.store().verify_ledger().await?;
-        let clean = audit.differences.is_empty();
-        let mut people = format!(
-            "{} accounts, {} ledger entries and {} generations were recomputed: {}",
-            audit.accounts,
-            audit.entries,
-            audit.generations,
-            if clean {
-                "no difference."
-            } else {
-                "THEY DIFFER."
-            }
-        );
-        for difference in &audit.differences {
-            people.push('\n');
-            people.push_str(difference);
-        }
-        output.result(
-            &people,
-            &json!({"ok": clean, "accounts": audit.accounts, "entries": audit.entries,
-                "generations": audit.generations, "differences": audit.differences}),
-        )?;
-        Ok(if clean {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        })
-    })
-    .await
-}
-
-pub(super) async fn recount(config: &Config, output: Output) -> Result<ExitCode, Failure> {
-    with_app(config, async |app| {
-        app.service.store().recount().await?;
-        output.result("All was counted anew.", &json!({"recounted": true}))?;
-        Ok(ExitCode::SUCCESS)
-    })
-    .await
 }

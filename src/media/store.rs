@@ -7,8 +7,8 @@ use chrono::{DateTime, Utc};
 use futures_util::{StreamExt, TryStreamExt, stream::BoxStream};
 use object_store::{
     GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions,
-    WriteMultipart, aws::AmazonS3, local::LocalFileSystem, path::Path as ObjectPath,
-    signer::Signer,
+    WriteMultipart, aws::AmazonS3, local::LocalFileSystem, memory::InMemory,
+    path::Path as ObjectPath, signer::Signer,
 };
 
 use super::{MediaKey, S3Settings, Spool, Spooled, s3};
@@ -108,6 +108,15 @@ impl MediaStore {
             .with_fsync(true)
             .with_automatic_cleanup(true);
         Self::over(Arc::new(files), folder).await
+    }
+
+    /// A store for a process that stores no files: it touches no disk.
+    pub fn nowhere() -> Self {
+        let (files, folder) = (Arc::new(InMemory::new()), PathBuf::new());
+        Self {
+            incoming: folder.clone(),
+            place: Place::Local { files, folder },
+        }
     }
 
     /// As [`Self::open`], with access through `files`, so that a test can let the disk fail.

@@ -7,9 +7,7 @@ use crate::{
     domain::{
         ids::AdminTokenId,
         rate::RateState,
-        request::LABEL,
         token::{self, BearerToken},
-        validate::FieldError,
     },
     store::admin::AdminTokenRecord,
 };
@@ -45,9 +43,6 @@ impl Service {
         &self,
         name: &str,
     ) -> Result<(AdminTokenRecord, SecretString), ServiceError> {
-        LABEL.check(name).map_err(|(code, message)| {
-            ServiceError::invalid(FieldError::new("name", code, message))
-        })?;
         let token = token::new_admin_token().map_err(|e| ServiceError::Internal(e.to_string()))?;
         let now = self.0.clock.now();
         let record = self

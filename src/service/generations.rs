@@ -62,6 +62,13 @@ impl Service {
         found.ok_or(ServiceError::NotFound)
     }
 
+    /// One generation of any account, or what is left of a deleted one: for the operator.
+    pub async fn any_generation(&self, id: GenerationId) -> Result<Generation, ServiceError> {
+        let (store, account) = (&self.0.store, self.account_of(id).await?);
+        let found = store.generation_including_deleted(account, id).await?;
+        found.ok_or(ServiceError::NotFound)
+    }
+
     /// The same, waiting at most `wait` until it is finished; then as it is. `waiting` is called
     /// before it waits. Where too many wait already, and once the server stops, it is answered at
     /// once.

@@ -317,6 +317,36 @@ async fn sigterm_lets_running_work_finish_and_interrupts_what_takes_longer() {
     assert_eq!(audit["ok"], true, "{audit}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_later_start_tells_how_to_make_a_key_for_the_demo_account() {
+    let site = Site::new(&[]);
+    let (server, _) = site.first().await;
+    server.stop().await;
+    let mut child = site.command().spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
+    let told = line_with(&mut stderr, "a new key of the demo account: ").await;
+    let (_, command) = told.split_once("demo account: ").unwrap();
+    let mut words = command.split_whitespace();
+    assert_eq!(words.next(), Some(env!("CARGO_BIN_EXE_gensvc")));
+    let made = site.command().args(words).output().await.unwrap();
+    let key = String::from_utf8(made.stdout).unwrap();
+    let line = line_with(&mut stderr, "listening on ").await;
+    let (_, url) = line.split_once("listening on ").unwrap();
+    let url = url.split_whitespace().next().unwrap();
+    let me = reqwest::Client::new()
+        .get(format!("{url}/v1/auth/me"))
+        .bearer_auth(key.trim_end())
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(me.status(), 200);
+    let status = std::process::Command::new("kill")
+        .arg(child.id().unwrap().to_string())
+        .status();
+    assert!(status.unwrap().success());
+    assert!(child.wait().await.unwrap().success());
+}
+
 #[tokio::test]
 async fn a_bad_configuration_stops_the_start_with_one_sentence() {
     let site = Site::new(&[("GENSVC__SERVER__SHUTDOWN_SECONDS", "soon")]);

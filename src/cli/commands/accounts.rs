@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use secrecy::ExposeSecret as _;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
 
-use super::{all, explained, user, with_app};
+use super::{all, explained, user, valid, with_app};
 use crate::{
     api::AdminAccountBody,
     app::App,
@@ -13,9 +13,13 @@ use crate::{
         Failure,
         args::{AccountCommand, Who},
         output::{Output, maybe_time, table, time},
+        password,
     },
     config::Config,
-    domain::{ids::AccountId, request::AccountRequest},
+    domain::{
+        ids::AccountId,
+        request::{AccountRequest, password_violations},
+    },
     service::ServiceError,
 };
 
@@ -24,25 +28,40 @@ pub(in crate::cli) async fn run(
     command: AccountCommand,
     output: Output,
 ) -> Result<ExitCode, Failure> {
-    with_app(config, async |app| {
-        match command {
-            AccountCommand::Create(new) => {
-                let request = AccountRequest {
-                    email: new.email,
-                    password: new.password.expose_secret().to_owned(),
-                    name: new.name,
-                    credits: new.credits,
-                };
-                create(&app, request, output).await?;
-            }
-            AccountCommand::List(filter) => list(&app, filter.email.as_deref(), output).await?,
-            AccountCommand::Show(who) => show(&app, &who, output).await?,
-            AccountCommand::Suspend(who) => suspend(&app, &who, true, output).await?,
-            AccountCommand::Resume(who) => suspend(&app, &who, false, output).await?,
+    match command {
+        AccountCommand::Create(new) => {
+            let request = AccountRequest {
+                email: new.email,
+                password: new.password.expose_secret().to_owned(),
+                name: new.name,
+                credits: new.credits,
+            };
+            valid(request.violations())?;
+            with_app(config, async |app| create(&app, request, output).await).await
         }
-        Ok(ExitCode::SUCCESS)
-    })
-    .await
+        AccountCommand::Password(of) => {
+            let password = password::read(&of.email)?;
+            valid(password_violations(password.expose_secret()))?;
+            with_app(config, async |app| {
+                set_password(&app, &of.email, password, output).await
+            })
+            .await
+        }
+        AccountCommand::List(filter) => {
+            let email = filter.email.as_deref();
+            with_app(config, async |app| list(&app, email, output).await).await
+        }
+        AccountCommand::Show(who) => {
+            with_app(config, async |app| show(&app, &who, output).await).await
+        }
+        AccountCommand::Suspend(who) => {
+            with_app(config, async |app| suspend(&app, &who, true, output).await).await
+        }
+        AccountCommand::Resume(who) => {
+            with_app(config, async |app| suspend(&app, &who, false, output).await).await
+        }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn create(app: &App, request: AccountRequest, output: Output) -> Result<(), Failure> {
@@ -52,6 +71,26 @@ async fn create(app: &App, request: AccountRequest, output: Output) -> Result<()
     output.result(
         &format!("Account {account} of {email} was made, with {credits} credits."),
         &json!({"account_id": account, "user_id": user, "email": email, "balance": credits}),
+    )?;
+    Ok(())
+}
+
+async fn set_password(
+    app: &App,
+    email: &str,
+    password: SecretString,
+    output: Output,
+) -> Result<(), Failure> {
+    let user = user(app, email).await?;
+    let ended = app.service.reset_password(user.id, password).await?;
+    let sessions = if ended == 1 { "session" } else { "sessions" };
+    output.result(
+        &format!(
+            "The password of {} was set; {ended} {sessions} ended.",
+            user.email
+        ),
+        &json!({"account_id": user.account_id, "user_id": user.id, "email": user.email,
+            "sessions_ended": ended}),
     )?;
     Ok(())
 }

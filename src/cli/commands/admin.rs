@@ -38,11 +38,8 @@ async fn create(app: &App, name: &str, output: Output) -> Result<(), Failure> {
     let made = app.service.create_admin_token(name).await;
     let (record, secret) = made.map_err(explained)?;
     let body = NewAdminTokenBody::new(record, &secret);
-    let people = format!(
-        "{}\n\nThis is the only time that the token is shown. It is good for /v1/admin.",
-        body.token
-    );
-    output.result(&people, &body)?;
+    output.result(&body.token, &body)?;
+    output.note("This is the only time that the token is shown. It is good for /v1/admin.");
     Ok(())
 }
 

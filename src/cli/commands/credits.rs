@@ -4,18 +4,21 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::{explained, user, with_app};
+use super::{explained, user, valid, with_app};
 use crate::{
     api::LedgerEntryBody,
     app::App,
     cli::{
         Failure,
-        args::{CreditsCommand, Refund},
+        args::{Adjustment, CreditsCommand, Movement},
         output::Output,
     },
     config::Config,
-    domain::{ids::AccountId, request::Move},
-    service::{ServiceError, credit_adjustments::Movement},
+    domain::{
+        ids::{AccountId, GenerationId},
+        request::Move,
+    },
+    service::{ServiceError, credit_adjustments::Movement as Moved},
 };
 
 pub(in crate::cli) async fn run(
@@ -23,21 +26,25 @@ pub(in crate::cli) async fn run(
     command: CreditsCommand,
     output: Output,
 ) -> Result<ExitCode, Failure> {
-    with_app(config, async |app| {
-        match command {
-            CreditsCommand::Grant(m) => {
-                let (what, reference) = (Move::Grant(m.amount), m.reference.as_deref());
-                move_credits(&app, &m.email, what, reference, output).await?;
-            }
-            CreditsCommand::Adjust(m) => {
-                let (what, reference) = (Move::Adjustment(m.amount), Some(m.reference.as_str()));
-                move_credits(&app, &m.email, what, reference, output).await?;
-            }
-            CreditsCommand::Refund(m) => refund(&app, &m, output).await?,
+    let (what, reference) = match &command {
+        CreditsCommand::Grant(m) => (Move::Grant(m.amount), m.reference.as_deref()),
+        CreditsCommand::Adjust(m) => (Move::Adjustment(m.amount), Some(m.reference.as_str())),
+        CreditsCommand::Refund(m) => {
+            let (generation, amount) = (m.generation, m.amount);
+            let what = Move::Refund { generation, amount };
+            (what, Some(m.reference.as_str()))
         }
-        Ok(ExitCode::SUCCESS)
+    };
+    valid(what.violations(reference))?;
+    with_app(config, async |app| match &command {
+        CreditsCommand::Grant(Movement { email, .. })
+        | CreditsCommand::Adjust(Adjustment { email, .. }) => {
+            move_credits(&app, email, what, reference, output).await
+        }
+        CreditsCommand::Refund(of) => refund(&app, of.generation, what, reference, output).await,
     })
-    .await
+    .await?;
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn move_credits(
@@ -64,21 +71,22 @@ async fn move_credits(
     tell(app, user.account_id, &sentence, done, output).await
 }
 
-async fn refund(app: &App, refund: &Refund, output: Output) -> Result<(), Failure> {
-    let generation = refund.generation;
+async fn refund(
+    app: &App,
+    generation: GenerationId,
+    what: Move,
+    reference: Option<&str>,
+    output: Output,
+) -> Result<(), Failure> {
     let account = match app.service.account_of(generation).await {
         Err(ServiceError::NotFound) => {
             return Err(format!("there is no generation {generation}").into());
         }
         other => other.map_err(explained)?,
     };
-    let what = Move::Refund {
-        generation,
-        amount: refund.amount,
-    };
     let done = app
         .service
-        .move_credits(account, what, Some(&refund.reference))
+        .move_credits(account, what, reference)
         .await
         .map_err(explained)?;
     let amount = done.entry.amount;
@@ -95,7 +103,7 @@ async fn tell(
     app: &App,
     account: AccountId,
     done: &str,
-    moved: Movement,
+    moved: Moved,
     output: Output,
 ) -> Result<(), Failure> {
     let standing = app.service.account(account).await?;

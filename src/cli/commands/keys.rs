@@ -47,11 +47,8 @@ async fn create(app: &App, new: NewKey, output: Output) -> Result<(), Failure> {
     let made = app.service.create_key(user.account_id, &request, None);
     let (key, secret) = made.await.map_err(explained)?;
     let body = NewKeyBody::new(key, &secret);
-    let people = format!(
-        "{}\n\nThis is the only time that the key is shown.",
-        body.key
-    );
-    output.result(&people, &body)?;
+    output.result(&body.key, &body)?;
+    output.note("This is the only time that the key is shown.");
     Ok(())
 }
 

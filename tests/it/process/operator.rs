@@ -1,10 +1,15 @@
 //! The operator's commands, each its own process, on one database.
 
 mod credits;
+mod look;
+mod passwords;
 mod usage;
+
+use std::process::{Output, Stdio};
 
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use tokio::io::AsyncWriteExt as _;
 
 use super::Site;
 use crate::common::{PASSWORD, TestApp};
@@ -32,29 +37,37 @@ impl Shell {
 
     /// Whether it succeeded, with stdout and stderr.
     async fn run(&self, arguments: &[&str]) -> (bool, String, String) {
-        let output = self
-            .site
-            .command()
+        self.run_with(arguments, "").await
+    }
+
+    /// The same, with `input` on stdin.
+    async fn run_with(&self, arguments: &[&str], input: &str) -> (bool, String, String) {
+        let mut command = self.site.command();
+        command
             .env("DATABASE_URL", &self.url)
             .env_remove("GENSVC_LOG")
             .args(arguments)
-            .output()
-            .await
-            .unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        (
-            output.status.success(),
-            text(output.stdout),
-            text(output.stderr),
-        )
+            .stdin(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        // One that does not read it may have ended.
+        let _ = stdin.write_all(input.as_bytes()).await;
+        drop(stdin);
+        said(child.wait_with_output().await.unwrap())
     }
 
     /// The human-readable output of a command.
     async fn people(&self, arguments: &[&str]) -> String {
+        let (out, note) = self.people_with_note(arguments).await;
+        assert_eq!(note, "");
+        out
+    }
+
+    /// The same, and what it tells on stderr.
+    async fn people_with_note(&self, arguments: &[&str]) -> (String, String) {
         let (success, out, err) = self.run(arguments).await;
         assert!(success, "{arguments:?}: {err}");
-        assert_eq!(err, "");
-        out
+        (out, err)
     }
 
     /// The JSON output of a command.
@@ -80,7 +93,57 @@ impl Shell {
         let (success, out, err) = self.run(arguments).await;
         assert!(!success && out.is_empty(), "{arguments:?}: {out}");
         assert!(err.contains(sentence), "{arguments:?}: {err}");
+        let (success, out, err) = self.run(&[arguments, &["--json"]].concat()).await;
+        assert!(!success && out.is_empty(), "{arguments:?}: {out}");
+        let answer: Value = serde_json::from_str(&err).unwrap();
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.contains(sentence), "{arguments:?}: {message}");
     }
+}
+
+/// Whether it succeeded, with stdout and stderr.
+fn said(output: Output) -> (bool, String, String) {
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (
+        output.status.success(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+#[sqlx::test]
+async fn a_command_with_a_database_of_its_own_leaves_no_files(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let shell = Shell::new(&options);
+    shell.people(&["account", "list"]).await;
+    assert!(!shell.site.folder.exists());
+}
+
+/// Without `DATABASE_URL`, where a private Postgres would have to be made or started.
+#[tokio::test]
+async fn wrong_arguments_are_refused_before_there_is_a_database() {
+    let site = Site::new(&[]);
+    let create = ["account", "create", "--password", PASSWORD, "--email"];
+    let grant = ["credits", "grant", "--email", "ann@example.com", "--amount"];
+    for (command, argument, sentence) in [
+        (&create[..], "ann", "email must be an address with one @"),
+        (&grant, "-5", "amount must be positive; use an adjustment"),
+        (&grant, "0", "amount must not be 0"),
+        (
+            &["account", "password", "--email"],
+            "ann@example.com",
+            "password must have 8 to 1,024 characters",
+        ),
+    ] {
+        let mut gensvc = site.command();
+        gensvc.args(command).arg(argument);
+        let (success, out, err) = said(gensvc.output().await.unwrap());
+        assert!(!success && out.is_empty(), "{argument}: {out}");
+        assert!(err.contains(sentence), "{argument}: {err}");
+    }
+    assert!(!site.folder.exists());
 }
 
 #[sqlx::test]
@@ -103,7 +166,9 @@ async fn accounts_are_listed_shown_and_suspended(_: PgPoolOptions, options: PgCo
         .fails(&ann, "email belongs to an account already")
         .await;
     let bob = [&create[..], &["Bob@example.com", "--name", "Bob \u{1b}[2J"]].concat();
-    shell.people(&bob).await;
+    let bob = shell.script(&bob).await;
+    let id = |made: &Value| made["account_id"].as_i64().unwrap();
+    assert_eq!(id(&bob), id(&made) + 1, "a refusal used up an id");
 
     let list = shell.people(&["account", "list"]).await;
     let lines: Vec<&str> = list.lines().collect();
@@ -188,6 +253,12 @@ async fn keys_are_listed_and_revoked(_: PgPoolOptions, options: PgConnectOptions
         .await;
     let key = made["key"].as_str().unwrap();
     app.get(key, "/v1/auth/me").await.expect(200);
+    // `KEY=$(gensvc key create ...)`
+    let email_of_other = ["--email", other.email.as_str()];
+    let create_other = [&["key", "create", "--name", "x"][..], &email_of_other].concat();
+    let (shown, note) = shell.people_with_note(&create_other).await;
+    app.get(shown.trim_end(), "/v1/auth/me").await.expect(200);
+    assert!(note.contains("the only time"), "{note}");
     let listed = shell.script(&["key", "list", "--email", email]).await;
     let rows = listed["data"].as_array().unwrap();
     assert_eq!((rows.len(), &rows[0]["id"]), (2, &made["id"]));
@@ -227,14 +298,17 @@ async fn admin_tokens_are_made_listed_and_revoked(_: PgPoolOptions, options: PgC
     let token = made["token"].as_str().unwrap();
     assert_eq!(made["name"], "billing");
     app.get(token, "/v1/admin/accounts").await.expect(200);
-    let people = shell
-        .people(&["admin", "token", "create", "--name", "other"])
+    let (other, note) = shell
+        .people_with_note(&["admin", "token", "create", "--name", "other"])
         .await;
-    assert!(people.starts_with("adm_"), "{people}");
+    app.get(other.trim_end(), "/v1/admin/accounts")
+        .await
+        .expect(200);
+    assert!(note.contains("the only time"), "{note}");
     shell
-        .fails(
+        .misuses(
             &["admin", "token", "create", "--name", " "],
-            "name must not be blank",
+            "must not be blank",
         )
         .await;
     let listed = shell.script(&["admin", "token", "list"]).await;

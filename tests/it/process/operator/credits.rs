@@ -45,6 +45,10 @@ async fn credits_move_once_for_each_reference(_: PgPoolOptions, options: PgConne
         )
         .await;
 
+    shell
+        .fails(&grant("-5"), "amount must be positive; use an adjustment")
+        .await;
+
     let video = json!({"prompt": "x", "parameters": {"duration": 1}});
     let uuid = app.queue(&account, "video", &video).await;
     app.until_finished(&account, &uuid).await;

@@ -83,12 +83,11 @@ async fn a_key_may_be_made_with_a_limit(_: PgPoolOptions, options: PgConnectOpti
         ("--rate-limit", "0", "0 is not in 1..=1000000"),
         ("--abilities", "read:history,x", "x must be one of"),
         ("--expires-at", "tomorrow", "must be an ISO 8601 time"),
-        ("--spend-limit=-1", "", "must not be negative"),
+        ("--spend-limit", "-1", "must not be negative"),
         ("--spend-period", "year", "must be day or month"),
     ] {
         let create = ["key", "create", "--email", &account.email];
-        let value = [value].into_iter().filter(|value| !value.is_empty());
-        let given: Vec<_> = create.into_iter().chain([argument]).chain(value).collect();
+        let given = [&create[..], &[argument, value]].concat();
         shell.misuses(&given, sentence).await;
     }
 }
