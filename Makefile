@@ -34,6 +34,7 @@ help:
 # sees it exit normally, instead of being interrupted itself. Exit codes 146 and 148 mean Ctrl-Z,
 # which would leave it stopped: it is resumed.
 run: tools $(if $(DATABASE_URL),,postgres)
+	@[ -x $(gensvc) ] || echo 'Building gensvc: some minutes now, seconds after a change.'
 	@cargo build
 	@case "$$(ps -o stat= -p $$$$ 2>/dev/null)" in \
 	*+*) set -m; $(gensvc); code=$$?; \

@@ -103,6 +103,7 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
     stop.step("connections to the database", DATABASE_ENDS, close)
         .await;
     if let Some(local) = local.and_then(Arc::into_inner) {
+        tracing::info!("stopping the private Postgres");
         let closed = stop.step("the private Postgres", POSTGRES_ENDS, local.close());
         if let Some(Err(error)) = closed.await {
             tracing::error!(%error, "the private Postgres was not stopped");
@@ -205,13 +206,20 @@ async fn run(
     app.runner.leave();
     let drain = *config.server.drain;
     if !drain.is_zero() {
-        tracing::info!(?drain, "/health answers 503; work is still taken");
+        tracing::info!(
+            ?drain,
+            "/health answers 503; work is still taken; Ctrl-C again begins the stop"
+        );
     }
     stop.begun.cancelled().await;
-    tracing::info!(
-        running = app.runner.running(),
-        "stopping: no new work; running work may finish"
-    );
+    match app.runner.running() {
+        0 => tracing::info!("stopping"),
+        running => tracing::info!(
+            running,
+            grace = ?*config.server.shutdown,
+            "stopping: no new work; running work may finish; Ctrl-C again ends it now"
+        ),
+    }
     let work = async {
         tokio::join!(
             app.runner.drain(*config.server.shutdown, &stop.grace_over),

@@ -42,6 +42,7 @@ const ROOT_ONLY: [(&str, &str); 2] = [
 /// Makes the cluster of `home` and the database `gensvc` in it.
 pub(super) async fn create(home: &Home, programs: &Programs) -> Result<()> {
     remove_leftovers(&home.dir)?;
+    tracing::info!("making a private Postgres, which takes some seconds");
     let aside = home.dir.join(format!("new-{}", Uuid::now_v7()));
     DirBuilder::new()
         .mode(0o700)
