@@ -16,6 +16,10 @@ pub struct TokenCounts {
     pub output: Option<u64>,
     /// The part of the input that came from the provider's cache.
     pub cached_input: Option<u64>,
+    /// The part of the input that was written to the provider's cache.
+    pub cache_write: Option<u64>,
+    /// The part of that which is kept for long.
+    pub cache_write_long: Option<u64>,
     /// The part of the output that was hidden reasoning.
     pub reasoning: Option<u64>,
     /// Bytes of the text that came after `output` was counted: of a stream that was cancelled.
@@ -31,9 +35,15 @@ pub struct TextUsage {
     pub output_tokens: u64,
     /// Their sum.
     pub total_tokens: u64,
-    /// The part of the input that came from the provider's cache, where known. Priced alike.
+    /// The part of the input that came from the provider's cache, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached_input_tokens: Option<u64>,
+    /// The part of the input that was written to the provider's cache, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write_tokens: Option<u64>,
+    /// The part of that which is kept for long (an hour or more), where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write_long_tokens: Option<u64>,
     /// The part of the output that was hidden reasoning, where known. Priced alike.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_tokens: Option<u64>,
@@ -56,11 +66,19 @@ impl TextUsage {
             || estimate(output_bytes),
             |counted| counted + estimate(counts.uncounted_bytes),
         );
+        let cached = believed(counts.cached_input);
+        let written = believed(counts.cache_write);
+        let long = believed(counts.cache_write_long);
+        let written_or_none = written.unwrap_or(0);
+        // Parts of the input exclude each other.
+        let parts = cached.unwrap_or(0) + written_or_none <= input_tokens;
         Self {
             input_tokens,
             output_tokens,
             total_tokens: input_tokens.saturating_add(output_tokens),
-            cached_input_tokens: believed(counts.cached_input).filter(|&c| c <= input_tokens),
+            cached_input_tokens: cached.filter(|_| parts),
+            cache_write_tokens: written.filter(|_| parts),
+            cache_write_long_tokens: long.filter(|&c| parts && c <= written_or_none),
             reasoning_tokens: believed(counts.reasoning).filter(|&c| c <= output_tokens),
             estimated: input.is_none() || output.is_none() || counts.uncounted_bytes > 0,
         }
@@ -127,5 +145,38 @@ mod tests {
             (usage.cached_input_tokens, usage.reasoning_tokens),
             (None, None)
         );
+    }
+
+    #[test]
+    fn parts_of_the_input_are_believed_only_within_it() {
+        let some = |n| Some(n);
+        for (cached, written, long, believed) in [
+            (some(4), some(6), some(6), [some(4), some(6), some(6)]),
+            (some(0), some(0), some(0), [some(0), some(0), some(0)]),
+            (some(10), None, None, [some(10), None, None]),
+            // Together more than the input.
+            (some(5), some(6), some(1), [None, None, None]),
+            (some(u64::MAX), some(6), None, [None, some(6), None]),
+            (some(4), some(u64::MAX), some(1), [some(4), None, None]),
+            // More than the whole of which it is a part.
+            (None, some(6), some(7), [None, some(6), None]),
+            (None, None, some(1), [None, None, None]),
+        ] {
+            let counts = TokenCounts {
+                input: Some(10),
+                output: Some(1),
+                cached_input: cached,
+                cache_write: written,
+                cache_write_long: long,
+                ..TokenCounts::default()
+            };
+            let usage = TextUsage::from_counts(counts, 0, 1);
+            let got = [
+                usage.cached_input_tokens,
+                usage.cache_write_tokens,
+                usage.cache_write_long_tokens,
+            ];
+            assert_eq!(got, believed, "{cached:?} {written:?} {long:?}");
+        }
     }
 }

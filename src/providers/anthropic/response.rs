@@ -150,19 +150,25 @@ impl ResponseParser<'_> {
 
 /// `input_tokens` excludes cache writes and reads; `output_tokens` includes thinking.
 fn reported(usage: &Map<String, Value>) -> TokenCounts {
-    let input = count(usage.get("input_tokens"));
-    let written = count_or_zero(usage.get("cache_creation_input_tokens"));
-    let read = count_or_zero(usage.get("cache_read_input_tokens"));
-    let sum = |a: Option<u64>, b: Option<u64>| a.zip(b).and_then(|(a, b)| a.checked_add(b));
-    let input = sum(sum(input, written), read);
-    let output = count(usage.get("output_tokens"));
-    let thinking = usage
-        .get("output_tokens_details")
-        .and_then(|d| d.get("thinking_tokens"));
+    let field = |name: &str| usage.get(name);
+    let (written, read) = ("cache_creation_input_tokens", "cache_read_input_tokens");
+    let parts = [
+        count(field("input_tokens")),
+        count_or_zero(field(written)),
+        count_or_zero(field(read)),
+    ];
+    let input = parts
+        .into_iter()
+        .try_fold(0_u64, |sum, part| sum.checked_add(part?));
+    let output = count(field("output_tokens"));
+    let kept = field("cache_creation").and_then(|c| c.get("ephemeral_1h_input_tokens"));
+    let thinking = field("output_tokens_details").and_then(|d| d.get("thinking_tokens"));
     TokenCounts {
         input,
         output,
-        cached_input: part(count(usage.get("cache_read_input_tokens")), input),
+        cached_input: part(count(field(read)), input),
+        cache_write: count(field(written)),
+        cache_write_long: count(kept),
         reasoning: part(count(thinking), output),
         ..TokenCounts::default()
     }

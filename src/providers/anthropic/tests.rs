@@ -170,6 +170,7 @@ async fn an_older_version_takes_a_temperature() {
 #[tokio::test]
 async fn plain_answers() {
     let usage = json!({"input_tokens": 12, "cache_creation_input_tokens": 3, "cache_read_input_tokens": 4,
+        "cache_creation": {"ephemeral_5m_input_tokens": 1, "ephemeral_1h_input_tokens": 2},
         "output_tokens": 29, "output_tokens_details": {"thinking_tokens": 9}});
     let thinking = json!({"type": "thinking", "thinking": "hm", "signature": "s"});
     let redacted = json!({"type": "redacted_thinking", "data": "x"});
@@ -199,6 +200,8 @@ async fn plain_answers() {
                 input: Some(19),
                 output: Some(29),
                 cached_input: Some(4),
+                cache_write: Some(3),
+                cache_write_long: Some(2),
                 reasoning: Some(9),
                 ..TokenCounts::default()
             }
@@ -287,6 +290,7 @@ async fn streams() {
             input: Some(68),
             output: Some(30),
             cached_input: Some(5),
+            cache_write: Some(2),
             reasoning: Some(20),
             ..TokenCounts::default()
         }

@@ -169,6 +169,7 @@ fn reported(usage: &Value) -> TokenCounts {
         input,
         output,
         cached_input: part(cached, input),
+        cache_write: count(usage.pointer("/prompt_tokens_details/cache_write_tokens")),
         reasoning: part(reasoning, output),
         ..TokenCounts::default()
     }

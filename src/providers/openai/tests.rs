@@ -162,7 +162,8 @@ async fn the_default_suits_compatible_servers() {
 #[tokio::test]
 async fn plain_answers() {
     let usage = json!({"prompt_tokens": 16, "completion_tokens": 363, "total_tokens": 379,
-        "prompt_tokens_details": {"cached_tokens": 4}, "completion_tokens_details": {"reasoning_tokens": 300}});
+        "prompt_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 5},
+        "completion_tokens_details": {"reasoning_tokens": 300}});
     let parts = json!([{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "Hi"}]);
     for (content, finish, text) in [
         (json!("Hi ✓"), "stop", "Hi ✓"),
@@ -182,6 +183,7 @@ async fn plain_answers() {
                 input: Some(16),
                 output: Some(363),
                 cached_input: Some(4),
+                cache_write: Some(5),
                 reasoning: Some(300),
                 ..TokenCounts::default()
             }
