@@ -161,6 +161,7 @@ fn model(vendor: &Vendor, id: String, raw: RawModel) -> Result<ModelConfig, Conf
             prices,
             limits,
             raw.overhead_tokens.map(|number| *number),
+            settings.cache_writes(),
         )?),
         Modality::Image => ModelKind::Image(image::read(prices, limits)?),
         Modality::Video => ModelKind::Video(video::read(vendor, prices, limits)?),

@@ -71,7 +71,7 @@ impl Model {
 
     pub fn prices(&self) -> Prices {
         match &self.kind {
-            ModelKind::Text(model) => Prices::Text(model.prices),
+            ModelKind::Text(model) => Prices::Text((*model.prices).clone()),
             ModelKind::Image(model) => Prices::Image(model.prices.clone()),
             ModelKind::Video(model) => Prices::Video(model.prices),
             ModelKind::Speech(model) => Prices::Speech(model.prices),

@@ -11,7 +11,7 @@ pub use exact::{
     ImageCeiling, ImagePrices, QualityPrices, SpeechCeiling, SpeechPrices, VideoCeiling,
     VideoPrices,
 };
-pub use text::{TextCeiling, TextPrices};
+pub use text::{CacheWrites, PriceTier, TextCeiling, TextPrices, TokenPrices};
 
 use super::credits::Credits;
 
@@ -54,10 +54,27 @@ impl Ceiling {
     /// hold fits into `available`; `None` when none fits.
     pub fn affordable(&self, available: Credits) -> Option<(&'static str, u64)> {
         match self {
-            Self::Text(text) => Some(("max_tokens", text.affordable(available)?.into())),
+            Self::Text(text) => Some(("max_tokens", text.affordable(available)?)),
             Self::Image(image) => Some(("n", image.affordable(available)?.into())),
             Self::Video(video) => Some(("duration", video.affordable(available)?.into())),
             Self::Speech(speech) => Some(("characters", speech.affordable(available)?)),
         }
     }
+}
+
+/// The largest number from 1 to `most` that fits; all below one that fits must fit too.
+fn largest(most: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
+    if !fits(1) {
+        return None;
+    }
+    let (mut fitting, mut beyond) = (1, most.saturating_add(1));
+    while beyond - fitting > 1 {
+        let middle = fitting + (beyond - fitting) / 2;
+        if fits(middle) {
+            fitting = middle;
+        } else {
+            beyond = middle;
+        }
+    }
+    Some(fitting)
 }

@@ -9,6 +9,7 @@ use toml::Value;
 use super::{
     catalogue::ModelKind,
     generation::Modality,
+    pricing::CacheWrites,
     request::{SPEED, SpeechFormat},
     settings::{ConfigError, read_table},
 };
@@ -88,6 +89,11 @@ pub trait ModelSettings: Any + Debug + Send + Sync {
     /// is relative to the model.
     fn check(&self, _model: &ModelKind) -> Result<(), ConfigError> {
         Ok(())
+    }
+
+    /// What the vendor writes to its cache, and bills, without being asked to.
+    fn cache_writes(&self) -> CacheWrites {
+        CacheWrites::None
     }
 }
 

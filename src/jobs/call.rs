@@ -1,5 +1,7 @@
 //! The provider call of a generation, for any modality.
 
+use std::sync::Arc;
+
 use crate::{
     domain::{
         generation::Modality,
@@ -20,7 +22,7 @@ pub enum Call {
 /// A text call and its prices.
 pub struct TextWork {
     pub call: TextCall,
-    pub prices: TextPrices,
+    pub prices: Arc<TextPrices>,
     /// Where the pieces of a stream go.
     pub deltas: Option<DeltaSink>,
 }

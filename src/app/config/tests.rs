@@ -9,6 +9,7 @@ mod media_errors;
 mod media_models;
 mod model_errors;
 mod observe;
+mod prices;
 mod providers;
 mod storage;
 

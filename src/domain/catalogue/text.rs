@@ -1,10 +1,12 @@
 //! Text models.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::domain::{
-    pricing::TextPrices,
+    pricing::{CacheWrites, TextPrices},
     validate::{FieldCode, FieldError, too_long},
 };
 
@@ -21,10 +23,12 @@ pub struct TextLimits {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct TextModel {
-    pub prices: TextPrices,
+    pub prices: Arc<TextPrices>,
     pub limits: TextLimits,
     /// Input tokens that the provider's chat template may add.
     pub overhead_tokens: u32,
+    /// What the provider writes to its cache, and bills, without being asked to.
+    pub cache_writes: CacheWrites,
 }
 
 impl TextModel {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::largest;
 use crate::domain::credits::Credits;
 
 /// Speech prices are per this many characters.
@@ -106,20 +107,7 @@ impl SpeechCeiling {
 
     /// The largest number of characters that fits.
     pub fn affordable(&self, available: Credits) -> Option<u64> {
-        if !fits(self.price(1), available) {
-            return None;
-        }
-        // The price grows with the characters: a binary search finds the largest number that fits.
-        let (mut fitting, mut beyond) = (1, self.characters.saturating_add(1));
-        while beyond - fitting > 1 {
-            let middle = fitting + (beyond - fitting) / 2;
-            if fits(self.price(middle), available) {
-                fitting = middle;
-            } else {
-                beyond = middle;
-            }
-        }
-        Some(fitting)
+        largest(self.characters, |n| fits(self.price(n), available))
     }
 }
 

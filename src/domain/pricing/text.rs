@@ -1,7 +1,13 @@
-//! Text: priced per token, held at its ceiling, charged by usage.
+//! Text: priced per token, charged by usage.
 
-use serde::{Deserialize, Serialize};
+mod ceiling;
+#[cfg(test)]
+mod tests;
+
+use serde::Serialize;
 use utoipa::ToSchema;
+
+pub use ceiling::{CacheWrites, TextCeiling};
 
 use crate::domain::{credits::Credits, usage::TextUsage};
 
@@ -9,33 +15,71 @@ use crate::domain::{credits::Credits, usage::TextUsage};
 const PER_MILLION: u64 = 1_000_000;
 
 /// Prices of a text model, in credits per 1,000,000 tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct TextPrices {
+    #[serde(flatten)]
+    pub base: TokenPrices,
+    /// Prices of requests with more input, ascending. The last one that applies is that of the
+    /// whole request.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tiers: Vec<PriceTier>,
+}
+
+/// Prices of requests with much input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+pub struct PriceTier {
+    /// Applies to requests with more input tokens than this, cached ones included.
+    pub above_input_tokens: u64,
+    #[serde(flatten)]
+    pub prices: TokenPrices,
+}
+
+/// Prices of each kind of token, in credits per 1,000,000.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+pub struct TokenPrices {
     /// Input tokens.
     pub input_per_million: Credits,
-    /// Output tokens.
+    /// Input tokens from the provider's cache; absent: as other input.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cached_input_per_million: Option<Credits>,
+    /// Input tokens that the provider wrote to its cache; absent: as other input.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_write_per_million: Option<Credits>,
+    /// The same, of those that are kept for long (an hour or more); absent: as other input.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_write_long_per_million: Option<Credits>,
+    /// Output tokens, reasoning included.
     pub output_per_million: Credits,
 }
 
-/// The maximum cost of a text request, and what it is computed from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TextCeiling {
-    pub prices: TextPrices,
-    /// Upper bound of input tokens: the UTF-8 bytes of prompt and system prompt plus the model's
-    /// overhead, which a byte-level tokenizer cannot exceed.
-    pub input_tokens: u64,
-    /// Upper bound of output tokens: `max_tokens`.
-    pub max_tokens: u32,
-}
-
 impl TextPrices {
+    /// The prices of a request with this much input.
+    fn at(&self, input_tokens: u64) -> &TokenPrices {
+        let applies = |tier: &&PriceTier| input_tokens > tier.above_input_tokens;
+        let tier = self.tiers.iter().rev().find(applies);
+        tier.map_or(&self.base, |tier| &tier.prices)
+    }
+
     /// Rounded up once. `None` on overflow.
-    pub fn cost(&self, input_tokens: u64, output_tokens: u64) -> Option<Credits> {
+    pub fn cost(&self, usage: &TextUsage) -> Option<Credits> {
+        let prices = self.at(usage.input_tokens);
+        let cached = usage.cached_input_tokens.unwrap_or(0);
+        let written = usage.cache_write_tokens.unwrap_or(0);
+        let long = usage.cache_write_long_tokens.unwrap_or(0);
+        let input = prices.input_per_million;
+        let plain = usage
+            .input_tokens
+            .saturating_sub(cached.saturating_add(written));
         Credits::pro_rata(
             &[
-                (self.input_per_million, input_tokens),
-                (self.output_per_million, output_tokens),
+                (input, plain),
+                (prices.cached_input_per_million.unwrap_or(input), cached),
+                (
+                    prices.cache_write_per_million.unwrap_or(input),
+                    written.saturating_sub(long),
+                ),
+                (prices.cache_write_long_per_million.unwrap_or(input), long),
+                (prices.output_per_million, usage.output_tokens),
             ],
             PER_MILLION,
         )
@@ -44,129 +88,8 @@ impl TextPrices {
     /// The charge for `usage`: its price, capped at the hold. The second value is the excess, which
     /// the operator bears when the provider counted more than the ceiling.
     pub fn charge(&self, usage: &TextUsage, held: Credits) -> (Credits, Credits) {
-        let exact = self
-            .cost(usage.input_tokens, usage.output_tokens)
-            .unwrap_or(Credits::from_micros(i64::MAX));
+        let exact = self.cost(usage).unwrap_or(Credits::from_micros(i64::MAX));
         let charged = exact.min(held);
         (charged, exact.minus_or_zero(charged))
-    }
-}
-
-impl TextCeiling {
-    /// The amount to hold. `None` on overflow.
-    pub fn hold(&self) -> Option<Credits> {
-        self.prices
-            .cost(self.input_tokens, u64::from(self.max_tokens))
-    }
-
-    /// The largest `max_tokens`, at most the requested one, whose hold fits into `available`;
-    /// `None` when not even 1 fits.
-    pub fn affordable(&self, available: Credits) -> Option<u32> {
-        let fits = |tokens: u32| {
-            Self {
-                max_tokens: tokens,
-                ..*self
-            }
-            .hold()
-            .is_some_and(|hold| hold <= available)
-        };
-        if !fits(1) {
-            return None;
-        }
-        // The hold grows with max_tokens: a binary search finds the largest that fits.
-        let (mut fitting, mut beyond) = (1, self.max_tokens.saturating_add(1));
-        while beyond - fitting > 1 {
-            let middle = fitting + (beyond - fitting) / 2;
-            if fits(middle) {
-                fitting = middle;
-            } else {
-                beyond = middle;
-            }
-        }
-        Some(fitting)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::domain::usage::TokenCounts;
-
-    fn ceiling(input_price: i64, output_price: i64, input_tokens: u64, max: u32) -> TextCeiling {
-        TextCeiling {
-            prices: TextPrices {
-                input_per_million: Credits::from_micros(input_price),
-                output_per_million: Credits::from_micros(output_price),
-            },
-            input_tokens,
-            max_tokens: max,
-        }
-    }
-
-    fn usage(input: u64, output: u64) -> TextUsage {
-        let counts = TokenCounts {
-            input: Some(input),
-            output: Some(output),
-            ..TokenCounts::default()
-        };
-        TextUsage::from_counts(counts, 0, 0)
-    }
-
-    #[test]
-    fn a_known_bill() {
-        // 10 and 50 credits per million: 100 + 1024 tokens.
-        let c = ceiling(10_000_000, 50_000_000, 100, 1024);
-        assert_eq!(c.hold().unwrap().to_string(), "0.0522");
-        assert_eq!(
-            c.prices
-                .charge(&usage(10, 20), c.hold().unwrap())
-                .0
-                .to_string(),
-            "0.0011"
-        );
-    }
-
-    proptest! {
-        #[test]
-        fn an_honest_charge_is_within_the_hold(
-            pin in 0..1_000_000_000_i64, pout in 0..1_000_000_000_i64,
-            tokens in 1..60_000_u64, max in 1..=4096_u32, a in 0..=1000_u64, b in 0..=1000_u64
-        ) {
-            let c = ceiling(pin, pout, tokens, max);
-            let hold = c.hold().unwrap();
-            let used = usage(tokens * a / 1000, u64::from(max) * b / 1000);
-            let (charged, excess) = c.prices.charge(&used, hold);
-            prop_assert!(charged <= hold);
-            prop_assert_eq!(excess, Credits::ZERO);
-            prop_assert_eq!(Some(charged), c.prices.cost(used.input_tokens, used.output_tokens));
-        }
-
-        #[test]
-        fn a_lying_count_never_charges_above_the_hold(
-            input in 0..u64::MAX, output in 0..u64::MAX, held in 0..1_000_000_000_i64
-        ) {
-            let c = ceiling(10_000_000, 50_000_000, 1, 1);
-            let held = Credits::from_micros(held);
-            prop_assert!(c.prices.charge(&usage(input, output), held).0 <= held);
-        }
-
-        #[test]
-        fn affordable_is_the_largest_that_fits(
-            pin in 0..100_000_000_i64, pout in 1..100_000_000_i64,
-            tokens in 1..60_000_u64, max in 1..=4096_u32, available in 0..1_000_000_i64
-        ) {
-            let c = ceiling(pin, pout, tokens, max);
-            let available = Credits::from_micros(available);
-            let hold = |m: u32| TextCeiling { max_tokens: m, ..c }.hold().unwrap();
-            match c.affordable(available) {
-                Some(m) => {
-                    prop_assert!(m <= max && hold(m) <= available);
-                    prop_assert!(m == max || hold(m + 1) > available);
-                }
-                None => prop_assert!(hold(1) > available),
-            }
-        }
     }
 }

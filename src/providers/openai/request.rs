@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::super::TextCall;
 use crate::domain::{
     conversation::{Message, Part, Role},
+    pricing::CacheWrites,
     settings::blank_is_none,
     vendor::ModelSettings,
 };
@@ -71,7 +72,16 @@ impl Default for OpenAiModel {
     }
 }
 
-impl ModelSettings for OpenAiModel {}
+impl ModelSettings for OpenAiModel {
+    /// Only gpt-5.6 and later write, but no other model has a price for it.
+    fn cache_writes(&self) -> CacheWrites {
+        if self.explicit_cache {
+            CacheWrites::None
+        } else {
+            CacheWrites::Short
+        }
+    }
+}
 
 #[derive(Serialize)]
 struct Body<'a> {

@@ -1,6 +1,8 @@
 //! The plan of a request: its rendered prompt, model, price ceiling and provider call. Holds and
 //! estimates share this computation.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::template::RenderedPrompt;
@@ -159,14 +161,15 @@ fn plan_text<'a>(
         template: rendered.template,
         parameters,
         ceiling: Ceiling::Text(TextCeiling {
-            prices: text.prices,
+            prices: Arc::clone(&text.prices),
             input_tokens: bytes as u64 + u64::from(text.overhead_tokens),
             max_tokens,
+            cache_writes: text.cache_writes,
         }),
         max_cost: request.max_cost,
         call: Some(Call::Text(TextWork {
             call,
-            prices: text.prices,
+            prices: Arc::clone(&text.prices),
             deltas,
         })),
         job: false,

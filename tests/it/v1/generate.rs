@@ -9,4 +9,5 @@ mod replay;
 mod stop;
 mod text;
 mod text_money;
+mod text_prices;
 pub mod video;

@@ -109,8 +109,8 @@ fn without_keys_the_sandbox_alone_serves() {
     }
     assert_eq!(catalogue.models().len(), 4);
     let text = text_of(&catalogue.find("sandbox", "sandbox-text-1").unwrap().kind);
-    assert_eq!(text.prices.input_per_million.to_string(), "10");
-    assert_eq!(text.prices.output_per_million.to_string(), "50");
+    assert_eq!(text.prices.base.input_per_million.to_string(), "10");
+    assert_eq!(text.prices.base.output_per_million.to_string(), "50");
     assert_eq!(text.limits.temperature, Some([0.0, 2.0]));
     assert_eq!(text.overhead_tokens, 64);
 }
@@ -140,7 +140,7 @@ fn every_priced_model_costs_something_and_output_costs_more() {
         let ModelKind::Text(text) = &model.kind else {
             continue;
         };
-        let prices = text.prices;
+        let prices = text.prices.base;
         assert!(prices.input_per_million.micros() > 0, "{}", model.id);
         assert!(
             prices.output_per_million > prices.input_per_million,
@@ -212,8 +212,8 @@ fn every_key_is_documented() {
             explained.extend(rest.split('`').next());
         }
         assert!(line.len() <= 100, "line {}: {line}", number + 1);
-        // The lines of a list that is too long for one belong to its first.
-        let inside = line.starts_with([' ', ']']);
+        // The lines of a list or table that is too long for one belong to its first.
+        let inside = line.starts_with([' ', ']', '}']);
         if line.is_empty() || line.starts_with('#') || inside {
             continue;
         }

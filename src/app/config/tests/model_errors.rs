@@ -89,7 +89,7 @@ fn of_models() {
         ("id = \"m\"\ntype = \"text\"\nprices = {input_per_million = 0.1}".to_owned(), r#"providers.x.models[0].prices.input_per_million is 0.1: write credits in quotes, such as "10.5", so that no digit is lost"#.to_owned()),
         ("id = \"m\"\ntype = \"text\"\nprices = {input_per_million = \"-1\"}".to_owned(), r#"providers.x.models[0].prices.input_per_million is "-1": must not be negative"#.to_owned()),
         ("id = \"m\"\ntype = \"text\"\nprices = {input_per_million = \"1e3\"}".to_owned(), r#"providers.x.models[0].prices.input_per_million is "1e3": must be a decimal number such as "12.5""#.to_owned()),
-        ("id = \"m\"\ntype = \"text\"\nprices = {input = \"1\"}".to_owned(), "providers.x.models[0].prices.input is not a known key: remove it or use one of input_per_million, output_per_million".to_owned()),
+        ("id = \"m\"\ntype = \"text\"\nprices = {input = \"1\"}".to_owned(), "providers.x.models[0].prices.input is not a known key: remove it or use one of input_per_million, cached_input_per_million, cache_write_per_million, cache_write_long_per_million, output_per_million, tiers".to_owned()),
         (format!("{ok}limits = {{ max_tokens = 4097 }}"), "providers.x.models[0].limits.max_tokens is 4097: must be a whole number from 1 to 4096".to_owned()),
         (format!("{ok}limits = {{ max_prompt_chars = 0 }}"), "providers.x.models[0].limits.max_prompt_chars is 0: must be a whole number from 1 to 10000".to_owned()),
         (format!("{ok}overhead_tokens = 100001"), "providers.x.models[0].overhead_tokens is 100001: must be a whole number from 0 to 100000".to_owned()),
@@ -122,6 +122,52 @@ fn of_models() {
             "{error}"
         );
         assert!(error.ends_with("must be the lowest and the highest value within 0.0 to 2.0, such as [0.0, 2.0], or [] for none"), "{error}");
+    }
+}
+
+#[test]
+fn of_tiers() {
+    let base = "input_per_million = \"2\", output_per_million = \"3\"";
+    let cached = "cached_input_per_million = \"1\"";
+    let model = |prices: &str| {
+        model(&format!(
+            "id = \"m\"\ntype = \"text\"\nprices = {{ {prices} }}"
+        ))
+    };
+    for (prices, want) in [
+        (
+            format!("{base}, tiers = [{{ {base} }}]"),
+            "[0].above_input_tokens is missing: name the input tokens above which the tier applies",
+        ),
+        (
+            format!("{base}, tiers = [{{ above_input_tokens = 0, {base} }}]"),
+            "[0].above_input_tokens is 0: must be a whole number from 1 to 100000000",
+        ),
+        (
+            format!("{base}, tiers = [{{ above_input_tokens = 9, output_per_million = \"1\" }}]"),
+            "[0].input_per_million is missing: add it, as the model has it",
+        ),
+        (
+            format!("{base}, {cached}, tiers = [{{ above_input_tokens = 9, {base} }}]"),
+            "[0].cached_input_per_million is missing: add it, as the model has it",
+        ),
+        (
+            format!("{base}, tiers = [{{ above_input_tokens = 9, {base}, {cached} }}]"),
+            "[0].cached_input_per_million is a price that the model has not: add it there or remove it",
+        ),
+        (
+            format!("{base}, tiers = [{{ above_input_tokens = 9, {base}, price = \"1\" }}]"),
+            "[0].price is not a known key: remove it or use one of above_input_tokens, input_per_million, cached_input_per_million, cache_write_per_million, cache_write_long_per_million, output_per_million",
+        ),
+        (
+            format!(
+                "{base}, tiers = [{{ above_input_tokens = 9, {base} }}, {{ above_input_tokens = 9, {base} }}]"
+            ),
+            "[1].above_input_tokens is 9: must be above the 9 of the tier before it",
+        ),
+    ] {
+        let want = format!("providers.x.models[0].prices.tiers{want}");
+        check(&model(&prices), &[], &want);
     }
 }
 

@@ -35,7 +35,8 @@ async fn the_record_tells_everything_and_the_bill_can_be_recomputed(
     let charged = usage("input_tokens") * 10 + usage("output_tokens") * 50;
     assert_eq!(
         record["metadata"]["pricing"],
-        json!({"input_per_million": "10", "output_per_million": "50"})
+        json!({"input_per_million": "10", "cached_input_per_million": "1",
+            "output_per_million": "50"})
     );
     let text = gensvc::domain::credits::Credits::from_micros(charged.cast_signed()).to_string();
     assert_eq!(record["credits"]["charged"], text);

@@ -1,0 +1,78 @@
+//! The maximum cost of a text request.
+
+use std::sync::Arc;
+
+use super::{PER_MILLION, TextPrices, TokenPrices};
+use crate::domain::{credits::Credits, pricing::largest};
+
+/// The cache writes that a request may cause, each including the ones before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CacheWrites {
+    None,
+    Short,
+    Long,
+}
+
+/// The maximum cost of a text request, and what it is computed from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TextCeiling {
+    pub prices: Arc<TextPrices>,
+    /// Upper bound of input tokens: the UTF-8 bytes of prompt and system prompt plus the model's
+    /// overhead, which a byte-level tokenizer cannot exceed.
+    pub input_tokens: u64,
+    /// Upper bound of output tokens: `max_tokens`.
+    pub max_tokens: u32,
+    pub cache_writes: CacheWrites,
+}
+
+impl TextCeiling {
+    /// The amount to hold. `None` on overflow.
+    pub fn hold(&self) -> Option<Credits> {
+        self.hold_of(self.max_tokens.into())
+    }
+
+    /// The largest `max_tokens`, at most the requested one, whose hold fits into `available`;
+    /// `None` when not even 1 fits.
+    pub fn affordable(&self, available: Credits) -> Option<u64> {
+        largest(self.max_tokens.into(), |tokens| {
+            self.hold_of(tokens).is_some_and(|hold| hold <= available)
+        })
+    }
+
+    /// The most that any input costs. A tier may be cheaper than the one below it, so this is the
+    /// maximum over the largest input of each.
+    fn hold_of(&self, output_tokens: u64) -> Option<Credits> {
+        let tiers = self.prices.tiers.iter().map(|tier| tier.above_input_tokens);
+        tiers
+            .filter(|&end| end < self.input_tokens)
+            .chain([self.input_tokens])
+            .try_fold(Credits::ZERO, |most, input_tokens| {
+                let prices = self.prices.at(input_tokens);
+                let input = prices.dearest_input(self.cache_writes);
+                let cost = Credits::pro_rata(
+                    &[
+                        (input, input_tokens),
+                        (prices.output_per_million, output_tokens),
+                    ],
+                    PER_MILLION,
+                );
+                Some(most.max(cost?))
+            })
+    }
+}
+
+impl TokenPrices {
+    /// The price of input, whatever the cache does with it.
+    fn dearest_input(&self, writes: CacheWrites) -> Credits {
+        let write = self.cache_write_per_million;
+        let long = self.cache_write_long_per_million;
+        [
+            self.cached_input_per_million,
+            write.filter(|_| writes >= CacheWrites::Short),
+            long.filter(|_| writes >= CacheWrites::Long),
+        ]
+        .into_iter()
+        .flatten()
+        .fold(self.input_per_million, Ord::max)
+    }
+}

@@ -1,0 +1,153 @@
+//! What text costs: each kind of token at its price.
+
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use crate::common::{Recorded, Reply, TestApp, Upstream, upstream::text};
+
+/// Answers with 100 input and 20 output tokens. Of the input, 60 tokens were read from the cache,
+/// and 30 written to it, 10 of them for long, where the vendor can say so.
+fn cached(request: &Recorded) -> Reply {
+    let streamed = request.body["stream"] == true || request.path.contains("streamGenerate");
+    let body = text::body(&request.path, streamed, "Hi there.", 100, 20);
+    let body = [
+        (
+            r#""prompt_tokens":100"#,
+            r#""prompt_tokens":100,"prompt_tokens_details":{"cached_tokens":60,
+                "cache_write_tokens":30}"#,
+        ),
+        (
+            r#""input_tokens":100"#,
+            r#""input_tokens":10,"cache_read_input_tokens":60,"cache_creation_input_tokens":30,
+                "cache_creation":{"ephemeral_5m_input_tokens":20,"ephemeral_1h_input_tokens":10}"#,
+        ),
+        (
+            r#""promptTokenCount":100"#,
+            r#""promptTokenCount":100,"cachedContentTokenCount":60"#,
+        ),
+    ]
+    .into_iter()
+    .fold(body, |body, (from, to)| {
+        body.replace(from, &to.replace('\n', " "))
+    });
+    let content_type = if streamed {
+        "text/event-stream"
+    } else {
+        "application/json"
+    };
+    Reply::Raw(200, content_type, body)
+}
+
+#[sqlx::test]
+async fn cached_tokens_are_charged_at_their_price(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    upstream.play(cached);
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("1").await;
+    let usage = |more: Value| {
+        let mut usage = json!({"input_tokens": 100, "cached_input_tokens": 60,
+            "output_tokens": 20, "total_tokens": 120});
+        for (name, value) in more.as_object().unwrap() {
+            usage[name] = value.clone();
+        }
+        usage
+    };
+    for (provider, model, more, cost) in [
+        // 10 × 10 + 60 × 1 + 30 × 12.5 + 20 × 50 micro-credits.
+        (
+            "openai",
+            "gpt-6-luna",
+            json!({"cache_write_tokens": 30}),
+            "0.001535",
+        ),
+        // 10 × 10 + 60 × 1 + 20 × 12.5 + 10 × 20 + 20 × 50.
+        (
+            "anthropic",
+            "claude-haiku-5-5",
+            json!({"cache_write_tokens": 30, "cache_write_long_tokens": 10}),
+            "0.00161",
+        ),
+        // 40 × 30 + 60 × 3 + 20 × 250.
+        ("gemini", "gemini-3.5-flash-lite", json!({}), "0.00638"),
+    ] {
+        for stream in [false, true] {
+            let body = json!({"prompt": "x".repeat(100), "provider": provider, "model": model,
+                "stream": stream});
+            let answer = app.text(&account.key, body).await;
+            let record = if stream {
+                let (name, record) = answer.events().pop().unwrap();
+                assert_eq!(name, "completed", "{}", answer.text);
+                record
+            } else {
+                answer.expect(200)
+            };
+            assert_eq!(record["credits"]["charged"], cost, "{provider} {stream}");
+            assert_eq!(record["usage"], usage(more.clone()), "{provider} {stream}");
+            let uuid = record["uuid"].as_str().unwrap();
+            let found = app.get(&account.key, &format!("/v1/generate/{uuid}")).await;
+            let pricing = &found.expect(200)["metadata"]["pricing"];
+            let listed = app.get("", &format!("/v1/models/{provider}/{model}")).await;
+            assert_eq!(*pricing, listed.expect(200)["prices"]);
+        }
+    }
+    app.assert_settled().await;
+}
+
+/// An agent's turn, whose new part is written to the cache or not. Cached input charged as input
+/// would cost 30.8.
+#[sqlx::test]
+async fn a_long_cached_dialogue_costs_what_the_vendor_takes(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    for (plain, written, cost) in [(0, 1_000, "2.54"), (1_000, 0, "2.49")] {
+        upstream.reply(Reply::Status(
+            200,
+            json!({"id": "msg_1", "type": "message", "role": "assistant",
+                "model": "claude-sonnet-5-5", "stop_reason": "end_turn",
+                "content": [{"type": "text", "text": "Done."}],
+                "usage": {"input_tokens": plain, "cache_read_input_tokens": 149_000,
+                    "cache_creation_input_tokens": written, "output_tokens": 800}}),
+        ));
+        let body = json!({"prompt": "x", "provider": "anthropic", "model": "claude-sonnet-5-5",
+            "parameters": {"max_tokens": 4096}});
+        let record = app.text(&account.key, body).await.expect(200);
+        assert_eq!(record["credits"]["charged"], cost);
+        assert_eq!(record["usage"]["input_tokens"], 150_000);
+    }
+    app.assert_settled().await;
+}
+
+/// A row that was stored before there were prices of the cache.
+#[sqlx::test]
+async fn an_old_price_row_is_still_read(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1").await;
+    let made = app.text(&account.key, json!({"prompt": "x"})).await;
+    let made = made.expect(200);
+    let old = json!({"input_per_million": "10", "output_per_million": "50"});
+    sqlx::query("update prices set pricing = $1")
+        .bind(&old)
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let later = app.replica().await;
+    let found = async |record: &Value| {
+        let path = format!("/v1/generate/{}", record["uuid"].as_str().unwrap());
+        later.get(&account.key, &path).await.expect(200)
+    };
+    let before = found(&made).await;
+    assert_eq!(before["metadata"]["pricing"], old);
+    assert_eq!(before["usage"], made["usage"]);
+    let new = later.text(&account.key, json!({"prompt": "x"})).await;
+    let after = found(&new.expect(200)).await;
+    assert_eq!(
+        after["metadata"]["pricing"]["cached_input_per_million"],
+        "1"
+    );
+    assert_eq!(after["credits"], before["credits"]);
+    app.assert_settled().await;
+}
