@@ -59,6 +59,8 @@ pub struct Config {
     pub idempotency: sections::Idempotency,
     /// Who serves requests that name no provider.
     pub defaults: sections::Defaults,
+    /// The operator's margin.
+    pub pricing: models::markup::Pricing,
     /// The account of a first start.
     pub demo: sections::Demo,
     /// GET /metrics and the self-audit.

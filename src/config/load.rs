@@ -50,6 +50,7 @@ const PROVIDER_KEYS: &[&str] = &[
     "base_url_env",
     "enabled",
     "kind",
+    "markup",
     "max_concurrent",
     "timeout_seconds",
 ];
@@ -113,7 +114,14 @@ impl Config {
         vendors: &[&'static Vendor],
     ) -> Result<Self, ConfigError> {
         let raw = std::mem::take(&mut self.raw_providers);
-        self.providers = providers::resolve(raw, env, overrides, vendors, &mut self.warnings)?;
+        self.providers = providers::resolve(
+            raw,
+            self.pricing.markup,
+            env,
+            overrides,
+            vendors,
+            &mut self.warnings,
+        )?;
         for (modality, wanted) in self.defaults.lists() {
             check_names(modality, wanted, &self.providers)?;
         }

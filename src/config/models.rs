@@ -6,6 +6,7 @@
 //! (`domain::catalogue`).
 
 mod image;
+pub(super) mod markup;
 mod rules;
 mod speech;
 mod text;
@@ -15,10 +16,12 @@ use chrono::NaiveDate;
 use serde::Deserialize;
 use toml::Value;
 
+use self::markup::optional_markup;
 use super::{ConfigError, values::day};
 use crate::domain::{
     catalogue::{Model, ModelKind},
     generation::Modality,
+    pricing::Markup,
     settings::{quoted, range::Bounded},
     vendor::{SharedSettings, Vendor},
 };
@@ -34,7 +37,7 @@ pub struct ModelConfig {
     pub default: bool,
     /// The day from which the provider may have switched it off.
     pub retiring: Option<NaiveDate>,
-    /// What it makes, at what price and within what limits.
+    /// What it makes, at what price, margin included, and within what limits.
     pub kind: ModelKind,
     /// How its provider wants to be asked.
     pub settings: SharedSettings,
@@ -75,15 +78,19 @@ pub(super) struct RawModel {
     #[serde(default, deserialize_with = "day")]
     retiring: Option<NaiveDate>,
     prices: Option<Value>,
+    #[serde(default, deserialize_with = "optional_markup")]
+    markup: Option<Markup>,
     limits: Option<Value>,
     overhead_tokens: Option<Bounded<u32, 0, 100_000>>,
     wire: Option<Value>,
 }
 
-/// The enabled models of one provider, whose table is at `path`.
+/// The enabled models of one provider, whose table is at `path`. `markup`: of those that have none
+/// of their own.
 pub(super) fn resolve(
     path: &str,
     vendor: &Vendor,
+    markup: Markup,
     raw: Vec<RawModel>,
 ) -> Result<Vec<ModelConfig>, ConfigError> {
     let mut models: Vec<ModelConfig> = Vec::new();
@@ -99,7 +106,10 @@ pub(super) fn resolve(
         if raw.enabled == Some(false) {
             continue;
         }
-        models.push(model(vendor, id, raw).map_err(|error| error.under(&path))?);
+        let markup = raw.markup.unwrap_or(markup);
+        let mut model = model(vendor, id, raw).map_err(|error| error.under(&path))?;
+        model.kind.mark_up(markup);
+        models.push(model);
     }
     check_default(path, &models)?;
     Ok(models)

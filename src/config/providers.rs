@@ -13,9 +13,10 @@ use url::Url;
 use super::{
     ConfigError, ModelConfig, access,
     load::Overrides,
-    models::{self, RawModel},
+    models::{self, RawModel, markup::optional_markup},
 };
 use crate::domain::{
+    pricing::Markup,
     settings::{
         quoted,
         range::{Bounded, Seconds},
@@ -92,12 +93,15 @@ pub(super) struct RawProvider {
     base_url_env: Option<String>,
     timeout_seconds: Option<Seconds<1, 3_600>>,
     max_concurrent: Option<Bounded<usize, 1, 10_000>>,
+    #[serde(default, deserialize_with = "optional_markup")]
+    markup: Option<Markup>,
     models: Option<Vec<RawModel>>,
 }
 
-/// Resolves all providers, by name.
+/// Resolves all providers, by name. `markup`: of those that have none of their own.
 pub(super) fn resolve(
     raw: BTreeMap<String, RawProvider>,
+    markup: Markup,
     env: &BTreeMap<String, String>,
     overrides: &Overrides<'_>,
     vendors: &[&'static Vendor],
@@ -105,7 +109,7 @@ pub(super) fn resolve(
 ) -> Result<Vec<Provider>, ConfigError> {
     raw.into_iter()
         .map(|(name, raw)| {
-            let provider = provider(name, raw, env, overrides, vendors)?;
+            let provider = provider(name, raw, markup, env, overrides, vendors)?;
             let optional_key = provider.vendor.access == Access::OptionalKey;
             if optional_key && provider.status == Status::KeyMissing {
                 warnings.push(format!(
@@ -123,6 +127,7 @@ pub(super) fn resolve(
 fn provider(
     name: String,
     raw: RawProvider,
+    markup: Markup,
     env: &BTreeMap<String, String>,
     overrides: &Overrides<'_>,
     vendors: &[&'static Vendor],
@@ -169,7 +174,7 @@ fn provider(
         let mend = format!("add at least one [[{path}.models]]");
         return Err(missing("models", &mend));
     };
-    let models = models::resolve(&path, vendor, raw_models)?;
+    let models = models::resolve(&path, vendor, raw.markup.unwrap_or(markup), raw_models)?;
     let status = if raw.enabled == Some(false) {
         Status::SwitchedOff
     } else if api_key.is_none() && !api_key_env.is_empty() {

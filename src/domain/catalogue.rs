@@ -3,7 +3,7 @@
 mod media;
 mod text;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use chrono::NaiveDate;
 pub use media::{
@@ -13,7 +13,7 @@ pub use text::{TextLimits, TextModel};
 
 use super::{
     generation::Modality,
-    pricing::Prices,
+    pricing::{Markup, Prices},
     request::{GenerationRequest, Target},
     validate::{FieldCode, FieldError},
 };
@@ -25,6 +25,18 @@ pub enum ModelKind {
     Image(ImageModel),
     Video(VideoModel),
     Speech(SpeechModel),
+}
+
+impl ModelKind {
+    /// Adds the operator's margin to every price.
+    pub fn mark_up(&mut self, markup: Markup) {
+        match self {
+            Self::Text(model) => markup.apply(Arc::make_mut(&mut model.prices).amounts()),
+            Self::Image(model) => markup.apply(model.prices.amounts()),
+            Self::Video(model) => markup.apply([&mut model.prices.per_second]),
+            Self::Speech(model) => markup.apply([&mut model.prices.per_1000_characters]),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]

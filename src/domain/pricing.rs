@@ -2,6 +2,7 @@
 //! the provider no charge exceeds its ceiling, and every division rounds up.
 
 mod exact;
+mod markup;
 mod text;
 
 use serde::Serialize;
@@ -11,6 +12,7 @@ pub use exact::{
     ImageCeiling, ImagePrices, QualityPrices, SpeechCeiling, SpeechPrices, VideoCeiling,
     VideoPrices,
 };
+pub use markup::Markup;
 pub use text::{CacheWrites, PriceTier, TextCeiling, TextPrices, TokenPrices};
 
 use super::credits::Credits;

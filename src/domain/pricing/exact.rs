@@ -46,6 +46,13 @@ pub struct SpeechPrices {
     pub per_1000_characters: Credits,
 }
 
+impl ImagePrices {
+    pub fn amounts(&mut self) -> impl Iterator<Item = &mut Credits> {
+        let tiers = self.per_image.values_mut();
+        tiers.flat_map(|tiers| [&mut tiers.standard].into_iter().chain(&mut tiers.hd))
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageCeiling {
     /// Credits per image of the requested size and quality.

@@ -92,4 +92,21 @@ impl TextPrices {
         let charged = exact.min(held);
         (charged, exact.minus_or_zero(charged))
     }
+
+    pub fn amounts(&mut self) -> impl Iterator<Item = &mut Credits> {
+        let tiers = self.tiers.iter_mut().map(|tier| &mut tier.prices);
+        std::iter::once(&mut self.base)
+            .chain(tiers)
+            .flat_map(TokenPrices::amounts)
+    }
+}
+
+impl TokenPrices {
+    fn amounts(&mut self) -> impl Iterator<Item = &mut Credits> {
+        [&mut self.input_per_million, &mut self.output_per_million]
+            .into_iter()
+            .chain(&mut self.cached_input_per_million)
+            .chain(&mut self.cache_write_per_million)
+            .chain(&mut self.cache_write_long_per_million)
+    }
 }

@@ -266,7 +266,7 @@ fn errors_name_the_variable() {
         (
             "GENSVC__JOB__LEASE_SECONDS",
             "1",
-            "GENSVC__JOB__LEASE_SECONDS is not a known setting: write GENSVC__SECTION__KEY or GENSVC__PROVIDERS__NAME__KEY, the sections are data, database, defaults, demo, idempotency, jobs, log, media, metrics, providers, retention, server, sessions, submissions, traces, webhooks",
+            "GENSVC__JOB__LEASE_SECONDS is not a known setting: write GENSVC__SECTION__KEY or GENSVC__PROVIDERS__NAME__KEY, the sections are data, database, defaults, demo, idempotency, jobs, log, media, metrics, pricing, providers, retention, server, sessions, submissions, traces, webhooks",
         ),
         (
             "GENSVC__PROVIDERS__OPNAI__ENABLED",
@@ -276,7 +276,7 @@ fn errors_name_the_variable() {
         (
             "GENSVC__PROVIDERS__OPENAI__TIMEOUT",
             "1",
-            "GENSVC__PROVIDERS__OPENAI__TIMEOUT is not a known setting: a provider has api_key_env, base_url, base_url_env, enabled, kind, max_concurrent, timeout_seconds; remove it or mend the name",
+            "GENSVC__PROVIDERS__OPENAI__TIMEOUT is not a known setting: a provider has api_key_env, base_url, base_url_env, enabled, kind, markup, max_concurrent, timeout_seconds; remove it or mend the name",
         ),
         (
             "GENSVC__PROVIDERS__OPENAI__MODELS",

@@ -190,7 +190,7 @@ fn of_rules_and_of_unknown_keys() {
         ),
         (
             "[sever]\nbind = 3",
-            "sever is not a known key: remove it or use one of server, database, data, media, retention, log, jobs, submissions, webhooks, sessions, idempotency, defaults, demo, metrics, traces, providers",
+            "sever is not a known key: remove it or use one of server, database, data, media, retention, log, jobs, submissions, webhooks, sessions, idempotency, defaults, pricing, demo, metrics, traces, providers",
         ),
         ("jobs = 5", "jobs is 5: must be a table with keys"),
         (

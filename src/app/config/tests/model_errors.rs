@@ -13,6 +13,9 @@ fn model(lines: &str) -> String {
 
 const PRICES: &str = "prices = { input_per_million = \"1\", output_per_million = \"2\" }";
 
+const MARKUP: &str =
+    "must be a factor from 0 to 1000 with at most six digits after the point, such as 1.2";
+
 #[test]
 fn of_providers() {
     for (file, want) in [
@@ -62,7 +65,15 @@ fn of_providers() {
         ),
         (
             "[providers.openai]\napi_key = \"sk-hunter2\"",
-            "providers.openai.api_key is not a known key: remove it or use one of kind, enabled, api_key_env, base_url, base_url_env, timeout_seconds, max_concurrent, models",
+            "providers.openai.api_key is not a known key: remove it or use one of kind, enabled, api_key_env, base_url, base_url_env, timeout_seconds, max_concurrent, markup, models",
+        ),
+        (
+            "[providers.openai]\nmarkup = 1000.1",
+            "providers.openai.markup is 1000.1: must be a factor from 0 to 1000 with at most six digits after the point, such as 1.2",
+        ),
+        (
+            "[pricing]\nmarkup = true",
+            "pricing.markup is true: must be a factor from 0 to 1000 with at most six digits after the point, such as 1.2",
         ),
         (
             "[providers]\nx = 1",
@@ -90,6 +101,7 @@ fn of_models() {
         ("id = \"m\"\ntype = \"text\"\nprices = {input_per_million = \"-1\"}".to_owned(), r#"providers.x.models[0].prices.input_per_million is "-1": must not be negative"#.to_owned()),
         ("id = \"m\"\ntype = \"text\"\nprices = {input_per_million = \"1e3\"}".to_owned(), r#"providers.x.models[0].prices.input_per_million is "1e3": must be a decimal number such as "12.5""#.to_owned()),
         ("id = \"m\"\ntype = \"text\"\nprices = {input = \"1\"}".to_owned(), "providers.x.models[0].prices.input is not a known key: remove it or use one of input_per_million, cached_input_per_million, cache_write_per_million, cache_write_long_per_million, output_per_million, tiers".to_owned()),
+        (format!("{ok}markup = \"-1\""), format!("providers.x.models[0].markup is \"-1\": {MARKUP}")),
         (format!("{ok}limits = {{ max_tokens = 4097 }}"), "providers.x.models[0].limits.max_tokens is 4097: must be a whole number from 1 to 4096".to_owned()),
         (format!("{ok}limits = {{ max_prompt_chars = 0 }}"), "providers.x.models[0].limits.max_prompt_chars is 0: must be a whole number from 1 to 10000".to_owned()),
         (format!("{ok}overhead_tokens = 100001"), "providers.x.models[0].overhead_tokens is 100001: must be a whole number from 0 to 100000".to_owned()),

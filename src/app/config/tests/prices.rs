@@ -1,4 +1,4 @@
-//! The catalogue's prices.
+//! The catalogue's prices, and the operator's margin on them.
 
 use super::{defaults::ALL_KEYS, *};
 use crate::domain::{
@@ -134,4 +134,83 @@ fn a_cache_that_is_written_unasked_is_known() {
     };
     assert_eq!(model(""), CacheWrites::Short);
     assert_eq!(model("wire = { explicit_cache = true }"), CacheWrites::None);
+}
+
+#[test]
+fn the_most_specific_margin_wins() {
+    let file = |provider: &str, model: &str| {
+        format!(
+            "[pricing]\nmarkup = 2\n[providers.x]\nkind = \"openai_compatible\"\n\
+             base_url = \"http://a.test\"\n{provider}\n[[providers.x.models]]\nid = \"m\"\n\
+             type = \"text\"\n{model}\nprices = {{ input_per_million = \"1\", \
+             cached_input_per_million = \"0.000001\", output_per_million = \"10\", \
+             tiers = [{{ above_input_tokens = 9, input_per_million = \"3\", \
+             cached_input_per_million = \"0\", output_per_million = \"30\" }}] }}"
+        )
+    };
+    let env = "GENSVC__PROVIDERS__X__MARKUP";
+    for (provider, model, env, base, above) in [
+        ("", "", &[][..], "2 0.000002 - - 20", "6 0 - - 60"),
+        (
+            "markup = 1.25",
+            "",
+            &[],
+            "1.25 0.000002 - - 12.5",
+            "3.75 0 - - 37.5",
+        ),
+        (
+            "markup = 5",
+            "",
+            &[(env, "1.25")],
+            "1.25 0.000002 - - 12.5",
+            "3.75 0 - - 37.5",
+        ),
+        (
+            "markup = 5",
+            "markup = \"1\"",
+            &[],
+            "1 0.000001 - - 10",
+            "3 0 - - 30",
+        ),
+        ("", "markup = 0", &[], "0 0 - - 0", "0 0 - - 0"),
+        (
+            "",
+            "markup = 0.333333",
+            &[],
+            "0.333333 0.000001 - - 3.33333",
+            "0.999999 0 - - 9.99999",
+        ),
+    ] {
+        let config = from_file(&file(provider, model), env).unwrap();
+        let text = text(&config, "x", "m");
+        assert_eq!(
+            (row(&text.base), row(&text.tiers[0].prices)),
+            (base.to_owned(), above.to_owned())
+        );
+    }
+}
+
+#[test]
+fn the_margin_is_on_every_type() {
+    let with = |env: &[(&str, &str)]| {
+        let config = from_env(env).unwrap();
+        ["image", "video", "speech"]
+            .map(|kind| prices(&config, "sandbox", &format!("sandbox-{kind}-1")))
+    };
+    let shown = |prices: [Prices; 3]| prices.map(|prices| serde_json::json!(prices));
+    let [image, video, speech] = shown(with(&[("GENSVC__PRICING__MARKUP", "1.2")]));
+    let tiers = serde_json::json!({"standard": "1.2", "hd": "2.4"});
+    assert!(
+        image["per_image"]
+            .as_object()
+            .unwrap()
+            .values()
+            .all(|price| *price == tiers)
+    );
+    assert_eq!(video["per_second"], "6");
+    assert_eq!(speech["per_1000_characters"], "1.2");
+    assert_eq!(
+        shown(with(&[("GENSVC__PRICING__MARKUP", "1")])),
+        shown(with(&[]))
+    );
 }

@@ -1,5 +1,6 @@
-//! What text costs: each kind of token at its price.
+//! What text costs: each kind of token at its price, with the operator's margin.
 
+use gensvc::domain::credits::Credits;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -150,4 +151,73 @@ async fn an_old_price_row_is_still_read(_: PgPoolOptions, options: PgConnectOpti
     );
     assert_eq!(after["credits"], before["credits"]);
     app.assert_settled().await;
+}
+
+/// Every price below a value, times a factor of which no product needs rounding.
+fn times(prices: &Value, factor: i64) -> Value {
+    match prices {
+        Value::String(price) => {
+            let price: Credits = price.parse().unwrap();
+            json!(Credits::from_micros(price.micros() * factor / 10))
+        }
+        Value::Object(members) => {
+            let members = members.iter().map(|(k, v)| (k.clone(), times(v, factor)));
+            Value::Object(members.collect())
+        }
+        other => panic!("{other}"),
+    }
+}
+
+#[sqlx::test]
+async fn the_margin_is_on_every_price(_: PgPoolOptions, options: PgConnectOptions) {
+    let list = TestApp::new(options).await;
+    let account = list.account("1000").await;
+    let requests = [
+        ("text", json!({"prompt": "Tell me of the sea."})),
+        (
+            "image",
+            json!({"prompt": "x", "parameters": {"n": 2, "quality": "hd"}}),
+        ),
+        (
+            "video",
+            json!({"prompt": "x", "parameters": {"duration": 1}}),
+        ),
+        ("audio", json!({"prompt": "Good day."})),
+    ];
+    let general = ("GENSVC__PRICING__MARKUP", "1.5");
+    let own = ("GENSVC__PROVIDERS__SANDBOX__MARKUP", "0.5");
+    for (env, factor) in [(&[general][..], 15), (&[general, own][..], 5)] {
+        let app = list.replica_with(env).await;
+        for (modality, body) in &requests {
+            let query = format!("/v1/models?type={modality}");
+            let prices = async |app: &TestApp| {
+                app.get("", &query).await.expect(200)["data"][0]["prices"].clone()
+            };
+            let marked = times(&prices(&list).await, factor);
+            assert_eq!(prices(&app).await, marked);
+            let mut ask = body.clone();
+            ask["type"] = json!(modality);
+            let estimate = async |app: &TestApp| {
+                let path = "/v1/credits/estimate";
+                app.post(&account.key, path, &ask).await.expect(200)
+            };
+            let (plain, dear) = (estimate(&list).await, estimate(&app).await);
+            assert_eq!(dear["prices"], marked);
+            assert_eq!(dear["hold"], times(&plain["hold"], factor), "{modality}");
+            let charged = async |app: &TestApp| {
+                let path = format!("/v1/generate/{modality}");
+                let made = app.post(&account.key, &path, body).await.json();
+                let record = app.until_finished(&account, made["uuid"].as_str().unwrap());
+                record.await
+            };
+            let (plain, dear) = (charged(&list).await, charged(&app).await);
+            assert_eq!(dear["metadata"]["pricing"], marked);
+            assert_eq!(
+                dear["credits"]["charged"],
+                times(&plain["credits"]["charged"], factor),
+                "{modality}"
+            );
+        }
+    }
+    list.assert_settled().await;
 }
