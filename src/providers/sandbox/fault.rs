@@ -1,5 +1,5 @@
-//! Faults that a prompt can request, like test card numbers: `[[fail]]`, `[[reject]]`,
-//! `[[timeout]]`, `[[rate_limit]]`, `[[slow:SECONDS]]`, anywhere in the prompt.
+//! What a prompt can request, like test card numbers: `[[fail]]`, `[[reject]]`, `[[timeout]]`,
+//! `[[rate_limit]]`, `[[slow:SECONDS]]`, and of a text `[[cached:TOKENS]]`, anywhere in it.
 
 use std::time::Duration;
 
@@ -29,13 +29,15 @@ pub struct Faults {
     pub fault: Option<Fault>,
     /// Wait before everything else, 0 to 600 s.
     pub slow: Duration,
+    /// Input tokens that are said to come from a cache.
+    pub cached: Option<u64>,
     /// The prompt without its markers.
     pub rest: String,
 }
 
 impl Faults {
     /// Parses the markers of `prompt`. Unknown or invalid ones are ordinary text. The first of
-    /// several faults counts, and the longest of several waits.
+    /// several faults counts, the longest of several waits, and the most cached tokens.
     pub fn of(prompt: &str) -> Self {
         let mut found = Self::default();
         let mut tail = prompt;
@@ -61,11 +63,11 @@ impl Faults {
             "timeout" => Fault::Timeout,
             "rate_limit" => Fault::RateLimit,
             _ => {
-                let Some(wait) = word.strip_prefix("slow:").and_then(wait) else {
-                    return false;
-                };
-                self.slow = self.slow.max(wait);
-                return true;
+                let wait = word.strip_prefix("slow:").and_then(wait);
+                let cached = word.strip_prefix("cached:").and_then(|n| n.parse().ok());
+                self.slow = self.slow.max(wait.unwrap_or_default());
+                self.cached = self.cached.max(cached);
+                return wait.is_some() || cached.is_some();
             }
         };
         self.fault = self.fault.or(Some(fault));
@@ -145,9 +147,26 @@ mod tests {
             let want = Faults {
                 fault,
                 slow: Duration::from_millis(slow_ms),
+                cached: None,
                 rest: rest.to_owned(),
             };
             assert_eq!(Faults::of(prompt), want, "{prompt}");
+        }
+    }
+
+    #[test]
+    fn cached_tokens() {
+        for (prompt, cached, rest) in [
+            ("a[[cached:7]]b", Some(7), "ab"),
+            ("[[cached:7]][[cached:70]][[cached:0]]", Some(70), ""),
+            (
+                "[[cached:]][[cached:-1]][[cached:1.5]]",
+                None,
+                "[[cached:]][[cached:-1]][[cached:1.5]]",
+            ),
+        ] {
+            let found = Faults::of(prompt);
+            assert_eq!((found.cached, found.rest.as_str()), (cached, rest));
         }
     }
 

@@ -98,10 +98,12 @@ impl TextProvider for SandboxText {
         if let Some(fault) = faults.fault {
             return Err(Fault::happen(fault).await);
         }
+        let input = input_tokens(call);
         Ok(TextAnswer {
             text: pieces.into_text(),
             usage: TokenCounts {
-                input: Some(input_tokens(call)),
+                input: Some(input),
+                cached_input: faults.cached.map(|tokens| tokens.min(input)),
                 output: Some(words),
                 ..TokenCounts::default()
             },

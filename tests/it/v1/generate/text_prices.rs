@@ -122,6 +122,23 @@ async fn a_long_cached_dialogue_costs_what_the_vendor_takes(
     app.assert_settled().await;
 }
 
+#[sqlx::test]
+async fn the_sandbox_has_a_cache_to_try(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1").await;
+    let prompt = "[[cached:20]]".to_owned() + &"x".repeat(87);
+    let body = json!({"prompt": prompt, "parameters": {"max_tokens": 1}});
+    let record = app.text(&account.key, body).await.expect(200);
+    // A quarter of 100 bytes, of which 20 at 1 and 5 at 10, and a word at 50.
+    assert_eq!(
+        record["usage"],
+        json!({"input_tokens": 25, "cached_input_tokens": 20, "output_tokens": 1,
+            "total_tokens": 26})
+    );
+    assert_eq!(record["credits"]["charged"], "0.00012");
+    app.assert_settled().await;
+}
+
 /// A row that was stored before there were prices of the cache.
 #[sqlx::test]
 async fn an_old_price_row_is_still_read(_: PgPoolOptions, options: PgConnectOptions) {
