@@ -7,8 +7,8 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 gensvc := $(CARGO_TARGET_DIR)/debug/gensvc
 
-.PHONY: help run test chaos failover fuzz schemathesis scale bench audit check fmt sqlx check-sqlx \
-	openapi tools postgres nft faketime
+.PHONY: help run test chaos failover fuzz schemathesis scale bench audit check check-docs fmt sqlx \
+	check-sqlx openapi tools postgres nft faketime
 .NOTPARALLEL:
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo 'make audit       check Cargo.lock against security advisories (needs the network)'
 	@echo 'make schemathesis  fuzz the API from its OpenAPI document (seed=N)'
 	@echo 'make check       check formatting, lints and .sqlx, as CI does'
+	@echo 'make check-docs  run the examples of README.md and docs/'
 	@echo 'make fmt         format the code'
 	@echo 'make sqlx        regenerate .sqlx after a change of SQL or schema'
 	@echo 'make openapi     regenerate openapi.json after a change of the API'
@@ -82,6 +83,13 @@ check: tools check-sqlx
 	cargo fmt --check
 	cargo clippy --all-targets -- -D warnings
 	cargo clippy --test chaos --test failover --test scale --test bench -- -D warnings
+
+check-docs: tools postgres
+	@{ command -v curl && command -v jq; } >/dev/null || { \
+		echo 'curl and jq, which the examples use, are missing.'; \
+		$(call install,curl jq,curl jq,curl jq,curl jq,curl jq); }
+	@cargo build
+	@tests/docs/run.sh
 
 fmt:
 	cargo fmt

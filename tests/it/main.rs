@@ -9,6 +9,7 @@
 mod architecture;
 mod common;
 mod database;
+mod documents;
 mod envelope;
 mod fuzz;
 mod health;
