@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Runs the examples of the documentation against a new server: make check-docs
 #
-# Each page runs in a shell of its own, its ```sh blocks one after the other, as they are written: only
-# the ports and the key are those of this server. What is not to be run is ```sh skip; a block whose
-# last request must be refused is ```sh fails.
+# Each page runs in a shell of its own, its ```sh blocks one after the other, as they are written:
+# only the ports and the key are those of this server. What is not to be run is ```sh skip; a block
+# whose last request must be refused is ```sh fails.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
