@@ -45,7 +45,8 @@ script() {
 		/^```sh( fails)?$/ {
 			inside = 1
 			refused = /fails/
-			printf "echo \"== %s, line %d\"\n", page, NR
+			# An answer before it may end without a line break.
+			printf "echo; echo \"== %s, line %d\"\n", page, NR
 			if (refused) print "if ("
 			next
 		}

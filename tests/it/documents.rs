@@ -100,7 +100,9 @@ fn settings_exist() {
 fn metrics_exist() {
     let page = fs::read_to_string("docs/operate.md").unwrap();
     let sources = ["metrics", "live"].map(|name| format!("src/observe/{name}.rs"));
-    let sources = sources.map(|file| fs::read_to_string(file).unwrap()).join("");
+    let sources = sources
+        .map(|file| fs::read_to_string(file).unwrap())
+        .join("");
     let mut found = 0;
     for metric in words(&page, "gensvc_") {
         let name = metric.trim_start_matches("gensvc_");

@@ -247,7 +247,10 @@ fn the_examples_load() {
         let c = from_file(example, &keys).unwrap();
         names.extend(c.enabled_providers().into_iter().map(|p| p.name));
         let models = &c.catalogue();
-        for id in example.lines().filter_map(|line| line.strip_prefix("id = ")) {
+        for id in example
+            .lines()
+            .filter_map(|line| line.strip_prefix("id = "))
+        {
             let listed = |name: &String| models.find(name, id.trim_matches('"')).is_some();
             assert!(names.iter().any(listed), "{id}");
         }
