@@ -67,7 +67,8 @@ async fn recorded(app: &TestApp) -> Value {
         }
     };
     for operation in every_operation() {
-        if operation.is_media() || operation.path == "/metrics" {
+        // A change of the password answers with nothing, and would end the next login.
+        if operation.is_media() || ["/metrics", "/v1/auth/password"].contains(&&*operation.path) {
             continue;
         }
         let mut objects = objects(app, &account).await;
