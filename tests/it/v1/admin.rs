@@ -80,9 +80,6 @@ async fn a_token_is_kept_as_a_digest_and_dies_at_once(_: PgPoolOptions, options:
     let again = service.revoke_admin_token(record.id).await.unwrap();
     assert_eq!(again.revoked_at, revoked.revoked_at);
     assert!(service.revoke_admin_token(AdminTokenId(999)).await.is_err());
-    for name in ["", "  ", &"x".repeat(101)] {
-        assert!(service.create_admin_token(name).await.is_err());
-    }
 }
 
 #[sqlx::test]
