@@ -129,7 +129,7 @@ def mend_body(case):
                 if default.get("model") is not None:
                     default["model"] = MODELS[modality]
     elif path == "/v1/auth/password":
-        body["current_password"] = body["new_password"] = os.environ["GENSVC_TEST_PASSWORD"]
+        body["current_password"] = body["new_password"] = os.environ["API_TEST_PASSWORD"]
     elif path == "/v1/api-keys":
         if body.get("expires_at") is not None:
             year = datetime.datetime.now(datetime.timezone.utc).year + 1
