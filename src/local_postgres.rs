@@ -181,25 +181,52 @@ impl LocalPostgres {
         }
     }
 
-    /// Stops and deletes the database, also one whose data directory was deleted before. Returns
-    /// the folders that it was in. Refused, and nothing changed, while somebody uses it.
+    /// The folders that [`remove`](Self::remove) would delete.
+    pub fn removable(data_dir: &Path) -> Result<Vec<PathBuf>> {
+        let data = home::resolved(data_dir)?;
+        if data.join("postgres").exists() && !is_begun(&data) {
+            return Ok(Vec::new());
+        }
+        let folders = home::all(&data)?;
+        for dir in &folders {
+            home::contents(dir)?;
+        }
+        Ok(folders)
+    }
+
+    /// Stops and deletes the database, or what a data directory that was deleted left of it
+    /// elsewhere. Returns the folders that it was in. Refused, and nothing changed, while
+    /// somebody uses it.
     pub async fn remove(data_dir: &Path) -> Result<Vec<PathBuf>> {
         let data = home::resolved(data_dir)?;
-        let _alone = if is_begun(&data) {
+        let begun = is_begun(&data);
+        let _alone = if begun {
             Some(alone(&data).await?)
         } else {
             None
         };
-        let mut folders = home::left_behind(&data);
-        folders.extend(home::present(&data)?);
+        let folders = Self::removable(&data)?;
+        let left_behind = !data.join("postgres").exists();
         for dir in &folders {
-            if let Some(home) = Home::at(&data, dir)? {
-                Cluster::of(home).stop().await?;
+            let Some(home) = Home::at(&data, dir)? else {
+                continue;
+            };
+            let cluster = Cluster::of(home);
+            // The locks of its users went with the data directory that it was made for.
+            if let Some(pid) = cluster.pid()
+                && left_behind
+            {
+                let dir = dir.clone();
+                return Err(LocalPostgresError::StillRuns { dir, pid });
             }
-            fs::remove_dir_all(dir).at("remove", dir)?;
+            cluster.stop().await?;
         }
-        for file in [data.join("postgres"), home::log(&data)] {
-            gone(&file)?;
+        for dir in &folders {
+            home::delete(dir)?;
+        }
+        if begun {
+            gone(&data.join("postgres"))?;
+            gone(&home::log(&data))?;
         }
         Ok(folders)
     }
@@ -232,8 +259,7 @@ fn gone(path: &Path) -> Result<()> {
 /// Whether somebody has made, or makes, a database there. Nothing is written to find out: it may
 /// be a folder of somebody else.
 fn is_begun(data: &Path) -> bool {
-    let there = |name| fs::symlink_metadata(data.join(name)).is_ok();
-    there("postgres") || there(locks::START)
+    data.join(locks::START).exists() || home::is_made(data)
 }
 
 fn none(data: &Path) -> LocalPostgresError {

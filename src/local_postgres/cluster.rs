@@ -81,6 +81,12 @@ impl Cluster {
         self.home.log()
     }
 
+    /// The server's process, if there is one.
+    pub(super) fn pid(&self) -> Option<i32> {
+        let pid = self.note()?.pid;
+        self.is_ours(pid).then_some(pid)
+    }
+
     /// Whether the server certainly runs. Cheap: no process, no connection.
     pub(super) fn is_well(&self) -> bool {
         self.note()

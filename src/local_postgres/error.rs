@@ -102,16 +102,29 @@ pub enum LocalPostgresError {
         /// The data directory that the database belongs to.
         other: PathBuf,
     },
-    /// The data directory was deleted, but not its database elsewhere.
+    /// The data directory was deleted or moved, and its database elsewhere was not used since.
     #[error(
-        "the database of an earlier {} is still in {}: delete it with `gensvc database remove`, \
-         or use it again with `ln -s {} {}`",
-        link.parent().unwrap_or(link).display(), dir.display(), dir.display(), link.display()
+        "{data} was deleted or moved, and its database is still in {dir}: if {data} was deleted, \
+         use the database again with `ln -s {dir} {data}/postgres`; if it was moved, run any \
+         command with GENSVC_DATA_DIR set to where it is now, then this again; to delete the \
+         database in both cases, `GENSVC_DATA_DIR={data} gensvc database remove`",
+        data = data.display(), dir = dir.display()
     )]
-    LeftBehind {
-        dir: PathBuf,
-        /// What should lead there.
-        link: PathBuf,
+    LeftBehind { data: PathBuf, dir: PathBuf },
+    /// As above, and its server runs.
+    #[error(
+        "the database in {} runs, and its data folder was deleted or moved: stop the gensvc that \
+         uses it, or `kill {pid}` if there is none", dir.display()
+    )]
+    StillRuns { dir: PathBuf, pid: i32 },
+    /// `data/postgres` is somebody else's folder.
+    #[error(
+        "{} is not gensvc's, which keeps its private Postgres in that folder: move it away, or \
+         set GENSVC_DATA_DIR to another data folder", path.display()
+    )]
+    NotOurs {
+        /// What is in it.
+        path: PathBuf,
     },
     /// Root without the right to become another user, as in some containers.
     #[error(

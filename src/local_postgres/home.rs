@@ -68,7 +68,7 @@ impl Home {
         let account = Account::for_new()?;
         let link = data.join("postgres");
         let dir = match locate(data)? {
-            Some(dir) => dir,
+            Some(dir) => contents(&dir).map(|_| dir)?,
             None => {
                 make(&link, &account)?;
                 link.clone()
@@ -137,27 +137,65 @@ pub(super) fn log(data: &Path) -> PathBuf {
     data.join("postgres.log")
 }
 
-/// The folder behind `data/postgres`, whatever is in it.
-pub(super) fn present(data: &Path) -> Result<Option<PathBuf>> {
+/// Whether a database was made behind `data/postgres`, which may be a folder of somebody else.
+pub(super) fn is_made(data: &Path) -> bool {
     match locate(data) {
-        Ok(Some(dir)) => claim(data, &dir).map(|()| Some(dir)),
-        Err(LocalPostgresError::BrokenLink { .. }) => Ok(None),
-        found => found,
+        Ok(dir) => dir.is_some_and(|dir| dir.join("cluster").exists()),
+        Err(_) => true,
     }
 }
 
-/// Homes outside that serve a data directory of this name, and that it does not lead to: it was
-/// deleted without them.
-pub(super) fn left_behind(data: &Path) -> Vec<PathBuf> {
-    let present = fs::canonicalize(data.join("postgres")).ok();
+/// The homes of a data directory, whatever is in them: the one that it leads to, else those
+/// outside that served a directory of this name, which was deleted or moved without them.
+pub(super) fn all(data: &Path) -> Result<Vec<PathBuf>> {
+    match locate(data) {
+        Ok(Some(dir)) => claim(data, &dir).map(|()| vec![dir]),
+        Err(LocalPostgresError::BrokenLink { target, .. }) if target.starts_with(OUTSIDE) => {
+            Ok(left_behind(data))
+        }
+        found => found.map(|_| left_behind(data)),
+    }
+}
+
+/// What is in a home. An error if any of it is not ours.
+pub(super) fn contents(dir: &Path) -> Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(dir).at("read", dir)? {
+        let path = entry.at("read", dir)?.path();
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        let ours = ["cluster", "run", SERVES]
+            .iter()
+            .any(|n| n.as_bytes() == name);
+        if !ours && !name.starts_with(b"new-") {
+            return Err(LocalPostgresError::NotOurs { path });
+        }
+        paths.push(path);
+    }
+    Ok(paths)
+}
+
+/// Deletes a home and what is ours in it, which is all.
+pub(super) fn delete(dir: &Path) -> Result<()> {
+    let mut paths = contents(dir)?;
+    // Last what it is found by, should this be cut off.
+    paths.sort_by_key(|path| path.ends_with(SERVES));
+    for path in paths {
+        if path.is_dir() {
+            fs::remove_dir_all(&path).at("remove", &path)?;
+        } else {
+            fs::remove_file(&path).at("remove", &path)?;
+        }
+    }
+    fs::remove_dir(dir).at("remove", dir)
+}
+
+/// Homes outside that served a data directory of this name.
+fn left_behind(data: &Path) -> Vec<PathBuf> {
     let serves = |dir: &PathBuf| {
         fs::read(dir.join(SERVES)).is_ok_and(|noted| noted == data.as_os_str().as_encoded_bytes())
     };
     let homes = fs::read_dir(OUTSIDE).into_iter().flatten().flatten();
-    homes
-        .map(|home| home.path())
-        .filter(|dir| present.as_ref() != Some(dir) && serves(dir))
-        .collect()
+    homes.map(|home| home.path()).filter(serves).collect()
 }
 
 /// Makes what is renamed or linked survive a power cut.
@@ -246,10 +284,8 @@ fn outside(data: &Path, link: &Path, account: &Account) -> Result<PathBuf> {
     make(parent, account)?;
     let dir = match left_behind(data).pop() {
         Some(dir) if dir.join("cluster").exists() => {
-            return Err(LocalPostgresError::LeftBehind {
-                dir,
-                link: link.to_owned(),
-            });
+            let data = data.to_owned();
+            return Err(LocalPostgresError::LeftBehind { data, dir });
         }
         Some(dir) => dir,
         None => parent.join(Uuid::now_v7().to_string()),

@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    os::unix::fs::{MetadataExt, PermissionsExt},
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
@@ -169,6 +169,24 @@ async fn root_may_keep_its_folder_to_itself() {
         assert!(sentence.contains("gensvc database remove"), "{sentence}");
         assert!(sentence.contains(outside.to_str().unwrap()), "{sentence}");
     }
+    // Not under a Postgres that runs, for whom the locks in the folder are gone.
+    fs::create_dir_all(&data).unwrap();
+    symlink(&outside, data.join("postgres")).unwrap();
+    let server = LocalPostgres::open(&data, Role::Server).await.unwrap();
+    fs::rename(&data, folder.0.join("moved")).unwrap();
+    let refused = LocalPostgres::remove(&data).await.unwrap_err();
+    assert!(
+        matches!(refused, LocalPostgresError::StillRuns { .. }),
+        "{refused}"
+    );
+    assert_eq!(query(server.url(), "select 1").await, "1");
+    server.close().await.unwrap();
+    // Nor does a database of its own take it along.
+    fs::create_dir_all(data.join("postgres/cluster")).unwrap();
+    let removed = LocalPostgres::remove(&data).await.unwrap();
+    assert_eq!(removed, [data.join("postgres")]);
+    fs::remove_dir_all(&data).unwrap();
+
     let removed = LocalPostgres::remove(&data).await.unwrap();
     assert_eq!(removed, std::slice::from_ref(&outside));
     assert!(!outside.exists());
@@ -240,4 +258,48 @@ async fn a_command_makes_no_database_and_leaves_nothing_behind() {
     assert_eq!(LocalPostgres::find(&data).unwrap(), (url.clone(), true));
     server.close().await.unwrap();
     assert_eq!(LocalPostgres::find(&data).unwrap(), (url, false));
+}
+
+/// As of a docker-compose file beside it, whose database may run.
+#[tokio::test]
+async fn a_folder_of_somebody_else_is_neither_used_nor_deleted() {
+    let folder = Folder::new();
+    let data = folder.data();
+    let theirs = data.join("postgres");
+    fs::create_dir_all(&theirs).unwrap();
+    fs::write(theirs.join("PG_VERSION"), "17").unwrap();
+    let refused = LocalPostgres::open(&data, Role::Command).await.unwrap_err();
+    assert!(
+        matches!(refused, LocalPostgresError::None { .. }),
+        "{refused}"
+    );
+    assert!(LocalPostgres::remove(&data).await.unwrap().is_empty());
+    assert_eq!(fs::read_dir(&data).unwrap().count(), 1);
+
+    let server = LocalPostgres::open(&data, Role::Server).await;
+    for refused in [
+        server.map(|_| ()).unwrap_err(),
+        LocalPostgres::remove(&data).await.unwrap_err(),
+    ] {
+        let sentence = refused.to_string();
+        assert!(sentence.contains("postgres/PG_VERSION"), "{sentence}");
+    }
+    let left: Vec<_> = fs::read_dir(&theirs).unwrap().flatten().collect();
+    assert_eq!(left.len(), 1);
+}
+
+/// As of a disk that is not mounted.
+#[tokio::test]
+async fn a_link_that_leads_nowhere_is_not_forgotten() {
+    let folder = Folder::new();
+    let data = folder.data();
+    fs::create_dir(&data).unwrap();
+    let link = data.join("postgres");
+    symlink("/mnt/gensvc-none", &link).unwrap();
+    let refused = LocalPostgres::remove(&data).await.unwrap_err();
+    assert!(
+        matches!(refused, LocalPostgresError::BrokenLink { .. }),
+        "{refused}"
+    );
+    assert!(link.is_symlink());
 }
