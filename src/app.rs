@@ -68,7 +68,7 @@ pub enum AppError {
     #[error("DATABASE_URL is no Postgres URL; its value is not shown")]
     DatabaseUrl,
     /// `place` cannot be used, and where to look.
-    #[error("cannot {verb} {place} ({cause}): {advice}")]
+    #[error("cannot {verb} {place} ({cause}){advice}")]
     Database {
         verb: &'static str,
         place: String,

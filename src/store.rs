@@ -162,18 +162,24 @@ impl StoreError {
         self.has_code(LOCK_NOT_AVAILABLE)
     }
 
-    /// Of a database that cannot be used: whether it was reached, and what was in the way.
-    pub fn obstacle(&self) -> Option<(bool, String)> {
+    /// Of a database that cannot be used.
+    pub fn obstacle(&self) -> Option<Obstacle> {
         let (Self::Unavailable(error) | Self::Database(error)) = self else {
             return None;
         };
-        Some(match &**error {
-            sqlx::Error::Database(error) => (true, error.message().to_owned()),
-            sqlx::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
-                (false, "connection refused".to_owned())
-            }
-            sqlx::Error::Io(error) => (false, error.to_string()),
-            error => (false, error.to_string()),
+        let reached = error.as_database_error();
+        let code = reached.and_then(sqlx::error::DatabaseError::code);
+        Some(Obstacle {
+            reached: reached.is_some(),
+            at_the_door: code.is_none_or(|code| DOOR.iter().any(|class| code.starts_with(class))),
+            cause: match &**error {
+                sqlx::Error::Database(error) => error.message().to_owned(),
+                sqlx::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                    "connection refused".to_owned()
+                }
+                sqlx::Error::Io(error) => error.to_string(),
+                error => error.to_string(),
+            },
         })
     }
 
@@ -200,6 +206,18 @@ impl StoreError {
     }
 }
 
+/// What is in the way to a database.
+#[derive(Debug)]
+pub struct Obstacle {
+    /// Whether something answered.
+    pub reached: bool,
+    /// Whether another URL may lead past it.
+    pub at_the_door: bool,
+    pub cause: String,
+}
+
+/// Classes of errors of a login: connection exceptions, wrong user or password, no such database.
+const DOOR: [&str; 3] = ["08", "28", "3D"];
 /// SQLSTATE when `lock_timeout` has passed.
 const LOCK_NOT_AVAILABLE: &str = "55P03";
 /// SQLSTATE of a statement that was ended because it and others waited for each other.

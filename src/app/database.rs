@@ -86,14 +86,14 @@ async fn ready(store: &Store) -> Result<ClockReading, StoreError> {
 /// The error of a start, with what the operator needs to mend it. `private`: the configuration of
 /// a private Postgres.
 fn explained(error: StoreError, options: &PgConnectOptions, private: Option<&Config>) -> AppError {
-    let Some((reached, cause)) = error.obstacle() else {
+    let Some(obstacle) = error.obstacle() else {
         return error.into();
     };
-    let verb = if reached { "use" } else { "reach" };
+    let verb = if obstacle.reached { "use" } else { "reach" };
     let (place, advice) = match private {
         Some(config) => {
             let folder = config.data.dir.display();
-            let advice = format!("read {folder}/postgres.log");
+            let advice = format!(": read {folder}/postgres.log");
             (format!("the private Postgres in {folder}"), advice)
         }
         None => {
@@ -102,13 +102,18 @@ fn explained(error: StoreError, options: &PgConnectOptions, private: Option<&Con
                 None => options.get_host().to_owned(),
             };
             let place = format!("Postgres at {host}:{}", options.get_port());
-            (place, "check DATABASE_URL".to_owned())
+            let advice = if obstacle.at_the_door {
+                ": check DATABASE_URL"
+            } else {
+                ""
+            };
+            (place, advice.to_owned())
         }
     };
     AppError::Database {
         verb,
         place,
-        cause,
+        cause: obstacle.cause,
         advice,
     }
 }

@@ -7,6 +7,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use super::{Site, line_with, operator::database_url};
+use crate::database::set_default;
 
 /// A port at which nobody answers.
 fn closed_port() -> u16 {
@@ -76,6 +77,17 @@ async fn a_database_that_refuses_is_named_with_its_words(
     );
     let reason = "(database \"nowhere\" does not exist): check DATABASE_URL\n";
     assert!(said.ends_with(reason), "{said}");
+}
+
+#[sqlx::test]
+async fn a_reason_that_lies_in_the_database_is_not_put_down_to_its_url(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    set_default(&options, "default_transaction_read_only = on").await;
+    let url = database_url(&options);
+    let said = failure(&Site::new(&[]), Some(&url), &["migrate"]).await;
+    assert!(said.ends_with("in a read-only transaction)\n"), "{said}");
 }
 
 #[tokio::test]
