@@ -361,5 +361,9 @@ pub(super) enum DatabaseCommand {
     /// Stop it.
     Stop,
     /// Stop and delete it, with all accounts, credits and generations in it.
-    Remove,
+    Remove {
+        /// Do it; without, only say what would be deleted.
+        #[arg(long)]
+        yes: bool,
+    },
 }

@@ -34,7 +34,7 @@ stop() {
 	[ -z "$server" ] || { kill "$server" 2>/dev/null && wait "$server" || true; }
 	"$gensvc" database stop >/dev/null 2>&1 || true
 }
-"$gensvc" database stop >/dev/null 2>&1 || true
+"$gensvc" database remove --yes >/dev/null
 rm -rf "$GENSVC_DATA_DIR"
 trap 'exit 130' HUP INT TERM
 trap stop EXIT

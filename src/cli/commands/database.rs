@@ -1,6 +1,6 @@
 //! `gensvc database`
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use secrecy::ExposeSecret as _;
 use serde_json::json;
@@ -20,7 +20,7 @@ pub(in crate::cli) async fn run(
         DatabaseCommand::Url => url(config, output)?,
         DatabaseCommand::Start => start(config, output).await?,
         DatabaseCommand::Stop => stop(config, output).await?,
-        DatabaseCommand::Remove => remove(config, output).await?,
+        DatabaseCommand::Remove { yes } => remove(config, yes, output).await?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -66,9 +66,29 @@ async fn stop(config: &Config, output: Output) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn remove(config: &Config, output: Output) -> Result<(), Failure> {
-    let folders = LocalPostgres::remove(&config.data.dir).await?;
-    let shown: Vec<String> = folders.iter().map(|f| f.display().to_string()).collect();
+async fn remove(config: &Config, agreed: bool, output: Output) -> Result<(), Failure> {
+    if config.database_url().is_some() {
+        let folder = folder(config);
+        return Err(format!(
+            "DATABASE_URL is set, and only a private database can be deleted here: unset \
+             DATABASE_URL to delete the one in {folder}"
+        )
+        .into());
+    }
+    let shown = |folders: Vec<PathBuf>| -> Vec<String> {
+        let shown = folders.iter().map(|folder| folder.display().to_string());
+        shown.collect()
+    };
+    let found = shown(LocalPostgres::removable(&config.data.dir)?);
+    if !agreed && !found.is_empty() {
+        let found = found.join(" and ");
+        return Err(format!(
+            "this would delete {found}, with all accounts, credits and generations in it: add \
+             --yes if you mean it"
+        )
+        .into());
+    }
+    let shown = shown(LocalPostgres::remove(&config.data.dir).await?);
     let people = if shown.is_empty() {
         format!("There was no private database in {}.", folder(config))
     } else {

@@ -231,7 +231,7 @@ async fn the_url_says_whose_it_is_and_the_database_is_removed() {
     assert_eq!(named.stdout, b"postgres://db.example/gensvc\n");
     assert_eq!(named.stderr, b"This is the database of DATABASE_URL.\n");
 
-    let (removed, _, said) = run(&["database", "remove"]).await;
+    let (removed, _, said) = run(&["database", "remove", "--yes"]).await;
     assert!(!removed && said.contains("stop that first"), "{said}");
     assert_eq!(server.get(&key, "/v1/credits/balance").await["held"], "0");
     server.stop().await;
@@ -239,7 +239,23 @@ async fn the_url_says_whose_it_is_and_the_database_is_removed() {
     assert_eq!(stopped_url, url);
     assert!(note.contains("It is not running"), "{note}");
 
-    let (removed, out, note) = run(&["database", "remove"]).await;
+    let (removed, _, said) = run(&["database", "remove"]).await;
+    let doomed = site.folder.join("postgres").display().to_string();
+    assert!(!removed && said.contains(&doomed), "{said}");
+    assert!(said.contains("--yes"), "{said}");
+    let named = site
+        .command()
+        .args(["database", "remove", "--yes"])
+        .env("DATABASE_URL", "postgres://db.example/gensvc")
+        .output()
+        .await
+        .unwrap();
+    let said = String::from_utf8(named.stderr).unwrap();
+    assert!(!named.status.success(), "{said}");
+    assert!(said.contains("unset DATABASE_URL"), "{said}");
+    assert!(site.folder.join("postgres").exists());
+
+    let (removed, out, note) = run(&["database", "remove", "--yes"]).await;
     assert!(removed && out.contains(&folder), "{out}");
     assert!(note.contains("media"), "{note}");
     assert!(!site.folder.join("postgres").exists());
