@@ -21,6 +21,8 @@ use crate::{
 pub(super) enum Wait {
     /// Until the next poll.
     Poll,
+    /// Until the next poll of a task that runs, of which its adapter may want to hear sooner.
+    Task,
     /// After a failed poll or download.
     Failure,
 }
@@ -106,6 +108,14 @@ impl Step {
         Self::Retry {
             progress: None,
             wait: Wait::Poll,
+        }
+    }
+
+    /// A provider works on it.
+    pub(super) const fn under_way(progress: Option<u8>) -> Self {
+        Self::Retry {
+            progress,
+            wait: Wait::Task,
         }
     }
 
@@ -204,7 +214,8 @@ impl Runner {
     async fn reschedule(&self, job: &Job, progress: Option<u8>, wait: Wait) {
         let video = self.0.providers.video.get(&job.provider);
         let wait = match wait {
-            Wait::Poll => video
+            Wait::Poll => self.0.poll_interval,
+            Wait::Task => video
                 .and_then(|video| video.poll_interval())
                 .map_or(self.0.poll_interval, |own| own.min(self.0.poll_interval)),
             Wait::Failure => self.after_failure(),

@@ -9,7 +9,7 @@ use super::{
     Runner, RunningGuard,
     files::{not_stored, output, unusable},
     running::Stopped,
-    step::{Step, Wait, storable},
+    step::{Step, storable},
     submit::Submission,
 };
 use crate::{
@@ -72,7 +72,7 @@ impl Runner {
         loop {
             let stored = self.0.store.store_task(job, self.0.instance, task).await;
             let error = match stored {
-                Ok(true) => return Step::retry(),
+                Ok(true) => return Step::under_way(None),
                 // Cancelled or ended during the submission: nobody waits for it.
                 Ok(false) => {
                     stop_task(job, provider, task).await;
@@ -109,10 +109,7 @@ impl Runner {
                 tracing::warn!(generation = %job.id, %error, "polling a task failed");
                 Step::retry_later()
             }
-            Ok(Ok(VideoStatus::Running { progress })) => Step::Retry {
-                progress,
-                wait: Wait::Poll,
-            },
+            Ok(Ok(VideoStatus::Running { progress })) => Step::under_way(progress),
             Ok(Ok(VideoStatus::Failed(error))) => Step::upstream(job, error),
             Ok(Ok(VideoStatus::Gone)) => {
                 let since = job.submitted_at.unwrap_or(job.created_at);

@@ -108,6 +108,30 @@ async fn the_sandbox_has_one_after_a_second(_: PgPoolOptions, options: PgConnect
     assert_eq!(app.record(&account, &uuid).await["status"], "completed");
 }
 
+/// Only what runs is polled that often.
+#[sqlx::test]
+async fn a_task_that_the_sandbox_does_not_know_yet_is_polled_as_set(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let env = [("GENSVC__JOBS__POLL_INTERVAL_MS", "10000")];
+    let app = TestApp::with(options, &env).await;
+    let account = app.account("100").await;
+    let ask = json!({"prompt": "x", "parameters": {"duration": 1}});
+    app.queue(&account, "video", &ask).await;
+    app.work_once().await;
+    sqlx::query("update running_generations set remote_id = 'unknown'")
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    app.advance(TimeDelta::seconds(1));
+    assert_eq!(app.work_once().await, 1);
+    app.advance(TimeDelta::seconds(5));
+    assert_eq!(app.work_once().await, 0);
+    app.advance(TimeDelta::seconds(8));
+    assert_eq!(app.work_once().await, 1);
+}
+
 #[sqlx::test]
 async fn the_sandbox_makes_one_by_the_clock(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
