@@ -83,6 +83,12 @@ async fn set_password(
 ) -> Result<(), Failure> {
     let user = user(app, email).await?;
     let ended = app.service.reset_password(user.id, password).await?;
+    let (store, now) = (app.service.store(), app.service.now());
+    let keys = all(async |page| Ok(store.keys(user.account_id, &page, now).await?)).await?;
+    let live = keys.iter().filter(|key| {
+        key.revoked_at.is_none() && key.expires_at.is_none_or(|expires_at| expires_at > now)
+    });
+    let live = live.count();
     let sessions = if ended == 1 { "session" } else { "sessions" };
     output.result(
         &format!(
@@ -90,8 +96,15 @@ async fn set_password(
             user.email
         ),
         &json!({"account_id": user.account_id, "user_id": user.id, "email": user.email,
-            "sessions_ended": ended}),
+            "sessions_ended": ended, "live_keys": live}),
     )?;
+    if live > 0 {
+        let email = &user.email;
+        output.note(&format!(
+            "API keys still work: {live} of this account. Look at them with `gensvc key list --email \
+             {email}`, and revoke what you do not know with `gensvc key revoke --email {email} --id ID`."
+        ));
+    }
     Ok(())
 }
 

@@ -14,8 +14,13 @@ async fn a_password_is_set_from_stdin(_: PgPoolOptions, options: PgConnectOption
     let session = app.login(&account).await;
     let set = ["account", "password", "--email", &account.email];
     let (success, out, err) = shell.run_with(&set, "battery staple\n").await;
-    assert!(success && err.is_empty(), "{err}");
+    assert!(success, "{err}");
     assert!(out.contains("was set; 1 session ended"), "{out}");
+    assert!(
+        err.starts_with("API keys still work: 1 of this account."),
+        "{err}"
+    );
+    assert!(err.contains("gensvc key revoke --email"), "{err}");
     app.get(&session, "/v1/auth/me")
         .await
         .error(401, "invalid_token");
@@ -32,6 +37,7 @@ async fn a_password_is_set_from_stdin(_: PgPoolOptions, options: PgConnectOption
         (&done["account_id"], &done["email"], &done["sessions_ended"]),
         (&json!(account.id), &json!(account.email), &json!(1))
     );
+    assert_eq!(done["live_keys"], 1);
     login("staple battery").await.expect(200);
 
     for (email, input, sentence) in [
