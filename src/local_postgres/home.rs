@@ -79,7 +79,19 @@ impl Home {
         if cluster.exists() {
             return Err(LocalPostgresError::Gone { cluster });
         }
+        let left_behind = left_behind(data);
         let dir = if account.can_enter(&dir).await? || let_pass(data, &dir, &account).await? {
+            for dir in left_behind
+                .iter()
+                .filter(|dir| dir.join("cluster").exists())
+            {
+                tracing::warn!(
+                    data = %data.display(),
+                    "the database of an earlier data directory of this name is still in {}, and \
+                     is not used: delete it if nobody needs it",
+                    dir.display(),
+                );
+            }
             dir
         } else {
             if dir == link {
@@ -87,7 +99,7 @@ impl Home {
             } else {
                 fs::remove_file(&link).at("remove", &link)?;
             }
-            outside(data, &link, &account)?
+            outside(data, &link, &account, left_behind)?
         };
         Ok(Self {
             data: data.to_owned(),
@@ -272,17 +284,32 @@ async fn let_pass(data: &Path, dir: &Path, account: &Account) -> Result<bool> {
     if !account.can_enter(data.parent().unwrap_or(data)).await? {
         return Ok(false);
     }
-    let mode = fs::metadata(data).at("look at", data)?.permissions().mode();
-    fs::set_permissions(data, Permissions::from_mode(mode | 0o011)).at("open up", data)?;
-    account.can_enter(dir).await
+    let before = fs::metadata(data).at("look at", data)?.permissions();
+    let passable = Permissions::from_mode(before.mode() | 0o011);
+    // Not on every file system may root do that.
+    if fs::set_permissions(data, passable).is_err() {
+        return Ok(false);
+    }
+    if account.can_enter(dir).await? {
+        tracing::info!(data = %data.display(), "others may pass the data directory from now on, \
+            so that user {} can enter its database", account.name);
+        return Ok(true);
+    }
+    fs::set_permissions(data, before).at("close", data)?;
+    Ok(false)
 }
 
 /// A home of a random name, so that a new data directory of an old name never
 /// finds an old database. Nor is that one forgotten.
-fn outside(data: &Path, link: &Path, account: &Account) -> Result<PathBuf> {
+fn outside(
+    data: &Path,
+    link: &Path,
+    account: &Account,
+    mut left_behind: Vec<PathBuf>,
+) -> Result<PathBuf> {
     let parent = Path::new(OUTSIDE);
     make(parent, account)?;
-    let dir = match left_behind(data).pop() {
+    let dir = match left_behind.pop() {
         Some(dir) if dir.join("cluster").exists() => {
             let data = data.to_owned();
             return Err(LocalPostgresError::LeftBehind { data, dir });

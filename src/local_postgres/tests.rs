@@ -211,6 +211,26 @@ async fn a_closed_data_folder_of_root_holds_its_database() {
     assert!(!data.join("postgres").exists());
 }
 
+/// Opening it up is undone where that does not help.
+#[tokio::test]
+async fn a_data_folder_of_root_is_not_opened_up_in_vain() {
+    let Some(folder) = Folder::of_root(0o755) else {
+        return;
+    };
+    let (data, closed) = (folder.data(), folder.0.join("closed"));
+    fs::create_dir_all(closed.join("home")).unwrap();
+    fs::create_dir(&data).unwrap();
+    for folder in [&data, &closed] {
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
+    }
+    symlink(closed.join("home"), data.join("postgres")).unwrap();
+    let server = LocalPostgres::open(&data, Role::Server).await.unwrap();
+    assert_eq!(query(server.url(), "select 1").await, "1");
+    assert_eq!(fs::metadata(&data).unwrap().mode() & 0o777, 0o700);
+    server.close().await.unwrap();
+    LocalPostgres::remove(&data).await.unwrap();
+}
+
 #[tokio::test]
 async fn only_root_connects_where_root_runs_it_as_another_user() {
     let Some(folder) = Folder::of_root(0o755) else {
