@@ -13,9 +13,11 @@
 //! | `home` | the folders, also where that user cannot enter the data directory |
 //! | `create`, `cluster` | making, starting and stopping a cluster: `initdb` and `pg_ctl` |
 //! | `socket` | the socket's folder and the URL |
+//! | `access` | who may connect |
 //! | `locks` | who uses it, who may start or stop it |
 //! | `log`, `error` | Postgres' log; sentences for people |
 
+mod access;
 mod account;
 mod cluster;
 mod create;

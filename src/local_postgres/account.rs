@@ -82,6 +82,11 @@ impl Account {
         self.switch
     }
 
+    /// Whether it is the system user that root makes its own clusters for.
+    pub(super) fn is_lent(&self) -> bool {
+        self.switch && Self::for_new().is_ok_and(|lent| lent.uid == self.uid)
+    }
+
     /// A command that runs as this user: in its own process group, so that a Ctrl-C in the
     /// terminal does not reach it, in a folder it may enter, and with messages in English,
     /// because a log's tail is shown to people.

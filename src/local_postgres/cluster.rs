@@ -21,6 +21,7 @@ use tokio::{
 };
 
 use super::{
+    access,
     error::{At, LocalPostgresError, Result},
     home::Home,
     log,
@@ -175,15 +176,18 @@ impl Cluster {
         }
         socket::unlock(&self.socket)?;
         socket::ensure(&self.socket, &home.dir, &home.account)?;
+        access::write(home)?;
         let path = home.log();
         let (log, from) = log::open(&path)?;
         let second = log.try_clone().at("open", &path)?;
         // For a shell, in single quotes, which the folder's name has none of.
         let options = format!(
             "-p {} -c listen_addresses= -c 'unix_socket_directories=\"{}\"' \
-             -c unix_socket_permissions=0700 -c logging_collector=off -c log_destination=stderr",
+             -c unix_socket_permissions=0700 -c logging_collector=off -c log_destination=stderr \
+             {}",
             socket::PORT,
-            self.socket.display()
+            self.socket.display(),
+            access::OPTIONS
         );
         let seconds = START_PATIENCE.as_secs().to_string();
         let status = self

@@ -32,13 +32,6 @@ log_min_messages = log
 log_checkpoints = off
 ";
 
-/// For a root that runs Postgres as another user: that user's own processes, of which there may be
-/// others, could enter the socket's folder too.
-const ROOT_ONLY: [(&str, &str); 2] = [
-    ("pg_hba.conf", "local all,replication all peer map=root\n"),
-    ("pg_ident.conf", "root root gensvc\n"),
-];
-
 /// Makes the cluster of `home` and the database `gensvc` in it.
 pub(super) async fn create(home: &Home, programs: &Programs) -> Result<()> {
     remove_leftovers(&home.dir)?;
@@ -71,7 +64,7 @@ async fn fill(home: &Home, programs: &Programs, aside: &Path) -> Result<()> {
         "--encoding=UTF8",
         "--locale=C",
         "--data-checksums",
-        // Over a socket in a private folder: see `socket`.
+        // Each start says who may connect: see `access`.
         "--auth=trust",
     ]);
     run(home, "initdb", &mut initdb, "").await?;
@@ -86,14 +79,6 @@ async fn fill(home: &Home, programs: &Programs, aside: &Path) -> Result<()> {
             file.sync_all()
         })
         .at("write", &conf)?;
-
-    if home.account.is_other() {
-        for (name, text) in ROOT_ONLY {
-            let path = aside.join(name);
-            // The file keeps the owner that initdb gave it.
-            fs::write(&path, text).at("write", &path)?;
-        }
-    }
 
     // A server just for this one statement, without a socket; without `exit_on_error` it would
     // end well even when the statement failed.

@@ -1,7 +1,7 @@
 //! The folders of one private Postgres.
 //!
 //! `data/postgres` is its home: `cluster/` (what Postgres calls its data
-//! directory), `run/` (the socket), and while one is made `new-…/`. Root's home
+//! directory), `run/` (the socket), who may connect, and while one is made `new-…/`. Root's home
 //! for another user may be a link to `/var/lib/gensvc/<id>`, because that user
 //! cannot enter, say, `/root`. Its log is `data/postgres.log`: opened by us and
 //! handed down, so it may lie where Postgres' user cannot go.
@@ -20,6 +20,7 @@ use std::{
 use uuid::Uuid;
 
 use super::{
+    access,
     account::Account,
     error::{At, LocalPostgresError, Result},
 };
@@ -177,6 +178,7 @@ pub(super) fn contents(dir: &Path) -> Result<Vec<PathBuf>> {
         let name = path.file_name().unwrap_or_default().as_encoded_bytes();
         let ours = ["cluster", "run", SERVES]
             .iter()
+            .chain(&access::FILES)
             .any(|n| n.as_bytes() == name);
         if !ours && !name.starts_with(b"new-") {
             return Err(LocalPostgresError::NotOurs { path });

@@ -1,5 +1,5 @@
-//! Where the unix socket lies and how it is spelled in a URL. The folder is private (0700),
-//! which is all the authentication there is: whoever may enter may connect.
+//! Where the unix socket lies and how it is spelled in a URL. The folder is private (0700): only
+//! who may enter can connect, and not all of those (see `access`).
 
 use std::{
     fmt::Write as _,

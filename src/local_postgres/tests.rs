@@ -252,6 +252,21 @@ async fn only_root_connects_where_root_runs_it_as_another_user() {
         "{stderr}"
     );
     server.close().await.unwrap();
+
+    // Given to a user of their own, who runs gensvc as well.
+    let status = Command::new("chown")
+        .arg("-R")
+        .arg("12345:12345")
+        .arg(&data)
+        .status();
+    assert!(status.unwrap().success());
+    let server = LocalPostgres::open(&data, Role::Server).await.unwrap();
+    assert_eq!(query(server.url(), "select 1").await, "1");
+    let account = Account::for_existing(&data.join("postgres/cluster")).unwrap();
+    let mut psql = account.command(programs::newest().await.unwrap().bin.join("psql"));
+    psql.args([server.url(), "-XAtc", "select 1"]);
+    assert!(psql.status().await.unwrap().success());
+    server.close().await.unwrap();
 }
 
 #[tokio::test]
