@@ -27,5 +27,11 @@ pub(super) fn read(email: &str) -> io::Result<SecretString> {
         stdin.take(MAX_BYTES).read_to_string(&mut text)?;
     }
     let text = text.strip_suffix('\n').unwrap_or(&text);
-    Ok(text.strip_suffix('\r').unwrap_or(text).into())
+    let text = text.strip_suffix('\r').unwrap_or(text);
+    if text.contains(['\n', '\r']) {
+        return Err(io::Error::other(
+            "the password on stdin must be a single line",
+        ));
+    }
+    Ok(text.into())
 }

@@ -43,6 +43,12 @@ async fn a_password_is_set_from_stdin(_: PgPoolOptions, options: PgConnectOption
     for (email, input, sentence) in [
         (account.email.as_str(), "short\n", "password must have 8"),
         (&account.email, "", "password must have 8"),
+        (
+            &account.email,
+            "long enough\nlong enough\n",
+            "a single line",
+        ),
+        (&account.email, "long\renough\n", "a single line"),
         ("no@example.com", "long enough", "there is no account of"),
     ] {
         let set = ["account", "password", "--email", email];
