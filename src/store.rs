@@ -147,6 +147,12 @@ pub enum StoreError {
          it, or another database"
     )]
     OtherSchema,
+    /// One of its migrations is not what this version has under that number.
+    #[error(
+        "migration {0} of the database differs from that of this gensvc, which was built from \
+         other sources: use the gensvc that made the database, or another database"
+    )]
+    OtherMigration(i64),
     #[error("the schema could not be brought up to date")]
     Migrate(#[source] Arc<MigrateError>),
     #[error("the database refused a statement")]
@@ -345,9 +351,8 @@ impl Store {
                 let known = MIGRATOR.iter().map(|migration| migration.version).max();
                 StoreError::NewerSchema(found, known.unwrap_or(0))
             }
-            MigrateError::VersionMissing(_) | MigrateError::VersionMismatch(_) => {
-                StoreError::OtherSchema
-            }
+            MigrateError::VersionMissing(_) => StoreError::OtherSchema,
+            MigrateError::VersionMismatch(version) => StoreError::OtherMigration(version),
             other => StoreError::Migrate(Arc::new(other)),
         })?;
         // Cursors are numbers of transactions, which begin anew in a database made from a dump.

@@ -184,6 +184,12 @@ async fn a_database_of_a_newer_version_or_of_before_the_first_release_is_refused
         .unwrap();
         app.store.migrate().await.unwrap_err()
     };
+    sqlx::query("update _sqlx_migrations set checksum = '' where version = 1")
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let error = app.store.migrate().await.unwrap_err();
+    assert!(matches!(error, StoreError::OtherMigration(1)), "{error}");
     let error = refused(20_261_120_000_001).await;
     assert!(matches!(error, StoreError::OtherSchema), "{error}");
     assert!(error.to_string().contains("another database"), "{error}");
