@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, DirBuilder, Permissions},
-    io,
+    io::{self, ErrorKind},
     os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
     path::Path,
 };
@@ -37,7 +37,12 @@ fn close_all(root: &Path, last: &Path) -> io::Result<()> {
     tracing::info!(path = %root.display(), "taking stored files from other users' eyes");
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder)? {
+        let entries = match fs::read_dir(folder) {
+            // Removed meanwhile, as generations and uploads are.
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            entries => entries?,
+        };
+        for entry in entries {
             let entry = entry?;
             let (path, kind) = (entry.path(), entry.file_type()?);
             if path != last && !kind.is_symlink() {
@@ -52,11 +57,17 @@ fn close_all(root: &Path, last: &Path) -> io::Result<()> {
 }
 
 fn close(path: &Path) -> io::Result<()> {
-    if !is_open(path)? {
-        return Ok(());
+    let closed = fs::metadata(path).and_then(|meta| {
+        let mode = meta.permissions().mode();
+        if mode & 0o077 == 0 {
+            return Ok(());
+        }
+        fs::set_permissions(path, Permissions::from_mode(mode & 0o700))
+    });
+    match closed {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        closed => closed,
     }
-    let mode = fs::metadata(path)?.permissions().mode();
-    fs::set_permissions(path, Permissions::from_mode(mode & 0o700))
 }
 
 fn is_open(path: &Path) -> io::Result<bool> {
