@@ -1,6 +1,9 @@
 //! The account of a first start: so that the first call needs no preparation.
 
-use std::io::Write as _;
+use std::{
+    io::Write as _,
+    path::{Path, absolute},
+};
 
 use secrecy::ExposeSecret as _;
 
@@ -19,7 +22,7 @@ use crate::{
 const EMAIL: &str = "demo@example.com";
 
 /// Says how to come by another key: the first one is shown only once.
-pub(super) async fn remind(app: &App) -> Result<(), AppError> {
+pub(super) async fn remind(app: &App, data: &Path) -> Result<(), AppError> {
     match app.service.user(EMAIL).await {
         Err(ServiceError::NotFound) => return Ok(()),
         found => found?,
@@ -27,8 +30,14 @@ pub(super) async fn remind(app: &App) -> Result<(), AppError> {
     // As it was called, since it need not be on the PATH.
     let program = std::env::args_os().next().unwrap_or_default();
     let program = program.display();
+    let setting = if data == Path::new("data") {
+        String::new()
+    } else {
+        let data = absolute(data)?;
+        format!("GENSVC_DATA_DIR={} ", data.display())
+    };
     tracing::info!(
-        "a new key of the demo account: {program} key create --email {EMAIL} --name demo"
+        "a new key of the demo account: {setting}{program} key create --email {EMAIL} --name demo"
     );
     Ok(())
 }

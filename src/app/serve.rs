@@ -185,7 +185,7 @@ async fn run(
         if store.is_empty().await? {
             demo::create(&app, config.demo.credits, &url).await?;
         } else {
-            demo::remind(&app).await?;
+            demo::remind(&app, &config.data.dir).await?;
         }
     }
     let close = CancellationToken::new();

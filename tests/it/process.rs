@@ -327,6 +327,8 @@ async fn a_later_start_tells_how_to_make_a_key_for_the_demo_account() {
     let told = line_with(&mut stderr, "a new key of the demo account: ").await;
     let (_, command) = told.split_once("demo account: ").unwrap();
     let mut words = command.split_whitespace();
+    let setting = format!("GENSVC_DATA_DIR={}", site.folder.display());
+    assert_eq!(words.next(), Some(setting.as_str()));
     assert_eq!(words.next(), Some(env!("CARGO_BIN_EXE_gensvc")));
     let made = site.command().args(words).output().await.unwrap();
     let key = String::from_utf8(made.stdout).unwrap();
