@@ -1,5 +1,7 @@
 //! PATCH /v1/auth/password, and the operator's own way to set one.
 
+use std::time::Duration;
+
 use chrono::TimeDelta;
 use gensvc::domain::token;
 use http::Method;
@@ -135,7 +137,8 @@ async fn the_operators_reset_ends_all_sessions(_: PgPoolOptions, options: PgConn
     login(&app, &account, NEW).await.expect(200);
 }
 
-/// A login whose password was checked before the change, and that comes to its session after it.
+/// A login whose password was checked before the change, and that comes to its session after it,
+/// or while it is under way.
 #[sqlx::test]
 async fn no_session_is_made_with_a_password_that_was_changed_meanwhile(
     _: PgPoolOptions,
@@ -143,8 +146,7 @@ async fn no_session_is_made_with_a_password_that_was_changed_meanwhile(
 ) {
     let app = TestApp::new(options).await;
     let account = app.account("1").await;
-    let service = &app.app.service;
-    let checked = service.user(&account.email).await.unwrap();
+    let checked = app.app.service.user(&account.email).await.unwrap();
     let (ends, now) = (app.now() + TimeDelta::days(1), app.now());
     let make = async || {
         let digest = token::new_session_token().unwrap().digest;
@@ -154,11 +156,67 @@ async fn no_session_is_made_with_a_password_that_was_changed_meanwhile(
             .unwrap()
     };
     assert!(make().await);
-    service
-        .reset_password(checked.id, NEW.into())
+    let mut changing = app.pool.begin().await.unwrap();
+    sqlx::query("update users set password_hash = 'another' where id = $1")
+        .bind(checked.id.0)
+        .execute(&mut *changing)
         .await
         .unwrap();
+    let (made, ()) = tokio::join!(make(), async {
+        waits(&app).await;
+        changing.commit().await.unwrap();
+    });
+    assert!(!made);
     assert!(!make().await);
+}
+
+/// The other way round: a change that waits for a login ends its session.
+#[sqlx::test]
+async fn a_session_that_is_made_meanwhile_ends_with_the_password(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1").await;
+    let service = &app.app.service;
+    let user = service.user(&account.email).await.unwrap();
+    let mut login = app.pool.begin().await.unwrap();
+    sqlx::query("select from users where id = $1 for share")
+        .bind(user.id.0)
+        .execute(&mut *login)
+        .await
+        .unwrap();
+    let (ended, ()) = tokio::join!(service.reset_password(user.id, NEW.into()), async {
+        waits(&app).await;
+        sqlx::query(
+            "insert into sessions (user_id, account_id, digest, expires_at, created_at)
+             values ($1, $2, sha256('x'), $3, $4)",
+        )
+        .bind(user.id.0)
+        .bind(user.account_id.0)
+        .bind(app.now() + TimeDelta::days(1))
+        .bind(app.now())
+        .execute(&mut *login)
+        .await
+        .unwrap();
+        login.commit().await.unwrap();
+    });
+    assert_eq!(ended.unwrap(), 1);
+}
+
+/// Until a statement waits for a lock.
+async fn waits(app: &TestApp) {
+    let waiting = "select exists (select from pg_stat_activity
+         where datname = current_database() and wait_event_type = 'Lock')";
+    let waits = async {
+        while !sqlx::query_scalar::<_, bool>(waiting)
+            .fetch_one(&app.pool)
+            .await
+            .unwrap()
+        {}
+    };
+    let waits = tokio::time::timeout(Duration::from_secs(30), waits).await;
+    assert!(waits.is_ok(), "nothing waits for a lock");
 }
 
 /// Of two changes at once, the second is checked against the password that the first has set.
