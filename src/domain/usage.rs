@@ -66,19 +66,19 @@ impl TextUsage {
             || estimate(output_bytes),
             |counted| counted + estimate(counts.uncounted_bytes),
         );
-        let cached = believed(counts.cached_input);
-        let written = believed(counts.cache_write);
-        let long = believed(counts.cache_write_long);
-        let written_or_none = written.unwrap_or(0);
-        // Parts of the input exclude each other.
-        let parts = cached.unwrap_or(0) + written_or_none <= input_tokens;
+        // Parts of the input exclude each other. Counts that overlap are cut: without them, all of
+        // the input would cost as plain input.
+        let cached = believed(counts.cached_input).map(|n| n.min(input_tokens));
+        let not_cached = input_tokens - cached.unwrap_or(0);
+        let written = believed(counts.cache_write).map(|n| n.min(not_cached));
+        let long = believed(counts.cache_write_long).zip(written);
         Self {
             input_tokens,
             output_tokens,
             total_tokens: input_tokens.saturating_add(output_tokens),
-            cached_input_tokens: cached.filter(|_| parts),
-            cache_write_tokens: written.filter(|_| parts),
-            cache_write_long_tokens: long.filter(|&c| parts && c <= written_or_none),
+            cached_input_tokens: cached,
+            cache_write_tokens: written,
+            cache_write_long_tokens: long.map(|(long, written)| long.min(written)),
             reasoning_tokens: believed(counts.reasoning).filter(|&c| c <= output_tokens),
             estimated: input.is_none() || output.is_none() || counts.uncounted_bytes > 0,
         }
@@ -143,23 +143,25 @@ mod tests {
         assert_eq!((usage.input_tokens, usage.estimated), (1, true));
         assert_eq!(
             (usage.cached_input_tokens, usage.reasoning_tokens),
-            (None, None)
+            (Some(1), None)
         );
     }
 
     #[test]
-    fn parts_of_the_input_are_believed_only_within_it() {
+    fn parts_of_the_input_are_cut_to_it() {
         let some = |n| Some(n);
         for (cached, written, long, believed) in [
             (some(4), some(6), some(6), [some(4), some(6), some(6)]),
             (some(0), some(0), some(0), [some(0), some(0), some(0)]),
             (some(10), None, None, [some(10), None, None]),
             // Together more than the input.
-            (some(5), some(6), some(1), [None, None, None]),
+            (some(5), some(6), some(1), [some(5), some(5), some(1)]),
+            (some(5), some(6), some(6), [some(5), some(5), some(5)]),
             (some(u64::MAX), some(6), None, [None, some(6), None]),
             (some(4), some(u64::MAX), some(1), [some(4), None, None]),
             // More than the whole of which it is a part.
-            (None, some(6), some(7), [None, some(6), None]),
+            (some(11), some(1), some(1), [some(10), some(0), some(0)]),
+            (None, some(6), some(7), [None, some(6), some(6)]),
             (None, None, some(1), [None, None, None]),
         ] {
             let counts = TokenCounts {

@@ -85,11 +85,6 @@ pub fn count_or_zero(value: Option<&Value>) -> Option<u64> {
     }
 }
 
-/// A part of a total; none if it is above the total.
-pub fn part(part: Option<u64>, total: Option<u64>) -> Option<u64> {
-    part.filter(|part| total.is_none_or(|total| *part <= total))
-}
-
 /// Warns when another model answered than the requested one: a retired id may silently be routed
 /// to a more expensive model. Responses usually add a date to the id, hence the prefix.
 pub fn note_model(provider: &str, asked: &str, answered: Option<&Value>) {

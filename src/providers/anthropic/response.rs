@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::{
     super::{
         ProviderError, TextAnswer,
-        answer::{count, count_or_zero, part},
+        answer::{count, count_or_zero},
         exchange::{AnswerBuilder, TextParser},
         http::classify::ErrorInfo,
         sse::Event,
@@ -166,10 +166,10 @@ fn reported(usage: &Map<String, Value>) -> TokenCounts {
     TokenCounts {
         input,
         output,
-        cached_input: part(count(field(read)), input),
+        cached_input: count(field(read)),
         cache_write: count(field(written)),
         cache_write_long: count(kept),
-        reasoning: part(count(thinking), output),
+        reasoning: count(thinking),
         ..TokenCounts::default()
     }
 }

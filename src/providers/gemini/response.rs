@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{
     super::{
         ProviderError, ProviderErrorKind, TextAnswer,
-        answer::{count, count_or_zero, part},
+        answer::{count, count_or_zero},
         exchange::{AnswerBuilder, TextParser},
         http::classify::ErrorInfo,
         sse::Event,
@@ -164,8 +164,8 @@ fn reported(usage: &Value, no_text: bool) -> TokenCounts {
     TokenCounts {
         input,
         output,
-        cached_input: part(count(field("cachedContentTokenCount")), input),
-        reasoning: part(count(field("thoughtsTokenCount")), output),
+        cached_input: count(field("cachedContentTokenCount")),
+        reasoning: count(field("thoughtsTokenCount")),
         ..TokenCounts::default()
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{
     super::{
         ProviderError, TextAnswer,
-        answer::{count, part},
+        answer::count,
         exchange::{AnswerBuilder, TextParser},
         http::classify::ErrorInfo,
         sse::Event,
@@ -164,13 +164,12 @@ fn reported(usage: &Value) -> TokenCounts {
         field("completion_tokens").map(|stated| rest.map_or(stated, |rest| stated.max(rest)));
     let cached = count(usage.pointer("/prompt_tokens_details/cached_tokens"))
         .or_else(|| field("prompt_cache_hit_tokens"));
-    let reasoning = count(usage.pointer("/completion_tokens_details/reasoning_tokens"));
     TokenCounts {
         input,
         output,
-        cached_input: part(cached, input),
+        cached_input: cached,
         cache_write: count(usage.pointer("/prompt_tokens_details/cache_write_tokens")),
-        reasoning: part(reasoning, output),
+        reasoning: count(usage.pointer("/completion_tokens_details/reasoning_tokens")),
         ..TokenCounts::default()
     }
 }

@@ -247,7 +247,7 @@ async fn usage_is_believed_only_where_it_can_be() {
         ),
         (
             json!({"prompt_tokens": 3, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 5}}),
-            (Some(3), Some(4), None, None),
+            (Some(3), Some(4), Some(5), None),
         ),
         (json!({}), (None, None, None, None)),
         (json!([1]), (None, None, None, None)),

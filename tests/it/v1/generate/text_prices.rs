@@ -123,6 +123,32 @@ async fn a_long_cached_dialogue_costs_what_the_vendor_takes(
 }
 
 #[sqlx::test]
+async fn counts_that_overlap_keep_the_discount(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    upstream.reply(Reply::Status(
+        200,
+        json!({"id": "c1", "object": "chat.completion", "model": "gpt-6.1-sol", "choices": [
+            {"index": 0, "message": {"role": "assistant", "content": "Done."},
+                "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": 10_000, "completion_tokens": 1, "total_tokens": 10_001,
+                "prompt_tokens_details": {"cached_tokens": 9_984, "cache_write_tokens": 128}}}),
+    ));
+    let body = json!({"prompt": "x", "provider": "openai", "model": "gpt-6.1-sol",
+        "parameters": {"max_tokens": 4096}});
+    let record = app.text(&account.key, body).await.expect(200);
+    // 9,984 × 10 + 16 × 250 + 1 × 1,000 micro-credits.
+    assert_eq!(record["credits"]["charged"], "0.10484");
+    assert_eq!(
+        record["usage"],
+        json!({"input_tokens": 10_000, "cached_input_tokens": 9_984, "cache_write_tokens": 16,
+            "output_tokens": 1, "total_tokens": 10_001})
+    );
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
 async fn the_sandbox_has_a_cache_to_try(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
     let account = app.account("1").await;
