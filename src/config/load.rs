@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use toml::{Table, Value};
 
-use super::{Config, ConfigError, Provider, providers};
+use super::{Config, ConfigError, Provider, models::markup::check_margin, providers};
 use crate::domain::{generation::Modality, settings, vendor::Vendor};
 
 /// The defaults, and the documentation of every key.
@@ -113,6 +113,8 @@ impl Config {
         overrides: &Overrides<'_>,
         vendors: &[&'static Vendor],
     ) -> Result<Self, ConfigError> {
+        let key = || "pricing.markup".to_owned();
+        check_margin(key, Some(self.pricing.markup), &mut self.warnings);
         let raw = std::mem::take(&mut self.raw_providers);
         self.providers = providers::resolve(
             raw,

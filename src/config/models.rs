@@ -79,7 +79,7 @@ pub(super) struct RawModel {
     retiring: Option<NaiveDate>,
     prices: Option<Value>,
     #[serde(default, deserialize_with = "optional_markup")]
-    markup: Option<Markup>,
+    pub(super) markup: Option<Markup>,
     limits: Option<Value>,
     overhead_tokens: Option<Bounded<u32, 0, 100_000>>,
     wire: Option<Value>,

@@ -13,7 +13,10 @@ use url::Url;
 use super::{
     ConfigError, ModelConfig, access,
     load::Overrides,
-    models::{self, RawModel, markup::optional_markup},
+    models::{
+        self, RawModel,
+        markup::{check_margin, optional_markup},
+    },
 };
 use crate::domain::{
     pricing::Markup,
@@ -109,6 +112,11 @@ pub(super) fn resolve(
 ) -> Result<Vec<Provider>, ConfigError> {
     raw.into_iter()
         .map(|(name, raw)| {
+            check_margin(|| format!("providers.{name}.markup"), raw.markup, warnings);
+            for (index, model) in raw.models.iter().flatten().enumerate() {
+                let key = || format!("providers.{name}.models[{index}].markup");
+                check_margin(key, model.markup, warnings);
+            }
             let provider = provider(name, raw, markup, env, overrides, vendors)?;
             let optional_key = provider.vendor.access == Access::OptionalKey;
             if optional_key && provider.status == Status::KeyMissing {

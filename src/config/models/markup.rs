@@ -5,6 +5,8 @@ use toml::Value;
 
 use crate::domain::{credits::Credits, pricing::Markup, settings::shown};
 
+/// The lowest factor: without a price, no service.
+const MIN: Credits = Credits::from_micros(1);
 /// The highest factor.
 const MAX: Credits = Credits::from_micros(1_000_000_000);
 
@@ -28,13 +30,13 @@ fn markup<'de, D: Deserializer<'de>>(source: D) -> Result<Markup, D::Error> {
     };
     let factor = text.parse::<Credits>().ok();
     factor
-        .filter(|factor| (Credits::ZERO..=MAX).contains(factor))
+        .filter(|factor| (MIN..=MAX).contains(factor))
         .and_then(|factor| u64::try_from(factor.micros()).ok())
         .map(Markup::from_millionths)
         .ok_or_else(|| {
             D::Error::custom(format_args!(
-                "is {}: must be a factor from 0 to {MAX} with at most six digits after the \
-                 point, such as 1.2",
+                "is {}: must be a factor from {MIN} to {MAX} with at most six digits after \
+                 the point, such as 1.2",
                 shown(&value)
             ))
         })
@@ -45,4 +47,18 @@ pub(in crate::config) fn optional_markup<'de, D: Deserializer<'de>>(
     source: D,
 ) -> Result<Option<Markup>, D::Error> {
     markup(source).map(Some)
+}
+
+/// Tells of a factor below 1, such as a margin that was written as a share. `key`: where it is.
+pub(in crate::config) fn check_margin(
+    key: impl FnOnce() -> String,
+    markup: Option<Markup>,
+    warnings: &mut Vec<String>,
+) {
+    if let Some(markup) = markup.filter(|markup| markup.is_below_cost()) {
+        warnings.push(format!(
+            "{} is {markup}: prices are below the provider's",
+            key()
+        ));
+    }
 }

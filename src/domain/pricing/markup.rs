@@ -1,5 +1,7 @@
 //! The operator's margin.
 
+use std::fmt;
+
 use crate::domain::credits::Credits;
 
 /// A factor on the catalogue's prices, in millionths.
@@ -13,6 +15,11 @@ impl Markup {
         Self { millionths }
     }
 
+    /// Whether it makes prices smaller.
+    pub const fn is_below_cost(self) -> bool {
+        self.millionths < 1_000_000
+    }
+
     /// Multiplies each price, rounded up to a micro-credit; at most the maximum, which exceeds
     /// every balance.
     pub fn apply<'a>(self, prices: impl IntoIterator<Item = &'a mut Credits>) {
@@ -20,6 +27,13 @@ impl Markup {
             *price = Credits::pro_rata(&[(*price, self.millionths)], 1_000_000)
                 .unwrap_or(Credits::from_micros(i64::MAX));
         }
+    }
+}
+
+impl fmt::Display for Markup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // It has as many digits after the point.
+        Credits::from_micros(self.millionths.cast_signed()).fmt(f)
     }
 }
 
@@ -34,7 +48,5 @@ mod tests {
         assert_eq!(prices.map(Credits::micros), [0, 2, 12_000_000, i64::MAX]);
         Markup::from_millionths(1_000_000).apply(&mut prices);
         assert_eq!(prices.map(Credits::micros), [0, 2, 12_000_000, i64::MAX]);
-        Markup::from_millionths(0).apply(&mut prices);
-        assert_eq!(prices, [Credits::ZERO; 4]);
     }
 }

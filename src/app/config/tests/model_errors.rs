@@ -14,7 +14,7 @@ fn model(lines: &str) -> String {
 const PRICES: &str = "prices = { input_per_million = \"1\", output_per_million = \"2\" }";
 
 const MARKUP: &str =
-    "must be a factor from 0 to 1000 with at most six digits after the point, such as 1.2";
+    "must be a factor from 0.000001 to 1000 with at most six digits after the point, such as 1.2";
 
 #[test]
 fn of_providers() {
@@ -69,11 +69,15 @@ fn of_providers() {
         ),
         (
             "[providers.openai]\nmarkup = 1000.1",
-            "providers.openai.markup is 1000.1: must be a factor from 0 to 1000 with at most six digits after the point, such as 1.2",
+            "providers.openai.markup is 1000.1: must be a factor from 0.000001 to 1000 with at most six digits after the point, such as 1.2",
+        ),
+        (
+            "[pricing]\nmarkup = 0",
+            "pricing.markup is 0: must be a factor from 0.000001 to 1000 with at most six digits after the point, such as 1.2",
         ),
         (
             "[pricing]\nmarkup = true",
-            "pricing.markup is true: must be a factor from 0 to 1000 with at most six digits after the point, such as 1.2",
+            "pricing.markup is true: must be a factor from 0.000001 to 1000 with at most six digits after the point, such as 1.2",
         ),
         (
             "[providers]\nx = 1",

@@ -172,7 +172,6 @@ fn the_most_specific_margin_wins() {
             "1 0.000001 - - 10",
             "3 0 - - 30",
         ),
-        ("", "markup = 0", &[], "0 0 - - 0", "0 0 - - 0"),
         (
             "",
             "markup = 0.333333",
@@ -188,6 +187,22 @@ fn the_most_specific_margin_wins() {
             (base.to_owned(), above.to_owned())
         );
     }
+}
+
+#[test]
+fn a_margin_below_cost_is_told() {
+    let file = "[pricing]\nmarkup = 0.2\n[providers.openai]\nmarkup = \"0.999999\"\n\
+        [[providers.anthropic.models]]\nid = \"m\"\ntype = \"text\"\nmarkup = 0.5\n\
+        prices = { input_per_million = \"1\", output_per_million = \"1\" }\n\
+        [providers.gemini]\nmarkup = 1";
+    assert_eq!(
+        from_file(file, &[]).unwrap().warnings(),
+        [
+            "pricing.markup is 0.2: prices are below the provider's",
+            "providers.anthropic.models[0].markup is 0.5: prices are below the provider's",
+            "providers.openai.markup is 0.999999: prices are below the provider's",
+        ]
+    );
 }
 
 #[test]
