@@ -27,7 +27,8 @@ pub struct TextModel {
     pub limits: TextLimits,
     /// Input tokens that the provider's chat template may add.
     pub overhead_tokens: u32,
-    /// What the provider writes to its cache, and bills, without being asked to.
+    /// What the provider writes to its cache, and bills, without being asked to: of the body that
+    /// POST /v1/generate/text sends. Who sends another body tells of that one's.
     pub cache_writes: CacheWrites,
 }
 
