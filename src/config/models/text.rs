@@ -22,6 +22,8 @@ use crate::domain::{
 const OVERHEAD_TOKENS: u32 = 64;
 /// Input tokens above which a tier may begin.
 const MAX_TIER: usize = 100_000_000;
+/// Tiers of a model.
+const MAX_TIERS: usize = 8;
 /// Temperatures that the API takes.
 const TEMPERATURE: [f64; 2] = [0.0, 2.0];
 
@@ -98,6 +100,10 @@ fn complete(raw: &RawPrices) -> Result<TextPrices, ConfigError> {
 }
 
 fn tiers(base: &TokenPrices, raw: &[RawTier]) -> Result<Vec<PriceTier>, ConfigError> {
+    if raw.len() > MAX_TIERS {
+        let problem = format!("has {} tiers: must have at most {MAX_TIERS}", raw.len());
+        return Err(ConfigError::new("prices.tiers", problem));
+    }
     let mut tiers: Vec<PriceTier> = Vec::new();
     for (index, raw) in raw.iter().enumerate() {
         let tier =

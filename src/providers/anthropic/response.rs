@@ -151,24 +151,28 @@ impl ResponseParser<'_> {
 /// `input_tokens` excludes cache writes and reads; `output_tokens` includes thinking.
 fn reported(usage: &Map<String, Value>) -> TokenCounts {
     let field = |name: &str| usage.get(name);
-    let (written, read) = ("cache_creation_input_tokens", "cache_read_input_tokens");
-    let parts = [
-        count(field("input_tokens")),
-        count_or_zero(field(written)),
-        count_or_zero(field(read)),
-    ];
+    let read = field("cache_read_input_tokens");
+    let kept = |name: &str| field("cache_creation").and_then(|by_time| by_time.get(name));
+    let long = kept("ephemeral_1h_input_tokens");
+    // Where their sum is missing, its parts.
+    let written = match field("cache_creation_input_tokens") {
+        None => count_or_zero(kept("ephemeral_5m_input_tokens"))
+            .zip(count_or_zero(long))
+            .and_then(|(short, long)| short.checked_add(long)),
+        sum => count(sum),
+    };
+    let parts = [count(field("input_tokens")), written, count_or_zero(read)];
     let input = parts
         .into_iter()
         .try_fold(0_u64, |sum, part| sum.checked_add(part?));
     let output = count(field("output_tokens"));
-    let kept = field("cache_creation").and_then(|c| c.get("ephemeral_1h_input_tokens"));
     let thinking = field("output_tokens_details").and_then(|d| d.get("thinking_tokens"));
     TokenCounts {
         input,
         output,
-        cached_input: count(field(read)),
-        cache_write: count(field(written)),
-        cache_write_long: count(kept),
+        cached_input: count(read),
+        cache_write: written,
+        cache_write_long: count(long),
         reasoning: count(thinking),
         ..TokenCounts::default()
     }

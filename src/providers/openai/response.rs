@@ -164,11 +164,14 @@ fn reported(usage: &Value) -> TokenCounts {
         field("completion_tokens").map(|stated| rest.map_or(stated, |rest| stated.max(rest)));
     let cached = count(usage.pointer("/prompt_tokens_details/cached_tokens"))
         .or_else(|| field("prompt_cache_hit_tokens"));
+    // The second is the name of proxies that have other providers behind them.
+    let written = count(usage.pointer("/prompt_tokens_details/cache_write_tokens"))
+        .or_else(|| field("cache_creation_input_tokens"));
     TokenCounts {
         input,
         output,
         cached_input: cached,
-        cache_write: count(usage.pointer("/prompt_tokens_details/cache_write_tokens")),
+        cache_write: written,
         reasoning: count(usage.pointer("/completion_tokens_details/reasoning_tokens")),
         ..TokenCounts::default()
     }

@@ -145,6 +145,11 @@ fn of_models() {
 fn of_tiers() {
     let base = "input_per_million = \"2\", output_per_million = \"3\"";
     let cached = "cached_input_per_million = \"1\"";
+    let ascending = |tiers: usize| {
+        let tier = |n: usize| format!("{{ above_input_tokens = {n}, {base} }}");
+        (1..=tiers).map(tier).collect::<Vec<_>>().join(", ")
+    };
+    let most = format!("{base}, tiers = [{}]", ascending(8));
     let model = |prices: &str| {
         model(&format!(
             "id = \"m\"\ntype = \"text\"\nprices = {{ {prices} }}"
@@ -181,10 +186,15 @@ fn of_tiers() {
             ),
             "[1].above_input_tokens is 9: must be above the 9 of the tier before it",
         ),
+        (
+            format!("{base}, tiers = [{}]", ascending(9)),
+            " has 9 tiers: must have at most 8",
+        ),
     ] {
         let want = format!("providers.x.models[0].prices.tiers{want}");
         check(&model(&prices), &[], &want);
     }
+    from_file(&model(&most), &[]).unwrap();
 }
 
 #[test]
