@@ -153,13 +153,17 @@ fn reported(usage: &Map<String, Value>) -> TokenCounts {
     let field = |name: &str| usage.get(name);
     let read = field("cache_read_input_tokens");
     let kept = |name: &str| field("cache_creation").and_then(|by_time| by_time.get(name));
-    let long = kept("ephemeral_1h_input_tokens");
-    // Where their sum is missing, its parts.
-    let written = match field("cache_creation_input_tokens") {
-        None => count_or_zero(kept("ephemeral_5m_input_tokens"))
+    let (short, long) = (
+        kept("ephemeral_5m_input_tokens"),
+        kept("ephemeral_1h_input_tokens"),
+    );
+    let sum = field("cache_creation_input_tokens");
+    // Without the sum, its parts.
+    let written = match sum {
+        None => count_or_zero(short)
             .zip(count_or_zero(long))
             .and_then(|(short, long)| short.checked_add(long)),
-        sum => count(sum),
+        stated => count(stated),
     };
     let parts = [count(field("input_tokens")), written, count_or_zero(read)];
     let input = parts
@@ -171,7 +175,7 @@ fn reported(usage: &Map<String, Value>) -> TokenCounts {
         input,
         output,
         cached_input: count(read),
-        cache_write: written,
+        cache_write: sum.or(short).or(long).and(written),
         cache_write_long: count(long),
         reasoning: count(thinking),
         ..TokenCounts::default()

@@ -210,6 +210,35 @@ async fn plain_answers() {
 }
 
 #[tokio::test]
+async fn cache_writes_count_without_their_sum() {
+    for (usage, input, written, long) in [
+        (
+            json!({"ephemeral_5m_input_tokens": 3, "ephemeral_1h_input_tokens": 2}),
+            17,
+            Some(5),
+            Some(2),
+        ),
+        (
+            json!({"ephemeral_1h_input_tokens": 2}),
+            14,
+            Some(2),
+            Some(2),
+        ),
+        (json!({}), 12, None, None),
+        (Value::Null, 12, None, None),
+    ] {
+        let usage = json!({"input_tokens": 12, "output_tokens": 3, "cache_creation": usage});
+        let body = message(&json!([text("Hi")]), "end_turn", &usage);
+        let got = ask(Reply::json(&body), false).await.0.unwrap().usage;
+        assert_eq!(
+            (got.input, got.cache_write, got.cache_write_long),
+            (Some(input), written, long),
+            "{usage}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn usage_is_believed_only_where_it_can_be() {
     for (usage, input, output) in [
         (

@@ -200,6 +200,22 @@ async fn plain_answers() {
 }
 
 #[tokio::test]
+async fn cache_writes_have_two_names() {
+    for (usage, want) in [
+        (json!({"cache_creation_input_tokens": 4}), Some(4)),
+        (
+            json!({"cache_creation_input_tokens": 4,
+                "prompt_tokens_details": {"cache_write_tokens": 0}}),
+            Some(0),
+        ),
+        (json!({"prompt_tokens_details": {}}), None),
+    ] {
+        let (result, _, _) = ask(Reply::json(&answer(&json!("Hi"), "stop", &usage)), false).await;
+        assert_eq!(result.unwrap().usage.cache_write, want, "{usage}");
+    }
+}
+
+#[tokio::test]
 async fn usage_is_believed_only_where_it_can_be() {
     let counts = |usage: TokenCounts| {
         (
