@@ -19,7 +19,7 @@ finish() {
 	[ -z "$server" ] || { kill "$server" && wait "$server"; } || true
 	for data in "$work" "$work/restored"; do
 		clean GENSVC_DATA_DIR="$data/data" gensvc database stop || true
-		clean GENSVC_DATA_DIR="$data/data" gensvc database remove || true
+		clean GENSVC_DATA_DIR="$data/data" gensvc database remove --yes || true
 	done >/dev/null 2>&1
 	rm -rf "$work"
 }
