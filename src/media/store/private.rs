@@ -59,10 +59,10 @@ fn close_all(root: &Path, last: &Path) -> io::Result<()> {
 fn close(path: &Path) -> io::Result<()> {
     let closed = fs::metadata(path).and_then(|meta| {
         let mode = meta.permissions().mode();
-        if mode & 0o077 == 0 {
-            return Ok(());
+        if mode & 0o077 != 0 {
+            fs::set_permissions(path, Permissions::from_mode(mode & 0o700))?;
         }
-        fs::set_permissions(path, Permissions::from_mode(mode & 0o700))
+        Ok(())
     });
     match closed {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
