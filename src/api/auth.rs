@@ -1,6 +1,6 @@
 //! Login, logout, the password, and who the caller is.
 
-use axum::{Json, extract::State};
+use axum::{Extension, Json, extract::State};
 use chrono::{DateTime, Utc};
 use http::StatusCode;
 use secrecy::ExposeSecret as _;
@@ -12,6 +12,7 @@ use super::{
     client_address::ClientAddress,
     error::ApiError,
     extract::{AnyToken, Authorized, JsonBody, NoBody, NoQuery, SessionOnly},
+    middleware::CallerSlot,
 };
 use crate::domain::{
     ability::Abilities,
@@ -107,11 +108,13 @@ fn user((id, email, name): (UserId, String, Option<String>)) -> UserBody {
 pub async fn login(
     State(state): State<ApiState>,
     ClientAddress(address): ClientAddress,
+    Extension(slot): Extension<CallerSlot>,
     body: JsonBody<Login>,
 ) -> Result<Json<LoginBody>, ApiError> {
     let login = body.read()?;
     let session = state.service.login(login, address.to_string()).await?;
     let (id, name) = session.account;
+    slot.set(id);
     Ok(Json(LoginBody {
         token: session.token.expose_secret().to_owned(),
         token_type: "Bearer".to_owned(),

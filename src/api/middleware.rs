@@ -36,10 +36,11 @@ impl CallerSlot {
     }
 }
 
-/// A caller whose token is good.
+/// A caller whose token, or password, is good.
 #[derive(Debug, Clone, Copy)]
 pub struct Known {
-    rate: RateState,
+    /// `None` for logins.
+    rate: Option<RateState>,
     account: Option<AccountId>,
     /// `None` for sessions.
     key: Option<ApiKeyId>,
@@ -49,7 +50,7 @@ pub struct Known {
 impl From<&Authenticated> for Known {
     fn from(known: &Authenticated) -> Self {
         Self {
-            rate: known.rate,
+            rate: Some(known.rate),
             account: Some(known.caller.account_id),
             key: match known.caller.credential {
                 Credential::ApiKey(id) => Some(id),
@@ -60,12 +61,23 @@ impl From<&Authenticated> for Known {
     }
 }
 
+impl From<AccountId> for Known {
+    fn from(account: AccountId) -> Self {
+        Self {
+            rate: None,
+            account: Some(account),
+            key: None,
+            admin_token: None,
+        }
+    }
+}
+
 impl From<&Presented> for Known {
     fn from(presented: &Presented) -> Self {
         match presented {
             Presented::Customer(known) => known.into(),
             &Presented::Operator(token, rate) => Self {
-                rate,
+                rate: Some(rate),
                 account: None,
                 key: None,
                 admin_token: Some(token),
@@ -98,7 +110,7 @@ pub async fn request_context(mut request: Request, next: Next, route: &str) -> R
         .entry(header::CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));
     let caller = caller.0.get();
-    if let Some(Known { rate, .. }) = caller {
+    if let Some(rate) = caller.and_then(|known| known.rate) {
         headers.insert("x-ratelimit-limit", rate.limit.into());
         headers.insert("x-ratelimit-remaining", rate.remaining.into());
         headers.insert("x-ratelimit-reset", rate.reset_seconds.into());

@@ -2,6 +2,7 @@
 //! say, such as its permission and its body, is taken from their types.
 
 use axum::{
+    Extension,
     extract::{Path, State, rejection::PathRejection},
     http::{HeaderMap, Method, Uri},
 };
@@ -16,6 +17,7 @@ use super::{
     error::Code,
     extract::{Authorized, JsonBody, NoBody, NoQuery, PathId, PathIds, Permission, Query},
     metrics::Scraper,
+    middleware::CallerSlot,
 };
 use crate::domain::validate::{
     Body, FieldError, Input, Schemas, component, query_parameters, read_query,
@@ -170,6 +172,7 @@ silent!(
     Method,
     Uri,
     ClientAddress,
+    Extension<CallerSlot>,
     RequestPermit,
     NoBody,
     Result<Path<(String, String)>, PathRejection>,

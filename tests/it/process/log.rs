@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{Server, Site, operator::database_url};
-use crate::common::TestApp;
+use crate::common::{PASSWORD, TestApp};
 
 const UUID: &str = "0197c0de-0000-7000-8000-000000000000";
 
@@ -48,6 +48,11 @@ async fn a_line_of_a_request_names_its_caller_its_route_and_its_error(
         let request = client.get(format!("{url}{path}")).bearer_auth(token);
         request.header("x-request-id", id).send().await.unwrap();
     }
+    for (id, password) in [("login", PASSWORD), ("guess", "guess")] {
+        let login = json!({"email": account.email, "password": password});
+        let request = client.post(format!("{url}/v1/auth/login")).json(&login);
+        request.header("x-request-id", id).send().await.unwrap();
+    }
     child.kill().await.unwrap();
     let lines = written.await.unwrap();
     let line = |id: &str| {
@@ -76,6 +81,8 @@ async fn a_line_of_a_request_names_its_caller_its_route_and_its_error(
     let session = line("session");
     assert_eq!(session["account"], json!(account.id));
     assert_eq!(session["key"], Value::Null);
+    assert_eq!(line("login")["account"], json!(account.id));
+    assert_eq!(line("guess")["account"], Value::Null);
     let stranger = line("stranger");
     assert_eq!(stranger["code"], "invalid_token");
     assert_eq!(stranger["account"], Value::Null);
