@@ -39,6 +39,8 @@ use crate::{
 const SUPERVISE_EVERY: Duration = Duration::from_millis(500);
 /// The longest wait between two sweeps.
 const SWEEP_AT_MOST: Duration = Duration::from_secs(5);
+/// Between two tries of the metrics' port while it is taken.
+const BIND_METRICS_EVERY: Duration = Duration::from_secs(10);
 /// How long a start ends what others left before it takes requests; the rest follows.
 const SWEEP_AT_START: Duration = Duration::from_secs(10);
 /// Between two counts of usage.
@@ -78,7 +80,7 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
     let listener = TcpListener::bind(address)
         .await
         .map_err(|source| AppError::Bind { address, source })?;
-    let metrics = metrics_listener(config).await?;
+    let metrics = metrics_port(config).await?;
     let stop = Stop::on_signals(Periods {
         announced: *config.server.drain,
         grace: *config.server.shutdown,
@@ -116,26 +118,42 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
 
 struct Listeners {
     api: TcpListener,
-    metrics: Option<TcpListener>,
+    metrics: Option<MetricsPort>,
 }
 
-/// Where the metrics are read without a token. Two servers of one machine need not be told apart
-/// for the second to start.
-async fn metrics_listener(config: &Config) -> Result<Option<TcpListener>, AppError> {
+/// Where the metrics are read without a token.
+enum MetricsPort {
+    Bound(TcpListener),
+    Taken(SocketAddr),
+}
+
+/// Two servers of one machine need not be told apart for the second to start.
+async fn metrics_port(config: &Config) -> Result<Option<MetricsPort>, AppError> {
     if config.metrics.token.is_some() {
         return Ok(None);
     }
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, *config.metrics.port));
     match TcpListener::bind(address).await {
-        Ok(listener) => Ok(Some(listener)),
+        Ok(listener) => Ok(Some(MetricsPort::Bound(listener))),
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             tracing::warn!(
-                "the metrics are not served: {address} is taken; set metrics.port to a free port, \
-                 or metrics.token"
+                "the metrics are not served while {address} is taken; set metrics.port to a free \
+                 port, or metrics.token"
             );
-            Ok(None)
+            Ok(Some(MetricsPort::Taken(address)))
         }
         Err(source) => Err(AppError::MetricsBind { address, source }),
+    }
+}
+
+/// A listener on a port that is taken now, once it is free.
+async fn freed(address: SocketAddr) -> TcpListener {
+    loop {
+        tokio::time::sleep(BIND_METRICS_EVERY).await;
+        if let Ok(listener) = TcpListener::bind(address).await {
+            tracing::info!("the metrics are served at http://{address}/metrics");
+            return listener;
+        }
     }
 }
 
@@ -191,10 +209,18 @@ async fn run(
     let close = CancellationToken::new();
     let limits = listener_limits(config);
     let mut metrics = None;
-    if let Some(listener) = listeners.metrics {
-        metrics = Some(format!("http://{}/metrics", listener.local_addr()?));
-        let router = app.metrics_router.clone();
-        background.spawn(listener::serve(listener, router, limits, close.clone()));
+    if let Some(port) = listeners.metrics {
+        if let MetricsPort::Bound(listener) = &port {
+            metrics = Some(format!("http://{}/metrics", listener.local_addr()?));
+        }
+        let (router, close) = (app.metrics_router.clone(), close.clone());
+        background.spawn(async move {
+            let listener = match port {
+                MetricsPort::Bound(listener) => listener,
+                MetricsPort::Taken(address) => freed(address).await,
+            };
+            listener::serve(listener, router, limits, close).await;
+        });
     }
     let version = env!("CARGO_PKG_VERSION");
     let docs = format!("{url}/docs");

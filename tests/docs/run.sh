@@ -56,7 +56,7 @@ script() {
 			next
 		}
 		inside
-	' | sed -e "s|http://127.0.0.1:8080|$url|; s|http://127.0.0.1:9464/metrics|$metrics|" \
+	' | sed -e "s|http://127.0.0.1:8080|$url|; s|http://127.0.0.1:9321/metrics|$metrics|" \
 		-e "s|^KEY=svc_\.\.\.\$|KEY=$key|"
 }
 

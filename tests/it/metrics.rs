@@ -40,7 +40,7 @@ impl Numbers {
 
 /// A scrape by a local program.
 pub async fn scrape(app: &TestApp) -> Numbers {
-    let answer = app.metrics(&[("host", "localhost:9464")]).await;
+    let answer = app.metrics(&[("host", "localhost:9321")]).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
     let series = answer
         .text
@@ -310,20 +310,20 @@ async fn without_a_token_only_this_machine_reads(_: PgPoolOptions, options: PgCo
     let app = TestApp::new(options).await;
     for host in [
         "localhost",
-        "LocalHost:9464",
-        "127.0.0.1:9464",
+        "LocalHost:9321",
+        "127.0.0.1:9321",
         "127.8.8.8",
-        "[::1]:9464",
+        "[::1]:9321",
     ] {
         assert_eq!(app.metrics(&[("host", host)]).await.status, 200, "{host}");
     }
     // What a page finds that had its own name lead here.
     for host in [
         "example.com",
-        "localhost.example.com:9464",
+        "localhost.example.com:9321",
         "127.0.0.1.example.com",
         "10.0.0.1",
-        "[2001:db8::1]:9464",
+        "[2001:db8::1]:9321",
         "localhost/",
         "",
     ] {

@@ -3,12 +3,17 @@
 use std::net::TcpListener;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader, Lines},
+    process::{Child, ChildStderr},
+};
 
 use super::{Site, line_with, operator::database_url};
 
-/// A start: its log up to the line that says where it listens.
-async fn started(site: &Site, port: u16) -> (tokio::process::Child, String) {
+type Log = Lines<BufReader<ChildStderr>>;
+
+/// A start: the line of its log that tells of the metrics, and what follows.
+async fn started(site: &Site, port: u16) -> (Child, String, Log) {
     let mut command = site.command();
     command.env("GENSVC__METRICS__PORT", port.to_string());
     let mut child = command.spawn().unwrap();
@@ -22,13 +27,13 @@ async fn started(site: &Site, port: u16) -> (tokio::process::Child, String) {
     if port != 0 {
         line_with(&mut stderr, "listening on ").await;
     }
-    (child, line)
+    (child, line, stderr)
 }
 
 #[sqlx::test]
 async fn the_metrics_are_at_their_own_port_only(_: PgPoolOptions, options: PgConnectOptions) {
     let site = Site::new(&[("DATABASE_URL", database_url(&options).leak())]);
-    let (_child, line) = started(&site, 0).await;
+    let (_child, line, _log) = started(&site, 0).await;
     let address = |before: &str| {
         let rest = line.split(before).nth(1).unwrap();
         rest.split([' ', '"']).next().unwrap().to_owned()
@@ -51,15 +56,19 @@ async fn the_metrics_are_at_their_own_port_only(_: PgPoolOptions, options: PgCon
     assert_eq!(refused.status(), 403);
 }
 
-/// The second server of a machine starts all the same.
+/// The second server of a machine starts all the same, and follows the first.
 #[sqlx::test]
 async fn a_taken_port_is_a_warning(_: PgPoolOptions, options: PgConnectOptions) {
     let site = Site::new(&[("DATABASE_URL", database_url(&options).leak())]);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
-    let (_child, line) = started(&site, port).await;
+    let (_child, line, mut log) = started(&site, port).await;
     assert!(
         line.contains("WARN") && line.contains(&format!("127.0.0.1:{port} is taken")),
         "{line}"
     );
+    drop(taken);
+    line_with(&mut log, "the metrics are served at").await;
+    let metrics = format!("http://127.0.0.1:{port}/metrics");
+    assert_eq!(reqwest::get(metrics).await.unwrap().status(), 200);
 }

@@ -83,7 +83,7 @@ fn the_values_of_the_contract() {
     );
     assert_eq!(c.demo.credits.to_string(), "1000");
     assert!(c.metrics.token.is_none());
-    assert_eq!(*c.metrics.port, 9_464);
+    assert_eq!(*c.metrics.port, 9_321);
     assert_eq!(c.metrics.audit_every.as_secs(), 60);
     assert!(c.traces.otlp_endpoint.is_none());
     assert_eq!(c.traces.service_name, "gensvc");
