@@ -107,7 +107,7 @@ pub enum LocalPostgresError {
         "{data} was deleted or moved, and its database is still in {dir}: if {data} was deleted, \
          use the database again with `ln -s {dir} {data}/postgres`; if it was moved, run any \
          command with GENSVC_DATA_DIR set to where it is now, then this again; to delete the \
-         database in both cases, `GENSVC_DATA_DIR={data} gensvc database remove --yes`",
+         database in both cases, `GENSVC_DATA_DIR={data} gensvc database remove`",
         data = data.display(), dir = dir.display()
     )]
     LeftBehind { data: PathBuf, dir: PathBuf },
