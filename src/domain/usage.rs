@@ -66,11 +66,11 @@ impl TextUsage {
             || estimate(output_bytes),
             |counted| counted + estimate(counts.uncounted_bytes),
         );
-        // Parts of the input exclude each other. Counts that overlap are cut: without them, all of
-        // the input would cost as plain input.
-        let cached = believed(counts.cached_input).map(|n| n.min(input_tokens));
-        let not_cached = input_tokens - cached.unwrap_or(0);
-        let written = believed(counts.cache_write).map(|n| n.min(not_cached));
+        // No part is above the whole. Parts that overlap are kept: without them, all of the input
+        // would cost as plain input.
+        let part = |count| believed(count).map(|n| n.min(input_tokens));
+        let cached = part(counts.cached_input);
+        let written = part(counts.cache_write);
         let long = believed(counts.cache_write_long).zip(written);
         Self {
             input_tokens,
@@ -148,19 +148,19 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_the_input_are_cut_to_it() {
+    fn no_part_of_the_input_is_above_it() {
         let some = |n| Some(n);
         for (cached, written, long, believed) in [
             (some(4), some(6), some(6), [some(4), some(6), some(6)]),
             (some(0), some(0), some(0), [some(0), some(0), some(0)]),
             (some(10), None, None, [some(10), None, None]),
-            // Together more than the input.
-            (some(5), some(6), some(1), [some(5), some(5), some(1)]),
-            (some(5), some(6), some(6), [some(5), some(5), some(5)]),
+            // Together more than the input: each as it was counted.
+            (some(5), some(6), some(1), [some(5), some(6), some(1)]),
+            (some(5), some(6), some(6), [some(5), some(6), some(6)]),
             (some(u64::MAX), some(6), None, [None, some(6), None]),
             (some(4), some(u64::MAX), some(1), [some(4), None, None]),
             // More than the whole of which it is a part.
-            (some(11), some(1), some(1), [some(10), some(0), some(0)]),
+            (some(11), some(1), some(1), [some(10), some(1), some(1)]),
             (None, some(6), some(7), [None, some(6), some(6)]),
             (None, None, some(1), [None, None, None]),
         ] {

@@ -138,11 +138,11 @@ async fn counts_that_overlap_keep_the_discount(_: PgPoolOptions, options: PgConn
     let body = json!({"prompt": "x", "provider": "openai", "model": "gpt-6.1-sol",
         "parameters": {"max_tokens": 4096}});
     let record = app.text(&account.key, body).await.expect(200);
-    // 9,984 × 10 + 16 × 250 + 1 × 1,000 micro-credits.
-    assert_eq!(record["credits"]["charged"], "0.10484");
+    // 9,984 × 10 + 128 × 250 + 1 × 1,000 micro-credits; nothing is left for plain input.
+    assert_eq!(record["credits"]["charged"], "0.13284");
     assert_eq!(
         record["usage"],
-        json!({"input_tokens": 10_000, "cached_input_tokens": 9_984, "cache_write_tokens": 16,
+        json!({"input_tokens": 10_000, "cached_input_tokens": 9_984, "cache_write_tokens": 128,
             "output_tokens": 1, "total_tokens": 10_001})
     );
     app.assert_settled().await;
