@@ -93,6 +93,7 @@ struct Settings {
     last_checks: health::LastChecks,
     /// Packed.
     openapi: Bytes,
+    unpacked: pages::Unpacked,
 }
 
 impl ApiState {
@@ -237,6 +238,7 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
             metrics: settings.metrics,
             last_checks: health::LastChecks::default(),
             openapi: pages::packed(&openapi()?.to_string()).map_err(serde_json::Error::io)?,
+            unpacked: pages::Unpacked::default(),
         }),
     };
     let local_metrics = Router::new()

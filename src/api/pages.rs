@@ -1,8 +1,10 @@
 //! What a browser shows: the front page, and the API's description with its scripts and styles.
 
 use std::{
+    borrow::Cow,
+    collections::HashMap,
     io::{self, Read as _, Write as _},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use axum::{
@@ -134,11 +136,13 @@ pub async fn openapi(
 ) -> Result<Response, ApiError> {
     let json = [(header::CONTENT_TYPE, "application/json")];
     let document = state.settings.openapi.clone();
-    Ok((json, unpacked(&headers, document)?).into_response())
+    let body = unpacked(&state, &headers, "/openapi.json", document)?;
+    Ok((json, body).into_response())
 }
 
 /// GET /docs/{file}: the files of Swagger UI, from within the program.
 pub async fn asset(
+    State(state): State<ApiState>,
     path: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
@@ -157,9 +161,12 @@ pub async fn asset(
     match utoipa_swagger_ui::serve(&file, config) {
         Ok(Some(found)) => {
             let content_type = [(header::CONTENT_TYPE, found.content_type)];
-            let bytes = Bytes::from(found.bytes.into_owned());
+            let bytes = match found.bytes {
+                Cow::Borrowed(bytes) => Bytes::from_static(bytes),
+                Cow::Owned(bytes) => Bytes::from(bytes),
+            };
             let body = if found.gzpipped {
-                unpacked(&headers, bytes)?
+                unpacked(&state, &headers, &file, bytes)?
             } else {
                 bytes.into_response()
             };
@@ -180,15 +187,32 @@ pub fn packed(text: &str) -> io::Result<Bytes> {
     encoder.finish().map(Bytes::from)
 }
 
+/// Packed files as they are for those who do not take them packed, by name. Each is unpacked once.
+pub type Unpacked = Mutex<HashMap<String, Bytes>>;
+
 /// The answer with what is kept packed, unpacked for those who do not take it so.
-fn unpacked(headers: &HeaderMap, packed: Bytes) -> Result<Response, ApiError> {
+fn unpacked(
+    state: &ApiState,
+    headers: &HeaderMap,
+    name: &str,
+    packed: Bytes,
+) -> Result<Response, ApiError> {
     let vary = (header::VARY, "accept-encoding");
     if weight(headers, &header::ACCEPT_ENCODING, "gzip") > 0.0 {
         return Ok(([vary, (header::CONTENT_ENCODING, "gzip")], packed).into_response());
     }
+    let files = state.settings.unpacked.lock();
+    let mut files = files.unwrap_or_else(PoisonError::into_inner);
+    if let Some(file) = files.get(name) {
+        return Ok(([vary], file.clone()).into_response());
+    }
     let mut bytes = Vec::new();
     match GzDecoder::new(&packed[..]).read_to_end(&mut bytes) {
-        Ok(_) => Ok(([vary], bytes).into_response()),
+        Ok(_) => {
+            let file = Bytes::from(bytes);
+            files.insert(name.to_owned(), file.clone());
+            Ok(([vary], file).into_response())
+        }
         Err(error) => {
             tracing::error!(%error, "a file of the documentation cannot be unpacked");
             Err(ApiError::internal())

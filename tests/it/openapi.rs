@@ -66,6 +66,9 @@ async fn what_is_large_is_packed(_: PgPoolOptions, options: PgConnectOptions) {
             .read_to_end(&mut unpacked)
             .unwrap();
         assert!(unpacked == plain.bytes, "{path}");
+        // Each is unpacked once, and one copy serves all.
+        let again = get(path, "").await;
+        assert_eq!(again.bytes.as_ptr(), plain.bytes.as_ptr(), "{path}");
         for answer in [plain, packed] {
             assert_eq!(answer.header("vary"), "accept-encoding", "{path}");
         }
