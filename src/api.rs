@@ -27,6 +27,7 @@ mod raw_error;
 mod record;
 mod route;
 mod stream;
+mod surfaces;
 mod templates;
 mod usage;
 mod webhooks;
@@ -60,6 +61,8 @@ use crate::{media::MediaStore, service::Service};
 pub struct ApiSettings {
     /// The largest body, in bytes.
     pub max_body_bytes: usize,
+    /// The same of the SDKs' requests.
+    pub max_sdk_body_bytes: usize,
     /// How long a body may take to arrive.
     pub body_timeout: Duration,
     /// Requests at work at once.
@@ -85,6 +88,7 @@ pub struct ApiState {
 
 struct Settings {
     max_body_bytes: usize,
+    max_sdk_body_bytes: usize,
     body_timeout: Duration,
     trusted_proxies: Vec<Network>,
     storage: MediaStore,
@@ -134,17 +138,13 @@ fn routes() -> Vec<Route> {
         StorageUnavailable,
         ProviderTimeout,
     ];
+    let waited_for = |route: Route| {
+        let route = route.unbounded().errors(&REFUSED).errors(&FAILED);
+        route.errors(&[TooManyRequests])
+    };
     vec![
-        route!(generate::text)
-            .unbounded()
-            .errors(&REFUSED)
-            .errors(&[TooManyRequests])
-            .errors(&FAILED),
-        route!(generate::image)
-            .unbounded()
-            .errors(&REFUSED)
-            .errors(&[TooManyRequests])
-            .errors(&FAILED),
+        waited_for(route!(generate::text)),
+        waited_for(route!(generate::image)),
         route!(generate::video).unbounded().errors(&REFUSED),
         route!(generate::audio).unbounded().errors(&REFUSED),
         route!(media::file)
@@ -192,6 +192,13 @@ fn routes() -> Vec<Route> {
         route!(admin::move_credits).errors(&[ReferenceReused]),
         route!(admin::suspend),
         route!(admin::resume),
+        waited_for(route!(surfaces::openai::chat)),
+        route!(surfaces::openai::list),
+        route!(surfaces::openai::get),
+        waited_for(route!(surfaces::anthropic::create)),
+        route!(surfaces::anthropic::count_tokens).errors(&[NotFound]),
+        route!(surfaces::anthropic::list),
+        route!(surfaces::anthropic::get),
         route!(catalogue::models),
         route!(catalogue::model),
         route!(catalogue::providers),
@@ -231,6 +238,7 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
         service,
         settings: Arc::new(Settings {
             max_body_bytes: settings.max_body_bytes,
+            max_sdk_body_bytes: settings.max_sdk_body_bytes,
             body_timeout: settings.body_timeout,
             trusted_proxies: settings.trusted_proxies,
             storage: settings.storage,
@@ -249,6 +257,9 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
     let router = router
         .route("/", get(pages::front))
         .route("/openapi.json", get(pages::openapi))
+        .route("/anthropic", get(surfaces::anthropic::hello))
+        .route("/anthropic/", get(surfaces::anthropic::hello))
+        .route("/anthropic/api/hello", get(surfaces::anthropic::hello))
         .route("/docs", get(pages::docs))
         .route("/docs/{file}", get(pages::asset))
         .with_state(state)
@@ -285,6 +296,20 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
         "idempotency-key",
         "prefer",
         "x-request-id",
+        // Of the SDKs.
+        "anthropic-beta",
+        "anthropic-dangerous-direct-browser-access",
+        "anthropic-version",
+        "x-api-key",
+        "x-stainless-arch",
+        "x-stainless-helper-method",
+        "x-stainless-lang",
+        "x-stainless-os",
+        "x-stainless-package-version",
+        "x-stainless-retry-count",
+        "x-stainless-runtime",
+        "x-stainless-runtime-version",
+        "x-stainless-timeout",
     ];
     let exposed = [
         "x-request-id",
@@ -296,6 +321,11 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
         "link",
         "idempotent-replayed",
         "preference-applied",
+        "request-id",
+        "retry-after-ms",
+        "x-gensvc-generation",
+        "x-gensvc-max-tokens",
+        "x-should-retry",
     ];
     Some(
         CorsLayer::new()

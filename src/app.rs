@@ -224,6 +224,7 @@ impl App {
         );
         let settings = ApiSettings {
             max_body_bytes: *config.server.max_body_bytes,
+            max_sdk_body_bytes: *config.server.max_sdk_body_bytes,
             body_timeout: *config.server.body_timeout,
             max_requests: *config.server.max_requests,
             request_timeout: *config.server.request_timeout,

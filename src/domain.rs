@@ -8,6 +8,7 @@ pub mod catalogue;
 pub mod clock;
 pub mod conversation;
 pub mod credits;
+pub mod dialect;
 pub mod generation;
 pub mod ids;
 pub mod json;

@@ -114,7 +114,7 @@ pub async fn login(
     let login = body.read()?;
     let session = state.service.login(login, address.to_string()).await?;
     let (id, name) = session.account;
-    slot.set(id);
+    slot.set(id, state.service.now());
     Ok(Json(LoginBody {
         token: session.token.expose_secret().to_owned(),
         token_type: "Bearer".to_owned(),

@@ -6,6 +6,7 @@
 mod code;
 mod example;
 mod from;
+mod sdk;
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
@@ -13,6 +14,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 pub use code::{Code, ErrorType};
+pub use sdk::{AnthropicError, GENERATION, OpenAiError, sdk_status};
 
 use super::{media::MediaLinks, record::GenerationRecord};
 use crate::{
@@ -250,6 +252,11 @@ impl ApiError {
             error = error.header(header::RETRY_AFTER, BUSY_RETRY_SECONDS);
         }
         error
+    }
+
+    /// 409: what was asked for was cut short by its owner.
+    pub fn cancelled() -> Self {
+        Self::new(Code::Cancelled, "the generation was cancelled")
     }
 
     fn short(short: &CreditsShort) -> Self {

@@ -9,7 +9,13 @@ use axum::{
 use http::{HeaderMap, StatusCode, header, request::Parts};
 use serde_json::{Map, Value};
 
-use super::{ApiState, admission::RequestPermit, error::ApiError, middleware::CallerSlot};
+use super::{
+    ApiState,
+    admission::RequestPermit,
+    error::ApiError,
+    middleware::CallerSlot,
+    surfaces::{Sdk, anthropic::BetaQuery},
+};
 use crate::{
     domain::{
         ability::Ability,
@@ -81,10 +87,10 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
-        let token = bearer(&parts.headers).map_err(ApiError::token)?;
+        let token = token(parts).map_err(ApiError::token)?;
         let known = state.service.authenticate(token).await?;
         if let Some(slot) = parts.extensions.get::<CallerSlot>() {
-            slot.set(&known);
+            slot.set(&known, state.service.now());
         }
         if known.rate.retry_after_seconds.is_some() {
             return Err(ServiceError::RateLimited(known.rate).into());
@@ -94,6 +100,17 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
             caller: known.caller,
             permission: PhantomData,
         })
+    }
+}
+
+/// The token of a request: the bearer's, or the one that Anthropic's SDKs send as a key.
+fn token(parts: &Parts) -> Result<&str, TokenRefusal> {
+    let key = parts.headers.get("x-api-key");
+    match key.filter(|_| Sdk::of(parts.uri.path()) == Some(Sdk::Anthropic)) {
+        Some(key) if !parts.headers.contains_key(header::AUTHORIZATION) => {
+            key.to_str().map_err(|_| TokenRefusal::Invalid)
+        }
+        _ => bearer(&parts.headers),
     }
 }
 
@@ -238,10 +255,13 @@ impl<T> FromRequest<ApiState> for JsonBody<T> {
         let bytes = read_body(&parts, body, state).await?;
         let value = parse(&bytes)?;
         let mut errors: Vec<FieldError> = nul_errors(&value).collect();
-        // No route takes both a body and a query; a parameter there is a mistake.
+        // No route takes both a body and a query, but for what Anthropic's SDKs add.
         let query = Query::<()>::of(&parts);
         errors.extend(query.errors);
-        errors.extend(read_query::<()>(&query.members).1);
+        errors.extend(match Sdk::of(parts.uri.path()) {
+            Some(Sdk::Anthropic) => read_query::<BetaQuery>(&query.members).1,
+            _ => read_query::<()>(&query.members).1,
+        });
         let Value::Object(members) = value else {
             return Err(ApiError::malformed_json("the body must be a JSON object"));
         };
@@ -302,7 +322,10 @@ async fn read_body(
     body: Body,
     state: &ApiState,
 ) -> Result<axum::body::Bytes, ApiError> {
-    let limit = state.settings.max_body_bytes;
+    let limit = match Sdk::of(parts.uri.path()) {
+        Some(_) => state.settings.max_sdk_body_bytes,
+        None => state.settings.max_body_bytes,
+    };
     let announced = parts
         .headers
         .get(header::CONTENT_LENGTH)

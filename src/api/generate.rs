@@ -23,9 +23,11 @@ use super::{
 use crate::{
     domain::{
         generation::{Generation, Status},
+        ids::GenerationId,
         request::{GenerationRequest, ImageRequest, SpeechRequest, TextRequest, VideoRequest},
         validate::Body,
     },
+    jobs::Handle,
     providers::DeltaSink,
     service::{
         ServiceError,
@@ -217,25 +219,8 @@ async fn answer_sync(
         Submitted::Queued(record) => Ok(accepted(state, *record)),
         Submitted::New(record, _) if at_once => Ok(preferred(accepted(state, *record))),
         Submitted::New(record, handle) => {
-            permit.release();
-            let ended = tokio::select! {
-                biased;
-                ended = handle.finished() => ended,
-                () = state.service.given_up() => return Err(ServiceError::ShuttingDown.into()),
-            };
-            match ended {
-                Some(record) => Ok(finished(state, Arc::unwrap_or_clone(record))),
-                // Its task ended without a record: the process is stopping, or the database
-                // refused the settlement.
-                None => match state.service.generation(caller, record.id).await {
-                    // What runs cannot be deleted: the database was set back to before it.
-                    Err(ServiceError::NotFound) => Err(ApiError::database_unavailable()),
-                    Err(error) => Err(error.into()),
-                    Ok(ended) if ended.status.is_finished() => Ok(finished(state, ended)),
-                    Ok(_) if state.service.is_draining() => Err(ServiceError::ShuttingDown.into()),
-                    Ok(_) => Err(ApiError::internal()),
-                },
-            }
+            let ended = end(state, caller, permit, record.id, handle).await?;
+            Ok(finished(state, ended))
         }
         Submitted::Replay(id) if at_once => {
             let record = state.service.generation(caller, id).await?;
@@ -256,6 +241,35 @@ async fn answer_sync(
                 accepted(state, record)
             }))
         }
+    }
+}
+
+/// Waits for the end of what has just begun.
+pub async fn end(
+    state: &ApiState,
+    caller: &Caller,
+    permit: &RequestPermit,
+    id: GenerationId,
+    handle: Handle,
+) -> Result<Generation, ApiError> {
+    permit.release();
+    let ended = tokio::select! {
+        biased;
+        ended = handle.finished() => ended,
+        () = state.service.given_up() => return Err(ServiceError::ShuttingDown.into()),
+    };
+    match ended {
+        Some(record) => Ok(Arc::unwrap_or_clone(record)),
+        // Its task ended without a record: the process is stopping, or the database refused the
+        // settlement.
+        None => match state.service.generation(caller, id).await {
+            // What runs cannot be deleted: the database was set back to before it.
+            Err(ServiceError::NotFound) => Err(ApiError::database_unavailable()),
+            Err(error) => Err(error.into()),
+            Ok(ended) if ended.status.is_finished() => Ok(ended),
+            Ok(_) if state.service.is_draining() => Err(ServiceError::ShuttingDown.into()),
+            Ok(_) => Err(ApiError::internal()),
+        },
     }
 }
 
@@ -340,14 +354,14 @@ fn preferred(mut response: Response) -> Response {
     response
 }
 
-fn replayed(mut response: Response) -> Response {
+pub fn replayed(mut response: Response) -> Response {
     let value = HeaderValue::from_static("true");
     response.headers_mut().insert("idempotent-replayed", value);
     response
 }
 
 /// The request's idempotency key, checked.
-fn idempotency_key(
+pub fn idempotency_key(
     headers: &HeaderMap,
     route: &str,
     body: &Map<String, Value>,

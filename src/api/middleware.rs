@@ -6,6 +6,7 @@ use std::{
 };
 
 use axum::{body::Body, extract::Request, middleware::Next, response::Response};
+use chrono::{DateTime, Utc};
 use http::{HeaderName, HeaderValue, header};
 use tracing::Instrument as _;
 use uuid::Uuid;
@@ -13,6 +14,7 @@ use uuid::Uuid;
 use super::{
     admission::MONITORING,
     error::{ApiError, Code},
+    surfaces::{RequestId, Sdk},
 };
 use crate::{
     domain::{
@@ -26,13 +28,13 @@ use crate::{
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_CHARS: usize = 128;
 
-/// Where authentication leaves what the response's headers and the log tell of the caller.
+/// Where authentication leaves, and when, what the response's headers and the log tell of the caller.
 #[derive(Debug, Clone, Default)]
-pub struct CallerSlot(Arc<OnceLock<Known>>);
+pub struct CallerSlot(Arc<OnceLock<(Known, DateTime<Utc>)>>);
 
 impl CallerSlot {
-    pub fn set(&self, known: impl Into<Known>) {
-        let _ = self.0.set(known.into());
+    pub fn set(&self, known: impl Into<Known>, now: DateTime<Utc>) {
+        let _ = self.0.set((known.into(), now));
     }
 }
 
@@ -91,14 +93,21 @@ pub async fn request_context(mut request: Request, next: Next, route: &str) -> R
     let id = request_id(&request);
     let caller = CallerSlot::default();
     request.extensions_mut().insert(caller.clone());
+    request.extensions_mut().insert(RequestId(id.clone()));
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let since = Instant::now();
     let span = tracing::info_span!("request", id = %id);
     let mut response = next.run(request).instrument(span.clone()).await;
-    let code = envelope(&mut response, &id).map(Code::as_str);
+    let sdk = Sdk::of(&path);
+    let code = envelope(&mut response, sdk, &id).map(Code::as_str);
     let status = response.status();
+    let known = caller.0.get();
     let headers = response.headers_mut();
     if let Ok(value) = HeaderValue::from_str(&id) {
+        if let Some(sdk) = sdk {
+            let rate = known.and_then(|(caller, now)| Some((caller.rate?, *now)));
+            sdk.add_headers(headers, &value, rate);
+        }
         headers.insert(&REQUEST_ID, value);
     }
     headers.insert(
@@ -109,7 +118,7 @@ pub async fn request_context(mut request: Request, next: Next, route: &str) -> R
     headers
         .entry(header::CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));
-    let caller = caller.0.get();
+    let caller = known.map(|(caller, _)| caller);
     if let Some(rate) = caller.and_then(|known| known.rate) {
         headers.insert("x-ratelimit-limit", rate.limit.into());
         headers.insert("x-ratelimit-remaining", rate.remaining.into());
@@ -154,7 +163,7 @@ fn request_id(request: &Request) -> String {
 
 /// Writes the body of every error, our own and those that a library answered with; returns its
 /// code.
-fn envelope(response: &mut Response, id: &str) -> Option<Code> {
+fn envelope(response: &mut Response, sdk: Option<Sdk>, id: &str) -> Option<Code> {
     let status = response.status();
     let error = match response.extensions_mut().remove::<ApiError>() {
         Some(error) => error,
@@ -166,7 +175,16 @@ fn envelope(response: &mut Response, id: &str) -> Option<Code> {
         }
         None => return None,
     };
-    *response.body_mut() = Body::from(error.body(id));
+    let body = match sdk {
+        None => error.body(id),
+        Some(sdk) => {
+            let (status, body) = error.for_sdk(sdk, id);
+            *response.status_mut() = status;
+            error.add_sdk_headers(response.headers_mut());
+            body
+        }
+    };
+    *response.body_mut() = Body::from(body);
     let headers = response.headers_mut();
     headers.remove(header::CONTENT_LENGTH);
     headers.insert(

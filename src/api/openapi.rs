@@ -9,13 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 use utoipa::{
     OpenApi,
-    openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
+    openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme},
 };
 use utoipa_axum::router::OpenApiRouter;
 
 use super::{
-    error::{Code, ErrorType},
+    error::{AnthropicError, ApiError, Code, ErrorType, OpenAiError, sdk_status},
     route::{Facts, Route},
+    surfaces::Sdk,
 };
 use crate::domain::validate::FieldError;
 
@@ -35,11 +36,13 @@ pub const BUSY: [Code; 3] = [
             Before work starts its cost ceiling is held; only completed work is billed, at real \
             usage; a failure costs nothing."
     ),
-    components(schemas(FieldError, ErrorType)),
+    components(schemas(FieldError, ErrorType, OpenAiError<'_>, AnthropicError<'_>)),
     tags(
         (name = "generate", description = "Generate text, images, video and speech"),
         (name = "generations", description = "Look up, list, cancel and delete generations"),
         (name = "credits", description = "Balance, ledger, usage and estimates"),
+        (name = "openai", description = "For OpenAI's SDKs"),
+        (name = "anthropic", description = "For Anthropic's SDKs"),
         (name = "templates", description = "Reusable prompt templates"),
         (name = "account", description = "The account's own settings"),
         (name = "api-keys", description = "API keys for servers"),
@@ -83,6 +86,9 @@ pub fn document(table: Vec<Route>) -> Result<Value, serde_json::Error> {
             .description(Some("The setting metrics.token"))
             .build();
         components.add_security_scheme("metrics_token", SecurityScheme::Http(metrics));
+        let key = ApiKeyValue::with_description("x-api-key", "The same token, as a key");
+        let key = SecurityScheme::ApiKey(ApiKey::Header(key));
+        components.add_security_scheme("x_api_key", key);
     }
     let mut document = serde_json::to_value(document)?;
     let mut schemas = document["components"]["schemas"].take();
@@ -90,6 +96,9 @@ pub fn document(table: Vec<Route>) -> Result<Value, serde_json::Error> {
     for (path, method, mut facts, errors) in described {
         let operation = &mut document["paths"][&path][&method];
         facts.complete(operation, &mut schemas);
+        if Sdk::of(&path) == Some(Sdk::Anthropic) {
+            operation["security"] = json!([{"bearer": []}, {"x_api_key": []}]);
+        }
         add_errors(operation, &path, &facts, &errors)?;
     }
     document["components"]["schemas"] = schemas;
@@ -134,9 +143,16 @@ fn add_errors(
     if path.contains('{') {
         codes.insert(Code::NotFound);
     }
+    let sdk = Sdk::of(path);
+    let schema = match sdk {
+        None => "Error",
+        Some(Sdk::OpenAi) => "OpenAiError",
+        Some(Sdk::Anthropic) => "AnthropicError",
+    };
     let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
     for code in codes {
-        let of_status = by_status.entry(code.status().as_u16());
+        let status = sdk.map_or(code.status(), |_| sdk_status(code));
+        let of_status = by_status.entry(status.as_u16());
         of_status.or_default().push(code);
     }
     for (status, codes) in by_status {
@@ -146,8 +162,13 @@ fn add_errors(
             ""
         };
         let names: Vec<&str> = codes.iter().map(|code| code.as_str()).collect();
-        let mut content = json!({"schema": {"$ref": "#/components/schemas/Error"}});
-        for code in codes {
+        let mut content = json!({"schema": {"$ref": format!("#/components/schemas/{schema}")}});
+        if let (Some(sdk), Some(&code)) = (sdk, codes.first()) {
+            let (_, body) = ApiError::example(code).for_sdk(sdk, examples::REQUEST_ID);
+            content["example"] = serde_json::from_str(&body)?;
+        }
+        let examples = codes.into_iter().filter(|_| sdk.is_none());
+        for code in examples {
             content["examples"][code.as_str()] = match code {
                 Code::ValidationFailed => examples::invalid(&facts.refusal)?,
                 _ => json!({"$ref": format!("#/components/examples/{}", code.as_str())}),

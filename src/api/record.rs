@@ -14,7 +14,7 @@ use super::media::MediaLinks;
 use crate::domain::{
     clock::rfc3339,
     credits::Credits,
-    generation::{FailureCode, FinishReason, Generation, Modality, Output, Status},
+    generation::{FailureCode, FinishReason, Generation, Modality, Output, Status, Surface},
     ids::{ApiKeyId, GenerationId, TemplateId},
     page::Page,
     usage::TextUsage,
@@ -147,6 +147,8 @@ pub struct GenerationSummary {
     pub uuid: GenerationId,
     /// Modality.
     pub r#type: Modality,
+    /// The way by which it was asked for.
+    pub surface: Surface,
     /// Where it stands.
     pub status: Status,
     /// Resolved provider.
@@ -205,6 +207,7 @@ impl GenerationSummary {
         Self {
             uuid: g.id,
             r#type: g.modality,
+            surface: g.surface,
             status: g.status,
             credits: RecordCredits {
                 estimated: g.estimated,

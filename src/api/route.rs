@@ -18,6 +18,7 @@ use super::{
     extract::{Authorized, JsonBody, NoBody, NoQuery, PathId, PathIds, Permission, Query},
     metrics::Scraper,
     middleware::CallerSlot,
+    surfaces::RequestId,
 };
 use crate::domain::validate::{
     Body, FieldError, Input, Schemas, component, query_parameters, read_query,
@@ -174,8 +175,10 @@ silent!(
     ClientAddress,
     Extension<CallerSlot>,
     RequestPermit,
+    RequestId,
     NoBody,
     Result<Path<(String, String)>, PathRejection>,
+    Result<Path<String>, PathRejection>,
 );
 
 impl<T> Argument for PathId<T> {}

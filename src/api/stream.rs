@@ -57,10 +57,7 @@ pub fn live(
         Some((event("delta", &json!({ "text": piece })), deltas))
     });
     let last = stream::once(async move {
-        let settled = match handle.finished().await {
-            Some(settled) => Some(Arc::unwrap_or_clone(settled)),
-            None => ended(&state, &caller, id).await,
-        };
+        let settled = last(&state, &caller, id, handle).await;
         settled.map(|record| last_event(record, &links))
     });
     let last = last.filter_map(future::ready);
@@ -78,6 +75,19 @@ pub fn replayed(state: ApiState, caller: Caller, record: Generation) -> Response
     });
     let last = last.filter_map(future::ready);
     respond(stream::once(async { first }).chain(last))
+}
+
+/// The end of what runs here, as [`ended`] finds it where its task does not tell.
+pub async fn last(
+    state: &ApiState,
+    caller: &Caller,
+    id: GenerationId,
+    handle: Handle,
+) -> Option<Generation> {
+    match handle.finished().await {
+        Some(settled) => Some(Arc::unwrap_or_clone(settled)),
+        None => ended(state, caller, id).await,
+    }
 }
 
 /// Waits for the end, also while the database is away; `None` when it was deleted meanwhile, or

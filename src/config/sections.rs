@@ -55,6 +55,8 @@ pub struct Server {
     pub body_timeout: Seconds<1, 300>,
     /// Largest body of a request.
     pub max_body_bytes: Bounded<usize, 1024, 16_777_216>,
+    /// Largest body of a request of an SDK.
+    pub max_sdk_body_bytes: Bounded<usize, 1024, 134_217_728>,
     /// From a connection to the end of its first request's head.
     #[serde(rename = "header_timeout_seconds")]
     pub header_timeout: Seconds<1, 300>,

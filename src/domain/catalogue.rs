@@ -9,7 +9,7 @@ use chrono::NaiveDate;
 pub use media::{
     ImageLimits, ImageModel, SpeechLimits, SpeechModel, Support, VideoLimits, VideoModel,
 };
-pub use text::{TextLimits, TextModel};
+pub use text::{Dialogue, TextLimits, TextModel};
 
 use super::{
     generation::Modality,
@@ -67,6 +67,9 @@ impl Model {
         match (&self.kind, request) {
             (ModelKind::Text(model), GenerationRequest::Text(request)) => {
                 model.violations(chars, request.max_tokens, request.temperature)
+            }
+            (ModelKind::Text(model), GenerationRequest::Dialogue(request)) => {
+                model.dialogue_violations(request)
             }
             (ModelKind::Image(model), GenerationRequest::Image(request)) => {
                 model.violations(request)
@@ -203,6 +206,24 @@ impl Catalogue {
                 "must be a {modality} model of {provider}: {}",
                 ids.join(", ")
             );
+            FieldError::new("model", FieldCode::UnknownModel, message)
+        })
+    }
+
+    /// The text model of a name that is `provider/model`, or just `model`: of several providers
+    /// that have it, the default one's. `account` is the account's own default.
+    pub fn named(&self, name: &str, account: &Target) -> Result<&Model, FieldError> {
+        if let Some((provider, id)) = name.split_once('/')
+            && let Some(model) = self.of(provider, Modality::Text, id)
+        {
+            return Ok(model);
+        }
+        let preferred = self.preference.get(&Modality::Text).into_iter().flatten();
+        let preferred = account.provider.iter().chain(preferred);
+        let providers = preferred.map(String::as_str).chain(self.providers(None));
+        let mut found = providers.filter_map(|provider| self.of(provider, Modality::Text, name));
+        found.next().ok_or_else(|| {
+            let message = "is not a text model of this server; its list of models has them";
             FieldError::new("model", FieldCode::UnknownModel, message)
         })
     }

@@ -1,9 +1,12 @@
 //! What a text model is asked, whichever vendor's it is.
 //!
-//! Not here: the model, its output limit and sampling, which belong to the call.
+//! Not here: the model and its output limit, which belong to the call.
+
+/// Tokens that a message may take beyond its text.
+const MESSAGE_TOKENS: usize = 8;
 
 /// Instructions and the messages so far, the oldest first.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Conversation {
     /// Instructions above the messages.
     pub system: Option<String>,
@@ -19,6 +22,8 @@ pub struct Message {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
+    /// Instructions between the messages; those before them are [`Conversation::system`].
+    System,
     User,
     Assistant,
 }
@@ -26,6 +31,27 @@ pub enum Role {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Part {
     Text(String),
+}
+
+/// How the next token is chosen, and what ends the text. What is absent is the vendor's choice.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Sampling {
+    pub temperature: Option<f64>,
+    pub top_p: Option<f64>,
+    /// The text ends before the first of them.
+    pub stop: Vec<String>,
+}
+
+/// Why a text ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Stop {
+    /// The model was done, or, where a vendor does not tell, came to a stop sequence.
+    #[default]
+    Done,
+    /// At the output limit.
+    Limit,
+    /// At this stop sequence.
+    Sequence(String),
 }
 
 impl Conversation {
@@ -42,6 +68,12 @@ impl Conversation {
     pub fn bytes(&self) -> usize {
         let parts = self.messages.iter().flat_map(|message| &message.parts);
         self.system.as_deref().map_or(0, str::len) + parts.map(Part::bytes).sum::<usize>()
+    }
+
+    /// The input tokens that it cannot exceed, without what a vendor's template adds.
+    pub fn most_tokens(&self) -> usize {
+        let instructions = usize::from(self.system.is_some());
+        self.bytes() + MESSAGE_TOKENS * (self.messages.len() + instructions)
     }
 
     /// The text of the last user message, its parts on lines of their own; empty when there is
@@ -92,6 +124,7 @@ mod tests {
             parts: parts.into(),
         });
         assert_eq!(conversation.bytes(), 2 + 8 + 5 + 3 + 1);
+        assert_eq!(conversation.most_tokens(), 19 + 4 * 8);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
+    conversation::Stop,
     credits::Credits,
     ids::{AccountId, ApiKeyId, GenerationId, TemplateId},
     named::named_enum,
@@ -67,6 +68,18 @@ named_enum!(
     FinishReason {
         /// Cancelled by the caller, who keeps what was delivered.
         Cancelled = "cancelled",
+    }
+);
+
+named_enum!(
+    /// The way by which a generation was asked for.
+    Surface {
+        /// /v1/generate/...
+        Generate = "generate",
+        /// /openai/v1/chat/completions
+        OpenAiChat = "openai.chat",
+        /// /anthropic/v1/messages
+        AnthropicMessages = "anthropic.messages",
     }
 );
 
@@ -136,6 +149,7 @@ pub struct Generation {
     pub id: GenerationId,
     pub account_id: AccountId,
     pub modality: Modality,
+    pub surface: Surface,
     pub status: Status,
     pub provider: String,
     pub model: String,
@@ -155,6 +169,8 @@ pub struct Generation {
     pub failure: Option<Failure>,
     /// Why it ended early.
     pub finish_reason: Option<FinishReason>,
+    /// Why its text ended; not stored.
+    pub stop: Option<Stop>,
     /// `None` for sessions.
     pub api_key_id: Option<ApiKeyId>,
     pub template: Option<TemplateUse>,

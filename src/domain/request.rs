@@ -2,6 +2,7 @@
 //! at. One function per request parses it, bounds it and describes it for the OpenAPI document.
 
 mod account;
+mod dialogue;
 mod media;
 mod operator;
 mod text;
@@ -10,6 +11,7 @@ mod usage;
 use serde_json::{Map, Value, json};
 
 pub use account::{AccountChange, KeyRequest, Login, PasswordChange, TemplateText, WebhookRequest};
+pub use dialogue::DialogueRequest;
 pub use media::{
     ImageRequest, Quality, Ratio, SIZES, SpeechFormat, SpeechRequest, Style, VideoRequest,
 };
@@ -20,8 +22,9 @@ pub use text::TextRequest;
 pub use usage::{GROUPS, UsageRequest};
 
 use super::{
+    catalogue::{Catalogue, Model},
     credits::Credits,
-    generation::Modality,
+    generation::{Modality, Surface},
     validate::{Body, FieldCode, FieldError, Fields, Schemas, Text, credits, text as string},
 };
 
@@ -71,6 +74,7 @@ pub struct TemplateUse {
 #[derive(Debug, Clone, PartialEq)]
 pub enum GenerationRequest {
     Text(TextRequest),
+    Dialogue(DialogueRequest),
     Image(ImageRequest),
     Video(VideoRequest),
     Audio(SpeechRequest),
@@ -86,34 +90,55 @@ macro_rules! of_modality {
     )+};
 }
 
-of_modality!(TextRequest => Text, ImageRequest => Image, VideoRequest => Video, SpeechRequest => Audio);
+of_modality!(TextRequest => Text, DialogueRequest => Dialogue);
+of_modality!(ImageRequest => Image, VideoRequest => Video, SpeechRequest => Audio);
 
 impl GenerationRequest {
     pub const fn is_streamed(&self) -> bool {
-        matches!(self, Self::Text(request) if request.stream)
+        match self {
+            Self::Text(request) => request.stream,
+            Self::Dialogue(request) => request.stream,
+            _ => false,
+        }
     }
 
     pub const fn modality(&self) -> Modality {
         match self {
-            Self::Text(_) => Modality::Text,
+            Self::Text(_) | Self::Dialogue(_) => Modality::Text,
             Self::Image(_) => Modality::Image,
             Self::Video(_) => Modality::Video,
             Self::Audio(_) => Modality::Audio,
         }
     }
 
-    pub const fn target(&self) -> &Target {
-        match self {
+    /// The model that it is for. `account` is the account's own default.
+    pub fn resolve<'a>(
+        &self,
+        catalogue: &'a Catalogue,
+        account: &Target,
+    ) -> Result<&'a Model, FieldError> {
+        let target = match self {
             Self::Text(request) => &request.target,
+            Self::Dialogue(request) => return catalogue.named(&request.model, account),
             Self::Image(request) => &request.target,
             Self::Video(request) => &request.target,
             Self::Audio(request) => &request.target,
+        };
+        catalogue.resolve(self.modality(), target, account)
+    }
+
+    /// By which way it came in.
+    pub const fn surface(&self) -> Surface {
+        match self {
+            Self::Dialogue(request) => request.surface,
+            _ => Surface::Generate,
         }
     }
 
     pub const fn prompt(&self) -> &String {
         match self {
             Self::Text(request) => &request.prompt,
+            Self::Dialogue(request) => &request.prompt,
             Self::Image(request) => &request.prompt,
             Self::Video(request) => &request.prompt,
             Self::Audio(request) => &request.prompt,
@@ -123,6 +148,8 @@ impl GenerationRequest {
 
 /// The name of a provider or of a model.
 const NAME: Text = string(NAME_CHARS).min(1);
+/// The name of a model, with or without its provider.
+pub const MODEL_NAME: Text = string(2 * NAME_CHARS).min(1);
 /// The label of a key, a token or a template.
 pub const LABEL: Text = string(100).not_blank();
 

@@ -3,6 +3,7 @@
 
 mod describe;
 mod kinds;
+mod lists;
 
 use std::{borrow::Cow, cell::RefCell};
 
@@ -16,6 +17,7 @@ pub use kinds::{
     Abilities, Kind, Parsed, Text, any_object, boolean, credits, generation_id, integer, number,
     parsed, query_timestamp, set, signed_credits, text, timestamp, words,
 };
+pub use lists::{List, only, sequences};
 
 /// Failing fields that one answer names at most.
 pub const MAX_ERRORS: usize = 100;
@@ -192,6 +194,7 @@ pub struct Fields<'a> {
     members: Option<&'a Map<String, Value>>,
     prefix: String,
     known: RefCell<Vec<&'static str>>,
+    unsupported: RefCell<Vec<&'static str>>,
     errors: &'a Errors,
     is_query: bool,
     /// Where the fields are described instead of read.
@@ -223,6 +226,7 @@ impl<'a> Fields<'a> {
             members: Some(members),
             prefix: String::new(),
             known: RefCell::default(),
+            unsupported: RefCell::default(),
             errors,
             is_query: false,
             description: None,
@@ -291,13 +295,7 @@ impl<'a> Fields<'a> {
         if value.is_some() && members.is_none() {
             self.error(name, FieldCode::InvalidType, "must be an object");
         }
-        let fields = Fields {
-            members,
-            prefix: format!("{}{name}.", self.prefix),
-            known: RefCell::default(),
-            description: self.description.is_some().then(RefCell::default),
-            ..*self
-        };
+        let fields = self.inner(members, format!("{}{name}.", self.prefix));
         let read = read(&fields);
         fields.finish();
         if let Some(inner) = fields.description {
@@ -308,6 +306,22 @@ impl<'a> Fields<'a> {
             });
         }
         read
+    }
+
+    /// A reader over an object within this one.
+    fn inner<'b>(&self, members: Option<&'b Map<String, Value>>, prefix: String) -> Fields<'b>
+    where
+        'a: 'b,
+    {
+        Fields {
+            members,
+            prefix,
+            known: RefCell::default(),
+            unsupported: RefCell::default(),
+            errors: self.errors,
+            is_query: self.is_query,
+            description: self.description.is_some().then(RefCell::default),
+        }
     }
 
     /// `field` is taken only together with `other`, both asked for before.
@@ -350,6 +364,16 @@ impl<'a> Fields<'a> {
         self.members?.get(name).filter(|v| !v.is_null())
     }
 
+    /// Fields that a dialect has and this server does not serve: refused by name.
+    pub fn unsupported(&self, names: &[&'static str]) {
+        for name in names {
+            if self.has(name) {
+                self.error(name, FieldCode::NotSupported, "is not supported here");
+            }
+        }
+        self.unsupported.borrow_mut().extend(names);
+    }
+
     fn describe(
         &self,
         name: &'static str,
@@ -372,14 +396,14 @@ impl<'a> Fields<'a> {
 
     /// Reports every member that was never asked for, with the names that exist.
     fn finish(&self) {
-        let known = self.known.borrow();
+        let (known, unsupported) = (self.known.borrow(), self.unsupported.borrow());
         let noun = if self.is_query {
             "a query parameter of this route"
         } else {
             "a field of this request"
         };
         for name in self.members.into_iter().flat_map(Map::keys) {
-            if !known.contains(&name.as_str()) {
+            if !known.contains(&name.as_str()) && !unsupported.contains(&name.as_str()) {
                 let message = if known.is_empty() {
                     format!("is not {noun}, which takes none")
                 } else {

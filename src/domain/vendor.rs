@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use toml::Value;
 
 use super::{
-    catalogue::ModelKind,
+    catalogue::{Dialogue, ModelKind},
     generation::Modality,
     pricing::CacheWrites,
     request::{SPEED, SpeechFormat},
@@ -25,6 +25,8 @@ pub struct Vendor {
     pub access: Access,
     /// The temperature range of a text model whose limits name none.
     pub temperature: Option<[f64; 2]>,
+    /// What its text models can be asked in a dialogue.
+    pub dialogue: Dialogue,
     /// What its speech models support.
     pub speech: SpeechRange,
     /// Parses the `wire` table of a model.
@@ -47,6 +49,7 @@ impl Vendor {
             modalities,
             access: Access::Key,
             temperature: None,
+            dialogue: Dialogue::ALL,
             speech: SpeechRange::ALL,
             settings,
         }

@@ -13,7 +13,7 @@ use crate::{
 };
 
 pub enum Call {
-    Text(TextWork),
+    Text(Box<TextWork>),
     Image(ImageWork),
     Video(VideoCall),
     Speech(SpeechCall),

@@ -116,7 +116,7 @@ impl TextProvider for Observed<dyn TextProvider> {
         let span = span!(self, "chat", call.model.as_str(),
             gen_ai.output.type = "text",
             gen_ai.request.max_tokens = call.max_tokens,
-            gen_ai.request.temperature = call.temperature,
+            gen_ai.request.temperature = call.sampling.temperature,
             gen_ai.usage.input_tokens = Empty,
             gen_ai.usage.output_tokens = Empty,
         );

@@ -66,6 +66,7 @@ impl Step {
             outcome: Box::new(Outcome::Completed(Completion {
                 result: None,
                 outputs: vec![output],
+                stop: None,
                 usage,
                 charged: job.held,
                 finish_reason: None,

@@ -58,6 +58,7 @@ impl Runner {
             outcome: Box::new(Outcome::Completed(Completion {
                 result: Some(storable(&answer.text)),
                 outputs: Vec::new(),
+                stop: Some(answer.stop),
                 usage: serde_json::json!(usage),
                 charged,
                 finish_reason,

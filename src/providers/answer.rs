@@ -13,8 +13,8 @@ use serde_json::Value;
 use super::{DeltaSink, ProviderError, http::classify::clean_id};
 use crate::domain::usage::TokenCounts;
 
-/// Longest text, in bytes. 4096 tokens cannot reach it.
-const TEXT_CAP: usize = 1 << 20;
+/// Longest text, in bytes: 128,000 tokens of 32 bytes, where some 4 are usual.
+const TEXT_CAP: usize = 4 << 20;
 /// Longest model id that is written to the log.
 const MODEL_CAP: usize = 128;
 
@@ -40,7 +40,7 @@ impl<'a> TextBuffer<'a> {
         }
     }
 
-    /// Adds a piece. Fails above 1 MiB in all.
+    /// Adds a piece. Fails above 4 MiB in all.
     pub fn push(&mut self, piece: &str) -> Result<(), ProviderError> {
         if piece.is_empty() {
             return Ok(());

@@ -27,7 +27,7 @@ use super::{
     setup::{Adapters, Setup},
 };
 use crate::domain::{
-    catalogue::ModelKind,
+    catalogue::{Dialogue, ModelKind},
     conversation::{Message, Part, Role},
     generation::Modality,
     settings::{ConfigError, word},
@@ -36,9 +36,15 @@ use crate::domain::{
 use response::ResponseParser;
 
 pub const ADAPTERS: Adapters = Adapters {
-    vendor: Vendor::new("anthropic", &[Modality::Text], |_, wire| {
-        read_settings::<AnthropicModel>(wire)
-    }),
+    vendor: Vendor {
+        dialogue: Dialogue {
+            top_p_with_temperature: false,
+            ..Dialogue::ALL
+        },
+        ..Vendor::new("anthropic", &[Modality::Text], |_, wire| {
+            read_settings::<AnthropicModel>(wire)
+        })
+    },
     add: |registry, setup| {
         let adapter = Anthropic::new(setup)?;
         registry.text.insert(setup.name.clone(), Arc::new(adapter));
@@ -117,6 +123,10 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    stop_sequences: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
     output_config: Option<OutputConfig<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking: Option<Thinking<'a>>,
@@ -146,6 +156,7 @@ enum Block<'a> {
 impl<'a> From<&'a Message> for WireMessage<'a> {
     fn from(message: &'a Message) -> Self {
         let role = match message.role {
+            Role::System => "system",
             Role::User => "user",
             Role::Assistant => "assistant",
         };
@@ -184,7 +195,9 @@ fn body(call: &TextCall, settings: &AnthropicModel, streaming: bool) -> Value {
         messages: messages.map(WireMessage::from).collect(),
         system: call.conversation.system.as_deref(),
         // Sent even where the version refuses it: never silently dropped.
-        temperature: call.temperature,
+        temperature: call.sampling.temperature,
+        top_p: call.sampling.top_p,
+        stop_sequences: &call.sampling.stop,
         output_config: settings
             .effort
             .as_deref()

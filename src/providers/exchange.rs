@@ -13,7 +13,7 @@ use super::{
     },
     sse::Event,
 };
-use crate::domain::usage::TokenCounts;
+use crate::domain::{conversation::Stop, usage::TokenCounts};
 
 /// Parses one response of a vendor.
 pub trait TextParser<'a>: Sized {
@@ -101,7 +101,7 @@ impl AnswerBuilder<'_> {
         }
     }
 
-    /// Adds visible text. Fails above 1 MiB in all.
+    /// Adds visible text. Fails above 4 MiB in all.
     pub fn push(&mut self, text: &str) -> Result<(), ProviderError> {
         self.text
             .push(text)
@@ -118,13 +118,15 @@ impl AnswerBuilder<'_> {
         self.text.note(usage, id);
     }
 
-    /// An empty text is valid only at the token limit, which reasoning may have used up.
-    pub fn finish(self, usage: TokenCounts, at_limit: bool) -> Result<TextAnswer, ProviderError> {
-        if self.text.is_empty() && !at_limit {
+    /// An empty text is valid only at the token limit, which reasoning may have used up, and before
+    /// a stop sequence.
+    pub fn finish(self, usage: TokenCounts, stop: Stop) -> Result<TextAnswer, ProviderError> {
+        if self.text.is_empty() && stop == Stop::Done {
             return Err(self.head.failed("empty answer"));
         }
         Ok(TextAnswer {
             text: self.text.into_text(),
+            stop,
             usage,
             request_id: self.head.request_id.or(self.id),
         })

@@ -81,7 +81,8 @@ struct WirePart<'a> {
 impl<'a> From<&'a Message> for Content<'a> {
     fn from(message: &'a Message) -> Self {
         let role = match message.role {
-            Role::User => "user",
+            // Refused before: there are no instructions between messages.
+            Role::System | Role::User => "user",
             Role::Assistant => "model",
         };
         let parts = message.parts.iter().map(WirePart::from).collect();
@@ -103,6 +104,10 @@ struct GenerationConfig<'a> {
     max_output_tokens: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    stop_sequences: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking_config: Option<ThinkingConfig<'a>>,
 }
@@ -132,7 +137,9 @@ fn body(call: &TextCall, settings: &GeminiModel) -> Value {
         }),
         generation_config: GenerationConfig {
             max_output_tokens: call.max_tokens,
-            temperature: call.temperature,
+            temperature: call.sampling.temperature,
+            top_p: call.sampling.top_p,
+            stop_sequences: &call.sampling.stop,
             thinking_config: wanted.then_some(thinking),
         },
     };

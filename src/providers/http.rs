@@ -28,16 +28,16 @@ use classify::{ErrorInfo, Head};
 use form::Form;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A whole text response: 4096 tokens are some 20 KiB; the rest is room for escapes, reasoning
+/// A whole text response: 128,000 tokens are some 600 KiB; the rest is room for escapes, reasoning
 /// and unrequested log probabilities.
-pub const TEXT_BODY_CAP: usize = 4 << 20;
+pub const TEXT_BODY_CAP: usize = 16 << 20;
 /// Images in JSON: four in base64, at some 12 MiB each.
 pub const IMAGES_BODY_CAP: usize = 64 << 20;
 pub const IMAGE_CAP: usize = 20 << 20;
 /// All parts of one recording.
 pub const SPEECH_CAP: usize = 100 << 20;
 /// A streamed response including framing (some 300 bytes per token at OpenAI).
-pub const STREAM_CAP: usize = 16 << 20;
+pub const STREAM_CAP: usize = 64 << 20;
 /// Only a code is read from an error response; anything longer is a gateway's page.
 const ERROR_BODY_CAP: usize = 64 << 10;
 /// The longest gap in an open stream; keep-alives count as data. Generous, because a model may

@@ -3,7 +3,10 @@
 use async_trait::async_trait;
 
 use super::{DeltaSink, ProviderError};
-use crate::domain::{conversation::Conversation, usage::TokenCounts};
+use crate::domain::{
+    conversation::{Conversation, Sampling, Stop},
+    usage::TokenCounts,
+};
 
 /// A text generation as every adapter receives it.
 #[derive(Debug, Clone, PartialEq)]
@@ -11,16 +14,16 @@ pub struct TextCall {
     /// The provider's own model id.
     pub model: String,
     pub conversation: Conversation,
-    /// Upper bound of output tokens, 1 to 4096; always sent.
+    /// Upper bound of output tokens; always sent.
     pub max_tokens: u32,
-    /// Sampling temperature; sent only when given.
-    pub temperature: Option<f64>,
+    pub sampling: Sampling,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TextAnswer {
     /// Empty when reasoning used up the token limit.
     pub text: String,
+    pub stop: Stop,
     pub usage: TokenCounts,
     /// The provider's id of the request.
     pub request_id: Option<String>,
@@ -29,7 +32,7 @@ pub struct TextAnswer {
 #[async_trait]
 pub trait TextProvider: Send + Sync {
     /// One submission, without retries. With `deltas` the response is streamed and every piece of
-    /// visible text is pushed as it arrives; the answer is their concatenation, at most 1 MiB.
+    /// visible text is pushed as it arrives; the answer is their concatenation, at most 4 MiB.
     async fn generate(
         &self,
         call: &TextCall,

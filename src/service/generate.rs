@@ -1,5 +1,6 @@
 //! From a request to a generation: replay, plan, hold.
 
+mod dialogue;
 mod estimate;
 mod plan;
 mod refusal;
@@ -13,7 +14,7 @@ use serde_json::{Map, Value};
 use super::{Service, ServiceError, auth::Caller, explain};
 use crate::{
     domain::{
-        generation::{Generation, Status},
+        generation::{Generation, Status, Surface},
         ids::GenerationId,
         json::fingerprint,
         request::GenerationRequest,
@@ -69,13 +70,15 @@ impl Service {
         if self.is_draining() {
             return Err(ServiceError::ShuttingDown);
         }
+        let surface = request.surface();
         let mut plan = self.plan(caller, request, deltas).await?;
         plan.job |= respond_async;
         let share = match self.share(caller, &plan) {
             Ok(share) => share,
             Err(reached) => return self.at_share(caller, reached, idempotent).await,
         };
-        let new = self.new_generation(caller, &mut plan, idempotent).await?;
+        let new = self.new_generation(caller, &mut plan, surface, idempotent);
+        let new = new.await?;
         let run = match plan.call.take() {
             None => None,
             Some(call) => match self.permits(&plan, share) {
@@ -120,6 +123,7 @@ impl Service {
         &self,
         caller: &Caller,
         plan: &mut Plan<'_>,
+        surface: Surface,
         idempotent: Option<&IdempotentRequest>,
     ) -> Result<NewGeneration, ServiceError> {
         let hold = plan.ceiling.hold();
@@ -138,6 +142,7 @@ impl Service {
             account_id: caller.account_id,
             credential: caller.credential,
             modality: plan.model.modality(),
+            surface,
             provider: plan.model.provider.clone(),
             model: plan.model.id.clone(),
             prompt: mem::take(&mut plan.prompt),

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::domain::{
     ability::Abilities,
     credits::Credits,
-    generation::{FailureCode, FinishReason, Modality, Status},
+    generation::{FailureCode, FinishReason, Modality, Status, Surface},
     ids::{
         AccountId, AdminTokenId, ApiKeyId, GenerationId, InstanceId, LedgerEntryId, SessionId,
         TemplateId, UserId, WebhookDeliveryId, WebhookId,
@@ -47,7 +47,7 @@ decode!([AccountId, AdminTokenId, ApiKeyId, LedgerEntryId, SessionId] in i64, |i
 decode!([TemplateId, UserId, WebhookDeliveryId, WebhookId] in i64, |id| Ok(Self(id)));
 decode!([GenerationId, InstanceId] in Uuid, |id| Ok(Self(id)));
 decode!([Credits] in i64, |micros| Ok(Self::from_micros(micros)));
-decode!([DeliveryStatus, FailureCode, FinishReason, Modality, SpendPeriod, Status, WebhookEvent] in String, |name| {
+decode!([DeliveryStatus, FailureCode, FinishReason, Modality, SpendPeriod, Status, Surface, WebhookEvent] in String, |name| {
     Self::parse(&name).ok_or_else(|| format!("{name:?} is unknown").into())
 });
 decode!([Abilities] in Vec<String>, |names| {

@@ -19,8 +19,9 @@ pub(super) use writer::CreditWriter;
 
 use super::{Store, StoreError, credits::Balance};
 use crate::domain::{
+    conversation::Stop,
     credits::Credits,
-    generation::{Failure, FinishReason, Modality, Output, Status, TemplateUse},
+    generation::{Failure, FinishReason, Modality, Output, Status, Surface, TemplateUse},
     ids::{AccountId, ApiKeyId, GenerationId, InstanceId, SessionId},
 };
 
@@ -49,6 +50,7 @@ pub struct NewGeneration {
     pub account_id: AccountId,
     pub credential: Credential,
     pub modality: Modality,
+    pub surface: Surface,
     pub provider: String,
     pub model: String,
     pub prompt: String,
@@ -115,6 +117,8 @@ pub struct Completion {
     /// `None` for stored files.
     pub result: Option<String>,
     pub outputs: Vec<Output>,
+    /// Why the text ended; not stored.
+    pub stop: Option<Stop>,
     pub usage: Value,
     /// At most the hold.
     pub charged: Credits,

@@ -22,4 +22,5 @@ mod openapi_walk;
 mod peers;
 mod process;
 mod security;
+mod surfaces;
 mod v1;

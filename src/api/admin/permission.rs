@@ -32,7 +32,7 @@ impl FromRequestParts<ApiState> for Operator {
             Presented::Customer(known) => known.rate,
         };
         if let Some(slot) = parts.extensions.get::<CallerSlot>() {
-            slot.set(&presented);
+            slot.set(&presented, state.service.now());
         }
         if rate.retry_after_seconds.is_some() {
             return Err(ServiceError::RateLimited(rate).into());

@@ -8,7 +8,7 @@ use crate::domain::validate::FieldError;
 
 /// By operation and status.
 const RECORDED: &str = include_str!("answers.json");
-const REQUEST_ID: &str = "01995c8e-7a40-7c3f-9d52-6b1f0e8a4d27";
+pub(super) const REQUEST_ID: &str = "01995c8e-7a40-7c3f-9d52-6b1f0e8a4d27";
 
 /// The recorded answer of a synchronous generation that failed.
 const FAILED: &str = "failed";

@@ -20,8 +20,8 @@ use crate::domain::{
 
 /// Tokens that a provider's template adds to the caller's, unless the model says otherwise.
 const OVERHEAD_TOKENS: u32 = 64;
-/// Input tokens above which a tier may begin.
-const MAX_TIER: usize = 100_000_000;
+/// More tokens than any model takes.
+const MOST_TOKENS: usize = 100_000_000;
 /// Tiers of a model.
 const MAX_TIERS: usize = 8;
 /// Temperatures that the API takes.
@@ -41,7 +41,7 @@ struct RawPrices {
 #[derive(Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
 struct RawTier {
-    above_input_tokens: Option<Bounded<u64, 1, MAX_TIER>>,
+    above_input_tokens: Option<Bounded<u64, 1, MOST_TOKENS>>,
     input_per_million: Option<Price>,
     cached_input_per_million: Option<Price>,
     cache_write_per_million: Option<Price>,
@@ -55,6 +55,8 @@ struct RawLimits {
     max_prompt_chars: Option<Bounded<usize, 1, TEXT_PROMPT_CHARS>>,
     max_tokens: Option<Bounded<u32, 1, { MAX_TOKENS as usize }>>,
     temperature: Option<Vec<f64>>,
+    max_input_tokens: Option<Bounded<u32, 1, MOST_TOKENS>>,
+    max_output_tokens: Option<Bounded<u32, 1, MOST_TOKENS>>,
 }
 
 pub(super) fn read(
@@ -67,13 +69,17 @@ pub(super) fn read(
     let limits: RawLimits = table("limits", limits)?;
     let temperature = temperature(vendor, limits.temperature.as_deref())
         .map_err(|problem| ConfigError::new("limits.temperature", problem))?;
+    let max_tokens = limits.max_tokens.map_or(MAX_TOKENS, |n| *n);
     Ok(TextModel {
         prices: Arc::new(complete(&table("prices", prices)?)?),
         limits: TextLimits {
             max_prompt_chars: limits.max_prompt_chars.map_or(TEXT_PROMPT_CHARS, |n| *n),
-            max_tokens: limits.max_tokens.map_or(MAX_TOKENS, |n| *n),
+            max_tokens,
             temperature,
+            max_input_tokens: limits.max_input_tokens.map(|n| *n),
+            max_output_tokens: limits.max_output_tokens.map_or(max_tokens, |n| *n),
         },
+        dialogue: vendor.dialogue,
         overhead_tokens: overhead_tokens.unwrap_or(OVERHEAD_TOKENS),
         cache_writes,
     })

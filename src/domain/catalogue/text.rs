@@ -6,9 +6,13 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::domain::{
+    conversation::{Conversation, Message, Role, Sampling},
     pricing::{CacheWrites, TextPrices},
+    request::DialogueRequest,
     validate::{FieldCode, FieldError, too_long},
 };
+
+const NOT_TAKEN: &str = "is not supported by this model; leave it out";
 
 /// Limits of a text model.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
@@ -19,6 +23,26 @@ pub struct TextLimits {
     pub max_tokens: u32,
     /// Lowest and highest `parameters.temperature`; null: not supported.
     pub temperature: Option<[f64; 2]>,
+    /// Maximum input tokens of a dialogue; null: not known.
+    pub max_input_tokens: Option<u32>,
+    /// Maximum output tokens of a dialogue, reasoning included.
+    pub max_output_tokens: u32,
+}
+
+/// What a dialogue can ask of a vendor's models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dialogue {
+    /// Instructions between the messages.
+    pub late_instructions: bool,
+    /// `top_p` beside a temperature.
+    pub top_p_with_temperature: bool,
+}
+
+impl Dialogue {
+    pub const ALL: Self = Self {
+        late_instructions: true,
+        top_p_with_temperature: true,
+    };
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +51,7 @@ pub struct TextModel {
     pub limits: TextLimits,
     /// Input tokens that the provider's chat template may add.
     pub overhead_tokens: u32,
+    pub dialogue: Dialogue,
     /// What the provider writes to its cache, and bills, without being asked to: of the body that
     /// POST /v1/generate/text sends. Who sends another body tells of that one's.
     pub cache_writes: CacheWrites,
@@ -56,16 +81,50 @@ impl TextModel {
                 message,
             ));
         }
-        let message = match (temperature, self.limits.temperature) {
-            (Some(_), None) => Some("is not supported by this model; leave it out".to_owned()),
-            (Some(t), Some([low, high])) if !(low..=high).contains(&t) => {
-                Some(format!("must be between {low} and {high} for this model"))
+        errors.extend(self.temperature_violation("parameters.temperature", temperature));
+        errors
+    }
+
+    fn temperature_violation(&self, param: &str, temperature: Option<f64>) -> Option<FieldError> {
+        let message = match (temperature?, self.limits.temperature) {
+            (_, None) => NOT_TAKEN.to_owned(),
+            (t, Some([low, high])) if !(low..=high).contains(&t) => {
+                format!("must be between {low} and {high} for this model")
             }
-            _ => None,
+            _ => return None,
         };
-        errors.extend(
-            message.map(|m| FieldError::new("parameters.temperature", FieldCode::NotSupported, m)),
-        );
+        Some(FieldError::new(param, FieldCode::NotSupported, message))
+    }
+
+    /// Upper bound of the input tokens of a dialogue.
+    pub fn most_input(&self, conversation: &Conversation) -> u64 {
+        let most = conversation.most_tokens() as u64 + u64::from(self.overhead_tokens);
+        let limit = self.limits.max_input_tokens;
+        limit.map_or(most, |limit| most.min(limit.into()))
+    }
+
+    /// Every field of a dialogue that this model does not support.
+    pub fn dialogue_violations(&self, request: &DialogueRequest) -> Vec<FieldError> {
+        let unsupported =
+            |param: String, message| FieldError::new(param, FieldCode::NotSupported, message);
+        let Sampling {
+            temperature, top_p, ..
+        } = request.sampling;
+        let mut errors = Vec::from_iter(self.temperature_violation("temperature", temperature));
+        if top_p.is_some() && self.limits.temperature.is_none() {
+            errors.push(unsupported("top_p".to_owned(), NOT_TAKEN));
+        } else if top_p.and(temperature).is_some() && !self.dialogue.top_p_with_temperature {
+            let message = "is not supported by this model beside temperature; leave one out";
+            errors.push(unsupported("top_p".to_owned(), message));
+        }
+        if !self.dialogue.late_instructions {
+            let late = |message: &Message| message.role == Role::System;
+            if request.conversation.messages.iter().any(late) {
+                let message = "has instructions after the first message, which this model does not \
+                               support; put them first";
+                errors.push(unsupported("messages".to_owned(), message));
+            }
+        }
         errors
     }
 }

@@ -16,12 +16,12 @@ use super::{
     },
     errors,
 };
-use crate::domain::usage::TokenCounts;
+use crate::domain::{conversation::Stop, usage::TokenCounts};
 
 #[derive(Debug)]
 pub struct ResponseParser<'a> {
     answer: AnswerBuilder<'a>,
-    stop: Option<String>,
+    stop: Stop,
     usage: Map<String, Value>,
     /// Whether a stream had its `message_stop`.
     stopped: bool,
@@ -31,7 +31,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
     fn new(answer: AnswerBuilder<'a>) -> Self {
         Self {
             answer,
-            stop: None,
+            stop: Stop::Done,
             usage: Map::new(),
             stopped: false,
         }
@@ -86,11 +86,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
         if streamed && !self.stopped {
             return Err(self.answer.head.failed("stream was cut"));
         }
-        let at_limit = matches!(
-            self.stop.as_deref(),
-            Some("max_tokens" | "model_context_window_exceeded")
-        );
-        self.answer.finish(reported(&self.usage), at_limit)
+        self.answer.finish(reported(&self.usage), self.stop)
     }
 }
 
@@ -118,8 +114,14 @@ impl ResponseParser<'_> {
                 .and_then(Value::as_str);
             return Err(self.answer.head.refused(category));
         }
-        if let Some(reason) = reason {
-            self.stop = Some(reason.to_owned());
+        let sequence = holder.get("stop_sequence").and_then(Value::as_str);
+        match reason {
+            None => {}
+            Some("max_tokens" | "model_context_window_exceeded") => self.stop = Stop::Limit,
+            Some("stop_sequence") => {
+                self.stop = Stop::Sequence(sequence.unwrap_or_default().to_owned());
+            }
+            Some(_) => self.stop = Stop::Done,
         }
         Ok(())
     }

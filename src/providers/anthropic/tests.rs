@@ -6,7 +6,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    domain::{conversation::Conversation, usage::TokenCounts},
+    domain::{
+        conversation::{Conversation, Sampling},
+        usage::TokenCounts,
+    },
     providers::{
         ProviderErrorKind,
         fake::{Reply, Seen, TIMEOUT, Upstream, dialogue, recorded, setup, streamed},
@@ -18,7 +21,7 @@ fn call() -> TextCall {
         model: "claude-haiku-5-5".to_owned(),
         conversation: Conversation::from_prompt("Say hi.".to_owned(), Some("Be brief.".to_owned())),
         max_tokens: 256,
-        temperature: None,
+        sampling: Sampling::default(),
     }
 }
 
@@ -140,7 +143,10 @@ async fn an_older_version_takes_a_temperature() {
     let adapter = adapter(&upstream.base, settings);
     let bare = TextCall {
         conversation: Conversation::from_prompt("Say hi.".to_owned(), None),
-        temperature: Some(0.25),
+        sampling: Sampling {
+            temperature: Some(0.25),
+            ..Sampling::default()
+        },
         ..call()
     };
     let _refused = adapter.generate(&bare, None).await;

@@ -15,7 +15,7 @@ use super::{
     },
     errors,
 };
-use crate::domain::usage::TokenCounts;
+use crate::domain::{conversation::Stop, usage::TokenCounts};
 
 #[derive(Debug)]
 pub struct ResponseParser<'a> {
@@ -79,17 +79,17 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
     }
 
     fn end(self, streamed: bool) -> Result<TextAnswer, ProviderError> {
-        let at_limit = match self.finish.as_deref() {
+        let stop = match self.finish.as_deref() {
             None if streamed => return Err(self.answer.head.failed("stream was cut")),
-            None | Some("STOP") => false,
+            None | Some("STOP") => Stop::Done,
             // CONTINUATION: the same limit, with an offer to continue.
-            Some("MAX_TOKENS" | "CONTINUATION") => true,
+            Some("MAX_TOKENS" | "CONTINUATION") => Stop::Limit,
             // LANGUAGE, OTHER, MALFORMED_RESPONSE and the like.
             Some(_) => return Err(self.answer.head.failed("generation ended in an error")),
         };
         let usage = self.usage.as_ref();
         let usage = usage.map(|usage| reported(usage, self.answer.is_empty()));
-        self.answer.finish(usage.unwrap_or_default(), at_limit)
+        self.answer.finish(usage.unwrap_or_default(), stop)
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    domain::usage::TokenCounts,
+    domain::{conversation::Sampling, usage::TokenCounts},
     providers::{
         ProviderErrorKind,
         fake::{Reply, Seen, TIMEOUT, Upstream, dialogue, recorded, setup, streamed},
@@ -19,7 +19,10 @@ fn call() -> TextCall {
         model: "gemini-3.5-flash-lite".to_owned(),
         conversation: Conversation::from_prompt("Say hi.".to_owned(), Some("Be brief.".to_owned())),
         max_tokens: 256,
-        temperature: Some(0.5),
+        sampling: Sampling {
+            temperature: Some(0.5),
+            ..Sampling::default()
+        },
     }
 }
 
@@ -135,7 +138,7 @@ async fn only_what_was_given_is_sent() {
     let adapter = adapter(&upstream.base, settings);
     let bare = TextCall {
         conversation: Conversation::from_prompt("Say hi.".to_owned(), None),
-        temperature: None,
+        sampling: Sampling::default(),
         ..call()
     };
     let _refused = adapter.generate(&bare, None).await;

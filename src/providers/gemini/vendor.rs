@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     domain::{
+        catalogue::Dialogue,
         generation::Modality,
         request::SpeechFormat,
         settings::{ConfigError, read_table},
@@ -24,6 +25,10 @@ pub const ADAPTERS: Adapters = Adapters {
         speech: SpeechRange {
             formats: &[SpeechFormat::Wav],
             ..SpeechRange::ALL
+        },
+        dialogue: Dialogue {
+            late_instructions: false,
+            ..Dialogue::ALL
         },
         ..Vendor::new(
             "gemini",

@@ -94,6 +94,10 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    stop: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_effort: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     service_tier: Option<&'a str>,
@@ -125,9 +129,10 @@ enum WirePart<'a> {
     Text { text: &'a str },
 }
 
-impl<'a> From<&'a Message> for WireMessage<'a> {
-    fn from(message: &'a Message) -> Self {
+impl<'a> WireMessage<'a> {
+    fn of(message: &'a Message, system_role: &'static str) -> Self {
         let role = match message.role {
+            Role::System => system_role,
             Role::User => "user",
             Role::Assistant => "assistant",
         };
@@ -169,7 +174,8 @@ pub fn body(call: &TextCall, settings: &OpenAiModel, streaming: bool) -> Value {
         role: system_role,
         content: Content::Text(text),
     });
-    let messages = call.conversation.messages.iter().map(WireMessage::from);
+    let messages = call.conversation.messages.iter();
+    let messages = messages.map(|message| WireMessage::of(message, system_role));
     let messages = system.into_iter().chain(messages).collect();
     let (max_tokens, max_completion_tokens) = match settings.token_field {
         TokenField::MaxTokens => (Some(call.max_tokens), None),
@@ -185,7 +191,9 @@ pub fn body(call: &TextCall, settings: &OpenAiModel, streaming: bool) -> Value {
         messages,
         max_tokens,
         max_completion_tokens,
-        temperature: call.temperature,
+        temperature: call.sampling.temperature,
+        top_p: call.sampling.top_p,
+        stop: &call.sampling.stop,
         reasoning_effort: settings.reasoning_effort.as_deref(),
         service_tier: settings.service_tier.as_deref(),
         prompt_cache_options: settings

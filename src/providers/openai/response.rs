@@ -17,7 +17,7 @@ use super::{
     },
     errors,
 };
-use crate::domain::usage::TokenCounts;
+use crate::domain::{conversation::Stop, usage::TokenCounts};
 
 /// Which field of a choice has the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,8 +73,11 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
             return Err(self.answer.head.failed("generation ended in an error"));
         }
         // `model_length`: Mistral's full context.
-        let at_limit = matches!(finish, Some("length" | "model_length"));
-        self.answer.finish(self.usage.unwrap_or_default(), at_limit)
+        let stop = match finish {
+            Some("length" | "model_length") => Stop::Limit,
+            _ => Stop::Done,
+        };
+        self.answer.finish(self.usage.unwrap_or_default(), stop)
     }
 }
 

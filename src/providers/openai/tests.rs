@@ -8,7 +8,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    domain::{conversation::Conversation, usage::TokenCounts},
+    domain::{
+        conversation::{Conversation, Sampling},
+        usage::TokenCounts,
+    },
     providers::{
         ProviderErrorKind,
         fake::{Reply, Seen, TIMEOUT, Upstream, dialogue, recorded, setup, streamed},
@@ -20,7 +23,10 @@ fn call() -> TextCall {
         model: "gpt-6-luna".to_owned(),
         conversation: Conversation::from_prompt("Say hi.".to_owned(), Some("Be brief.".to_owned())),
         max_tokens: 256,
-        temperature: Some(0.5),
+        sampling: Sampling {
+            temperature: Some(0.5),
+            ..Sampling::default()
+        },
     }
 }
 
@@ -131,7 +137,7 @@ async fn the_default_suits_compatible_servers() {
         let adapter = adapter(&upstream.base, None, OpenAiModel::default());
         let bare = TextCall {
             conversation: Conversation::from_prompt("Say hi.".to_owned(), None),
-            temperature: None,
+            sampling: Sampling::default(),
             ..call()
         };
         let _refused = if streaming {

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use super::{Faults, fault::Fault, seed::Seed};
 use crate::{
     domain::{
-        conversation::{Part, Role},
+        conversation::{Part, Role, Stop},
         usage::TokenCounts,
     },
     providers::{DeltaSink, ProviderError, TextAnswer, TextCall, TextProvider, answer::TextBuffer},
@@ -72,8 +72,18 @@ impl TextProvider for SandboxText {
             tokio::time::sleep(faults.slow).await;
         }
         let seed = seed(call);
-        let text = compose(&faults.rest, &seed);
+        let mut text = compose(&faults.rest, &seed);
+        let mut stop = Stop::Done;
+        let found = call.sampling.stop.iter();
+        let found = found.filter_map(|sequence| Some((text.find(sequence)?, sequence)));
+        if let Some((at, sequence)) = found.min_by_key(|(at, _)| *at) {
+            stop = Stop::Sequence(sequence.clone());
+            text.truncate(at);
+        }
         let limit = usize::try_from(call.max_tokens).unwrap_or(usize::MAX);
+        if text.split_inclusive(' ').nth(limit).is_some() {
+            stop = Stop::Limit;
+        }
         // A late fault sends part of the stream first, like an upstream that breaks off.
         let shown = match faults.fault {
             Some(fault) if !fault.is_late() || deltas.is_none() => 0,
@@ -101,6 +111,7 @@ impl TextProvider for SandboxText {
         let input = input_tokens(call);
         Ok(TextAnswer {
             text: pieces.into_text(),
+            stop,
             usage: TokenCounts {
                 input: Some(input),
                 cached_input: faults.cached.map(|tokens| tokens.min(input)),
@@ -120,7 +131,9 @@ fn input_tokens(call: &TextCall) -> u64 {
 
 /// The seed of everything that may change the answer.
 fn seed(call: &TextCall) -> Seed {
-    let temperature = call.temperature.map(f64::to_le_bytes);
+    let sampling =
+        [call.sampling.temperature, call.sampling.top_p].map(|v| v.map(f64::to_le_bytes));
+    let [temperature, top_p] = &sampling;
     let system = call.conversation.system.as_deref().unwrap_or_default();
     let max_tokens = call.max_tokens.to_le_bytes();
     let mut fields = vec![
@@ -129,8 +142,10 @@ fn seed(call: &TextCall) -> Seed {
         temperature.as_ref().map_or(&[], |bytes| &bytes[..]),
         system.as_bytes(),
     ];
+    fields.extend(top_p.as_ref().map(|bytes| &bytes[..]));
     for message in &call.conversation.messages {
         fields.push(match message.role {
+            Role::System => &b"system"[..],
             Role::User => b"user",
             Role::Assistant => b"assistant",
         });

@@ -9,7 +9,7 @@ use super::template::RenderedPrompt;
 use crate::{
     domain::{
         catalogue::{ImageModel, Model, ModelKind, SpeechModel, Support, TextModel, VideoModel},
-        conversation::Conversation,
+        conversation::{Conversation, Sampling},
         credits::Credits,
         generation::TemplateUse,
         pricing::{Ceiling, ImageCeiling, SpeechCeiling, TextCeiling, VideoCeiling},
@@ -70,11 +70,8 @@ impl Service {
     ) -> Result<&Model, Vec<FieldError>> {
         let modality = request.modality();
         let account = caller.account_default(modality);
-        let model = self
-            .0
-            .catalogue
-            .resolve(modality, request.target(), &account)
-            .map_err(|error| vec![error])?;
+        let model = request.resolve(&self.0.catalogue, &account);
+        let model = model.map_err(|error| vec![error])?;
         match model.violations(request, chars) {
             none if none.is_empty() => Ok(model),
             errors => Err(errors),
@@ -109,6 +106,10 @@ impl Service {
             (ModelKind::Text(text), GenerationRequest::Text(request)) => {
                 Ok(plan_text(model, text, &request, rendered, deltas))
             }
+            (ModelKind::Text(text), GenerationRequest::Dialogue(request)) => {
+                self.plan_dialogue(caller, model, text, request, deltas)
+                    .await
+            }
             (ModelKind::Image(image), GenerationRequest::Image(request)) => {
                 plan_image(model, image, request)
             }
@@ -138,40 +139,71 @@ fn plan_text<'a>(
     let max_tokens = request
         .max_tokens
         .unwrap_or(DEFAULT_MAX_TOKENS.min(text.limits.max_tokens));
-    let mut conversation =
+    let conversation =
         Conversation::from_prompt(rendered.prompt.clone(), rendered.system_prompt.clone());
-    let bytes = conversation.bytes();
-    // Blank instructions say nothing, and some providers refuse them.
-    conversation.system = conversation.system.filter(|text| !text.trim().is_empty());
-    let mut parameters = json!({ "max_tokens": max_tokens });
-    if let Some(temperature) = request.temperature {
-        parameters["temperature"] = json!(temperature);
-    }
+    let input_tokens = conversation.bytes() as u64 + u64::from(text.overhead_tokens);
     let call = TextCall {
         model: model.id.clone(),
         conversation,
         max_tokens,
-        temperature: request.temperature,
+        sampling: Sampling {
+            temperature: request.temperature,
+            ..Sampling::default()
+        },
     };
     Plan {
-        model,
-        prompt: rendered.prompt,
         system_prompt: rendered.system_prompt,
-        negative_prompt: None,
         template: rendered.template,
+        max_cost: request.max_cost,
+        ..plan_call(model, text, rendered.prompt, call, input_tokens, deltas)
+    }
+}
+
+/// The plan of a text call. `input_tokens`: its upper bound of them.
+pub(super) fn plan_call<'a>(
+    model: &'a Model,
+    text: &TextModel,
+    prompt: String,
+    mut call: TextCall,
+    input_tokens: u64,
+    deltas: Option<DeltaSink>,
+) -> Plan<'a> {
+    let system = &mut call.conversation.system;
+    // Blank instructions say nothing, and some providers refuse them.
+    *system = system.take().filter(|text| !text.trim().is_empty());
+    let Sampling {
+        temperature,
+        top_p,
+        stop,
+    } = &call.sampling;
+    let mut parameters = json!({ "max_tokens": call.max_tokens });
+    for (name, value) in [("temperature", temperature), ("top_p", top_p)] {
+        if let Some(value) = value {
+            parameters[name] = json!(value);
+        }
+    }
+    if !stop.is_empty() {
+        parameters["stop"] = json!(stop);
+    }
+    Plan {
+        model,
+        prompt,
+        system_prompt: None,
+        negative_prompt: None,
+        template: None,
         parameters,
         ceiling: Ceiling::Text(TextCeiling {
             prices: Arc::clone(&text.prices),
-            input_tokens: bytes as u64 + u64::from(text.overhead_tokens),
-            max_tokens,
+            input_tokens,
+            max_tokens: call.max_tokens,
             cache_writes: text.cache_writes,
         }),
-        max_cost: request.max_cost,
-        call: Some(Call::Text(TextWork {
+        max_cost: None,
+        call: Some(Call::Text(Box::new(TextWork {
             call,
             prices: Arc::clone(&text.prices),
             deltas,
-        })),
+        }))),
         job: false,
     }
 }

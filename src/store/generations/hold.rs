@@ -14,7 +14,11 @@ use super::{
     writer::{Grouped, Verdict, Verdicts, Write},
 };
 use crate::{
-    domain::{credits::Credits, generation::Generation, ids::AccountId},
+    domain::{
+        credits::Credits,
+        generation::{Generation, Surface},
+        ids::AccountId,
+    },
     store::{
         group_rows,
         pool::{Transaction, statement_span},
@@ -64,6 +68,8 @@ struct Row<'a> {
     bind_key: Option<&'a str>,
     bind_fingerprint: Option<String>,
     bind_until: Option<DateTime<Utc>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    surface: Option<&'a str>,
     now: DateTime<Utc>,
 }
 
@@ -123,6 +129,7 @@ impl Hold {
             bind_key: bind.map(|bind| bind.key.as_str()),
             bind_fingerprint: bind.map(|bind| bytea(&bind.fingerprint)),
             bind_until: bind.map(|bind| bind.expires_at),
+            surface: (new.surface != Surface::Generate).then(|| new.surface.as_str()),
             now: new.now,
         };
         Self {
@@ -213,13 +220,13 @@ async fn write(
                     price_id integer, negative_prompt text, parameters jsonb, streamed boolean,
                     instance uuid, deadline_at timestamptz, template_id bigint,
                     template_version integer, bind_key text, bind_fingerprint bytea,
-                    bind_until timestamptz, now timestamptz),
+                    bind_until timestamptz, surface text, now timestamptz),
                 unnest($2::text[]), unnest($3::text[])
             ) with ordinality as w (
                 id, account_id, api_key_id, session_id, hold, job, max_jobs, status, model_id,
                 price_id, negative_prompt, parameters, streamed, instance, deadline_at,
-                template_id, template_version, bind_key, bind_fingerprint, bind_until, now,
-                prompt, system_prompt, place)
+                template_id, template_version, bind_key, bind_fingerprint, bind_until, surface,
+                now, prompt, system_prompt, place)
         ), open as materialized (
             -- Not waited for: one locked account would hold up all others.
             select id, suspended_at is not null as suspended from accounts
@@ -281,12 +288,12 @@ async fn write(
                 (id, account_id, api_key_id, session_id, estimated, created_at, started_at,
                  next_step_at, deadline_at, template_id, template_version, model_id, price_id,
                  spend_period, job, streamed, lease_token, status, prompt, system_prompt,
-                 negative_prompt, parameters)
+                 negative_prompt, parameters, surface)
             select id, account_id, api_key_id, session_id, hold, now,
                    case when instance is not null then now end,
                    case when instance is null then now end, deadline_at, template_id,
                    template_version, model_id, price_id, period, job, streamed, instance,
-                   status, prompt, system_prompt, negative_prompt, parameters
+                   status, prompt, system_prompt, negative_prompt, parameters, surface
             from held
         ), entry as (
             insert into ledger_entries
@@ -421,6 +428,7 @@ impl NewGeneration {
             id: self.id,
             account_id: self.account_id,
             modality: self.modality,
+            surface: self.surface,
             status: self.status,
             provider: self.provider.clone(),
             model: self.model.clone(),
@@ -434,6 +442,7 @@ impl NewGeneration {
             charged: None,
             failure: None,
             finish_reason: None,
+            stop: None,
             api_key_id: match self.credential {
                 Credential::ApiKey(id) => Some(id),
                 Credential::Session(_) => None,

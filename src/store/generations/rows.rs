@@ -8,7 +8,8 @@ use super::{Bound, Store, StoreError};
 use crate::domain::{
     credits::Credits,
     generation::{
-        Failure, FailureCode, FinishReason, Generation, Modality, Output, Status, TemplateUse,
+        Failure, FailureCode, FinishReason, Generation, Modality, Output, Status, Surface,
+        TemplateUse,
     },
     ids::{AccountId, ApiKeyId, GenerationId, TemplateId},
 };
@@ -42,6 +43,7 @@ pub(in crate::store) struct GenerationRow {
     pub finish_reason: Option<FinishReason>,
     pub template_id: Option<TemplateId>,
     pub template_version: Option<i32>,
+    pub surface: Option<Surface>,
 }
 
 impl Store {
@@ -81,7 +83,7 @@ impl Store {
                 error_message, attempts as "attempts!", provider_request_id,
                 created_at as "created_at!", started_at, completed_at, outputs as "outputs: _",
                 progress, finish_reason as "finish_reason: _", template_id as "template_id: _",
-                template_version
+                template_version, surface as "surface: _"
             from generations
             where account_id = $1 and id = $2 and ($3 or deleted_at is null)
             "#,
@@ -167,6 +169,7 @@ impl From<GenerationRow> for Generation {
             id: row.id,
             account_id: row.account_id,
             modality: row.modality,
+            surface: row.surface.unwrap_or(Surface::Generate),
             status: row.status,
             provider: row.provider,
             model: row.model,
@@ -180,6 +183,7 @@ impl From<GenerationRow> for Generation {
             charged: row.charged,
             failure: row.error_code.map(|code| Failure::new(code, message)),
             finish_reason: row.finish_reason,
+            stop: None,
             api_key_id: row.api_key_id,
             template: row
                 .template_id

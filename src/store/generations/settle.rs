@@ -169,11 +169,11 @@ async fn write(
                 (id, account_id, api_key_id, session_id, estimated, charged, created_at,
                  started_at, completed_at, template_id, template_version, model_id, price_id,
                  attempts, prompt, system_prompt, negative_prompt, parameters, usage, result,
-                 outputs, error_code, error_message, finish_reason, provider_request_id)
+                 outputs, error_code, error_message, finish_reason, provider_request_id, surface)
             select id, account_id, api_key_id, session_id, estimated, charged, created_at,
                    started, ended, template_id, template_version, model_id, price_id, made,
                    prompt, system_prompt, negative_prompt, parameters, usage, result, outputs,
-                   error_code, error_message, finish_reason, provider_request_id
+                   error_code, error_message, finish_reason, provider_request_id, surface
             from gone
         ), entry as (
             insert into ledger_entries
@@ -286,6 +286,7 @@ impl NewGeneration {
                 usage: Some(completion.usage),
                 charged: Some(completion.charged),
                 finish_reason: completion.finish_reason,
+                stop: completion.stop,
                 ..record
             },
             Outcome::Failed(failure) => Generation {

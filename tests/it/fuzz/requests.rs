@@ -22,6 +22,7 @@ use super::{
 use crate::{
     common::{Answer, TestApp},
     openapi_walk::{Operation, every_operation},
+    surfaces,
 };
 use made::{case, id, query};
 use stage::Stage;
@@ -34,13 +35,21 @@ fn assert_sound(operation: &Operation, answer: &Answer) {
     let status = answer.status.as_u16();
     assert_ne!(status, 500, "{}", answer.text);
     if status == 503 {
-        answer.error(503, "provider_overloaded");
+        assert_eq!(code_of(&operation.path, answer), "provider_overloaded");
     }
     if answer
         .header("content-type")
         .starts_with("text/event-stream")
     {
         assert_eq!(status, 200);
+        if operation.is_for_sdks() {
+            let last = surfaces::events(&operation.path, &answer.text)
+                .pop()
+                .unwrap();
+            let ended = last == "[DONE]" || last["type"] == "message_stop";
+            assert!(ended || last["error"]["message"].is_string(), "{last}");
+            return;
+        }
         let (name, _) = answer.events().pop().unwrap();
         assert!(["completed", "failed"].contains(&name.as_str()), "{name}");
     } else {
@@ -102,13 +111,27 @@ async fn every_operation_answers_as_documented(_: PgPoolOptions, options: PgConn
     audited.assert_verified().await;
 }
 
-/// Refusals use the error format, and nothing breaks.
-fn assert_envelope(answer: &Answer, context: &str) {
+/// The code of an error, which has the shape that its path asks for.
+fn code_of(path: &str, answer: &Answer) -> String {
+    let error = &answer.json()["error"];
     let status = answer.status.as_u16();
-    assert!(status < 500, "{context}: {}", answer.text);
+    let code = |code: &serde_json::Value| code.as_str().unwrap().to_owned();
+    if surfaces::are_for_sdks(path) {
+        let code = code(error.get("code").unwrap_or(&error["details"]["error_code"]));
+        surfaces::error(path, answer, status, &code);
+        return code;
+    }
+    let code = code(&error["code"]);
+    answer.error(status, &code);
+    code
+}
+
+/// Refusals use the error format, and nothing breaks.
+fn assert_envelope(answer: &Answer, path: &str) {
+    let status = answer.status.as_u16();
+    assert!(status < 500, "{path}: {}", answer.text);
     if status >= 400 {
-        let code = answer.json()["error"]["code"].clone();
-        answer.error(status, code.as_str().unwrap());
+        code_of(path, answer);
     }
 }
 

@@ -3,7 +3,7 @@
 use gensvc::{
     domain::{
         credits::Credits,
-        generation::{Failure, FailureCode, Modality, Status},
+        generation::{Failure, FailureCode, Modality, Status, Surface},
         ids::{AccountId, ApiKeyId, GenerationId, GenerationIds, InstanceId},
     },
     store::{
@@ -25,6 +25,7 @@ pub fn completed(charge: i64) -> Outcome {
     Outcome::Completed(Completion {
         result: Some("x".to_owned()),
         outputs: Vec::new(),
+        stop: None,
         usage: json!({}),
         charged: micros(charge),
         finish_reason: None,
@@ -63,6 +64,7 @@ impl Mover {
             account_id: self.account,
             credential: self.credential,
             modality: Modality::Text,
+            surface: Surface::Generate,
             provider: "sandbox".to_owned(),
             model: "m".to_owned(),
             prompt: "x".to_owned(),

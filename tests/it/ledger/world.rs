@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use gensvc::{
     domain::{
-        generation::{Failure, FailureCode, Modality, Status},
+        generation::{Failure, FailureCode, Modality, Status, Surface},
         ids::{AccountId, GenerationId, GenerationIds, InstanceId},
     },
     store::{
@@ -157,6 +157,7 @@ impl World {
             account_id: cast.accounts[cast.model.keys[key].account],
             credential: Credential::ApiKey(cast.keys[key]),
             modality: Modality::Text,
+            surface: Surface::Generate,
             provider: "sandbox".to_owned(),
             model: "m".to_owned(),
             prompt: "x".to_owned(),
@@ -213,6 +214,7 @@ impl World {
             Some(part) => Outcome::Completed(Completion {
                 result: Some("x".to_owned()),
                 outputs: Vec::new(),
+                stop: None,
                 usage: json!({"input_tokens": 1}),
                 charged: micros(part_of(opening.hold, part)),
                 finish_reason: None,

@@ -53,7 +53,7 @@ async fn unusable_answers() {
         ask(Reply::json(&null_error), false).await.0.unwrap().text,
         "Hi"
     );
-    let long = answer(&json!("x".repeat(2 << 20)), "stop", &none);
+    let long = answer(&json!("x".repeat(5 << 20)), "stop", &none);
     assert_eq!(
         ask(Reply::json(&long), false).await.0.unwrap_err().detail,
         "text over the cap"

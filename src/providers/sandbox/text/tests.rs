@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::*;
 use crate::{
-    domain::conversation::Conversation,
+    domain::conversation::{Conversation, Sampling},
     providers::{ProviderErrorKind, fake::dialogue},
 };
 
@@ -13,7 +13,7 @@ fn call(prompt: &str, max_tokens: u32) -> TextCall {
         model: "sandbox-text".to_owned(),
         conversation: Conversation::from_prompt(prompt.to_owned(), None),
         max_tokens,
-        temperature: None,
+        sampling: Sampling::default(),
     }
 }
 

@@ -9,6 +9,7 @@ use crate::{
     common::{Account, TestApp},
     fuzz::{bytes::cut, json::edit},
     openapi_walk::{Objects, Operation, objects},
+    surfaces,
     v1::admin::operator,
 };
 
@@ -56,6 +57,14 @@ impl Stage {
             "/v1/api-keys" => vec![
                 json!({"name": "x", "spend_limit": "1.5", "spend_period": "day",
                 "rate_limit_per_minute": 5, "expires_at": "2099-01-01T00:00:00Z"}),
+            ],
+            surfaces::CHAT => vec![
+                json!({"model": "sandbox-text-1", "messages": [{"role": "user", "content": "x"}],
+                "stream": true, "stream_options": {"include_usage": true}, "stop": "a"}),
+            ],
+            surfaces::MESSAGES => vec![
+                json!({"model": "sandbox-text-1", "max_tokens": 9, "system": "x", "stream": true,
+                "messages": [{"role": "user", "content": [{"type": "text", "text": "[[fail]]"}]}]}),
             ],
             "/v1/account" => vec![json!({"defaults": {"text": {"provider": "sandbox",
                 "model": "sandbox-text-1"}, "image": null}})],

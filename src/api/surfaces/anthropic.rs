@@ -1,0 +1,241 @@
+//! /anthropic: Messages, their tokens, and the models in its dialect.
+
+use axum::{
+    Json,
+    extract::{Path, State, rejection::PathRejection},
+    response::Response,
+};
+use chrono::{DateTime, Utc};
+use http::HeaderMap;
+use serde::Serialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::{Call, RequestId, Sdk, models, named, openai::SdkHeaders};
+use crate::{
+    api::{
+        ApiState,
+        admission::RequestPermit,
+        error::ApiError,
+        extract::{AnyToken, Authorized, GenerateText, JsonBody, Query},
+        generate::idempotency_key,
+    },
+    domain::{
+        catalogue::{Model, TextModel},
+        dialect::messages::{
+            CountRequest, Message, MessageEvent, MessagesRequest, MessagesWriter, TokenCount,
+        },
+        validate::{Fields, Input, integer, text},
+    },
+};
+
+const MESSAGES: &str = "/anthropic/v1/messages";
+/// Models that one page has at most.
+const MAX_PAGE: i64 = 1000;
+
+/// A model, as Anthropic's SDKs list it.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AnthropicModelBody {
+    /// `model`
+    r#type: &'static str,
+    /// `provider/model`: what requests name it by.
+    id: String,
+    /// The provider's model id.
+    display_name: String,
+    /// 1970: not known.
+    created_at: DateTime<Utc>,
+    /// `active`, or `deprecated` where its provider has announced its end.
+    lifecycle: &'static str,
+    /// Maximum input tokens; null: not known.
+    #[schema(required, nullable)]
+    max_input_tokens: Option<u32>,
+    /// Maximum output tokens.
+    max_tokens: u32,
+}
+
+/// A page of models.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AnthropicModels {
+    /// The models.
+    data: Vec<AnthropicModelBody>,
+    /// Whether there are more.
+    has_more: bool,
+    /// The first of the page.
+    #[schema(required, nullable)]
+    first_id: Option<String>,
+    /// The last of the page.
+    #[schema(required, nullable)]
+    last_id: Option<String>,
+}
+
+impl AnthropicModelBody {
+    fn of(id: String, model: &Model, text: &TextModel) -> Self {
+        Self {
+            r#type: "model",
+            id,
+            display_name: model.id.clone(),
+            created_at: DateTime::UNIX_EPOCH,
+            lifecycle: if model.retiring.is_some() {
+                "deprecated"
+            } else {
+                "active"
+            },
+            max_input_tokens: text.limits.max_input_tokens,
+            max_tokens: text.limits.max_output_tokens,
+        }
+    }
+}
+
+/// Which page of the models.
+pub struct ModelPage {
+    limit: Option<usize>,
+    after: Option<String>,
+    before: Option<String>,
+}
+
+impl Input for ModelPage {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        BetaQuery::read(fields);
+        let about = "Models of the page. Default: all.";
+        Some(Self {
+            limit: fields.optional("limit", about, integer(1..=MAX_PAGE)),
+            after: fields.optional("after_id", "Those after this one.", text(usize::MAX)),
+            before: fields.optional("before_id", "Those before this one.", text(usize::MAX)),
+        })
+    }
+}
+
+/// What the SDKs add to their paths.
+pub struct BetaQuery;
+
+impl Input for BetaQuery {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        let about = "Taken, and changes nothing.";
+        fields.optional("beta", about, text(usize::MAX));
+        Some(Self)
+    }
+}
+
+/// Messages
+///
+/// For the `anthropic` packages, with `base_url` `/anthropic` of this server. Dialogues of texts;
+/// every other field is refused by name. Held, charged and recorded as by POST /v1/generate/text.
+#[utoipa::path(
+    post, path = MESSAGES, tag = "anthropic",
+    params(SdkHeaders, ("beta" = Option<String>, Query, description = "Taken, and changes nothing.")),
+    responses(
+        (status = 200, description = "The answer. With `stream` true: server-sent events, the last `message_stop` or `error`.",
+            content((Message = "application/json"), (MessageEvent = "text/event-stream")),
+            headers(
+                ("x-gensvc-generation" = String, description = "The generation's uuid"),
+                ("x-gensvc-max-tokens" = u64, description = "The limit of output tokens that was sent to the provider"),
+                ("Idempotent-Replayed" = String, description = "`true` when an earlier request with the same Idempotency-Key made it"))),
+    ),
+)]
+pub async fn create(
+    State(state): State<ApiState>,
+    auth: Authorized<GenerateText>,
+    headers: HeaderMap,
+    permit: RequestPermit,
+    request_id: RequestId,
+    body: JsonBody<MessagesRequest>,
+) -> Result<Response, ApiError> {
+    let key = idempotency_key(&headers, MESSAGES, body.members())?;
+    let MessagesRequest(dialogue) = body.read()?;
+    let call = Call {
+        sdk: Sdk::Anthropic,
+        state,
+        caller: auth.caller,
+        permit: &permit,
+        request_id,
+        key,
+    };
+    call.answer(dialogue, MessagesWriter::new).await
+}
+
+/// Count tokens
+///
+/// An upper bound: no provider is asked. Costs nothing.
+#[utoipa::path(
+    post, path = "/anthropic/v1/messages/count_tokens", tag = "anthropic",
+    params(("beta" = Option<String>, Query, description = "Taken, and changes nothing.")),
+    responses((status = 200, description = "The input tokens", body = TokenCount)),
+)]
+pub async fn count_tokens(
+    State(state): State<ApiState>,
+    auth: Authorized<GenerateText>,
+    body: JsonBody<CountRequest>,
+) -> Result<Json<TokenCount>, ApiError> {
+    let CountRequest(dialogue) = body.read()?;
+    let input_tokens = state.service.count_tokens(&auth.caller, &dialogue)?;
+    Ok(Json(TokenCount { input_tokens }))
+}
+
+/// List models
+///
+/// The text models of this server.
+#[utoipa::path(
+    get, path = "/anthropic/v1/models", tag = "anthropic",
+    responses((status = 200, description = "The models", body = AnthropicModels)),
+)]
+pub async fn list(
+    State(state): State<ApiState>,
+    _auth: Authorized<AnyToken>,
+    query: Query<ModelPage>,
+) -> Result<Json<AnthropicModels>, ApiError> {
+    let ModelPage {
+        limit,
+        after,
+        before,
+    } = query.read()?;
+    let all: Vec<_> = models(&state).collect();
+    let limit = limit.unwrap_or(all.len());
+    let place = |name: &Option<String>| {
+        let name = name.as_ref()?;
+        all.iter().position(|(id, ..)| id == name)
+    };
+    let begin = place(&after).map_or(0, |at| at + 1);
+    let end = place(&before).unwrap_or(all.len()).max(begin);
+    // The page is next to the model that was named.
+    let (begin, end) = match (&after, &before) {
+        (None, Some(_)) => (end.saturating_sub(limit).max(begin), end),
+        _ => (begin, end.min(begin.saturating_add(limit))),
+    };
+    let has_more = match (&after, &before) {
+        (None, Some(_)) => begin > 0,
+        _ => end < all.len(),
+    };
+    let page = all.into_iter().take(end).skip(begin);
+    let data: Vec<_> = page
+        .map(|(id, model, text)| AnthropicModelBody::of(id, model, text))
+        .collect();
+    Ok(Json(AnthropicModels {
+        has_more,
+        first_id: data.first().map(|model| model.id.clone()),
+        last_id: data.last().map(|model| model.id.clone()),
+        data,
+    }))
+}
+
+/// Look up a model
+#[utoipa::path(
+    get, path = "/anthropic/v1/models/{id}", tag = "anthropic",
+    params(
+        ("id" = String, Path, description = "`provider/model`, or just `model`; a slash in it is written %2F"),
+    ),
+    responses((status = 200, description = "The model", body = AnthropicModelBody)),
+)]
+pub async fn get(
+    State(state): State<ApiState>,
+    auth: Authorized<AnyToken>,
+    path: Result<Path<String>, PathRejection>,
+    _query: Query<BetaQuery>,
+) -> Result<Json<AnthropicModelBody>, ApiError> {
+    let (id, model, text) = named(&state, &auth.caller, path)?;
+    Ok(Json(AnthropicModelBody::of(id, model, text)))
+}
+
+/// What agents ask for to see whether anybody is here.
+pub async fn hello() -> Json<Value> {
+    Json(json!({"message": "hello"}))
+}

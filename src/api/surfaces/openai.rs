@@ -1,0 +1,155 @@
+//! /openai/v1: Chat Completions, and the models in its dialect.
+
+use axum::{
+    Json,
+    extract::{Path, State, rejection::PathRejection},
+    response::Response,
+};
+use http::HeaderMap;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{Call, RequestId, Sdk, models, named};
+use crate::{
+    api::{
+        ApiState,
+        admission::RequestPermit,
+        error::ApiError,
+        extract::{AnyToken, Authorized, GenerateText, JsonBody, NoQuery},
+        generate::idempotency_key,
+    },
+    domain::{
+        catalogue::Model,
+        dialect::chat::{ChatCompletion, ChatCompletionChunk, ChatRequest, ChatWriter},
+    },
+};
+
+const CHAT: &str = "/openai/v1/chat/completions";
+
+/// Headers of a generation by an SDK.
+#[derive(utoipa::IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "it is a document, not a reader")]
+pub(super) struct SdkHeaders {
+    /// 1 to 255 visible ASCII characters. The same key with the same request returns the answer first made, for 24 hours.
+    #[param(rename = "Idempotency-Key")]
+    idempotency_key: Option<String>,
+}
+
+/// A model, as OpenAI's SDKs list it.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct OpenAiModelBody {
+    /// `provider/model`: what requests name it by.
+    id: String,
+    /// `model`
+    object: &'static str,
+    /// 0: not known.
+    created: i64,
+    /// The provider.
+    owned_by: String,
+}
+
+/// The models of this server.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct OpenAiModels {
+    /// `list`
+    object: &'static str,
+    /// All of them.
+    data: Vec<OpenAiModelBody>,
+    /// The same, for clients that read these.
+    models: Vec<OpenAiModelBody>,
+}
+
+impl OpenAiModelBody {
+    fn of(id: String, model: &Model) -> Self {
+        Self {
+            id,
+            object: "model",
+            created: 0,
+            owned_by: model.provider.clone(),
+        }
+    }
+}
+
+/// Chat Completions
+///
+/// For the `openai` packages, with `base_url` `/openai/v1` of this server. Dialogues of texts;
+/// every other field is refused by name. Held, charged and recorded as by POST /v1/generate/text;
+/// without a limit it may write what the account can pay for.
+#[utoipa::path(
+    post, path = CHAT, tag = "openai", params(SdkHeaders),
+    responses(
+        (status = 200, description = "The answer. With `stream` true: server-sent events, the last `[DONE]`.",
+            content((ChatCompletion = "application/json"), (ChatCompletionChunk = "text/event-stream")),
+            headers(
+                ("x-gensvc-generation" = String, description = "The generation's uuid"),
+                ("x-gensvc-max-tokens" = u64, description = "The limit of output tokens that was sent to the provider"),
+                ("Idempotent-Replayed" = String, description = "`true` when an earlier request with the same Idempotency-Key made it"))),
+    ),
+)]
+pub async fn chat(
+    State(state): State<ApiState>,
+    auth: Authorized<GenerateText>,
+    headers: HeaderMap,
+    permit: RequestPermit,
+    request_id: RequestId,
+    body: JsonBody<ChatRequest>,
+) -> Result<Response, ApiError> {
+    let key = idempotency_key(&headers, CHAT, body.members())?;
+    let ChatRequest {
+        dialogue,
+        include_usage,
+    } = body.read()?;
+    let call = Call {
+        sdk: Sdk::OpenAi,
+        state,
+        caller: auth.caller,
+        permit: &permit,
+        request_id,
+        key,
+    };
+    let writer = |head| ChatWriter {
+        head,
+        include_usage,
+    };
+    call.answer(dialogue, writer).await
+}
+
+/// List models
+///
+/// The text models of this server.
+#[utoipa::path(
+    get, path = "/openai/v1/models", tag = "openai",
+    responses((status = 200, description = "The models", body = OpenAiModels)),
+)]
+pub async fn list(
+    State(state): State<ApiState>,
+    _auth: Authorized<AnyToken>,
+    _query: NoQuery,
+) -> Json<OpenAiModels> {
+    let all = models(&state).map(|(id, model, _)| OpenAiModelBody::of(id, model));
+    let data: Vec<_> = all.collect();
+    Json(OpenAiModels {
+        object: "list",
+        models: data.clone(),
+        data,
+    })
+}
+
+/// Look up a model
+#[utoipa::path(
+    get, path = "/openai/v1/models/{id}", tag = "openai",
+    params(
+        ("id" = String, Path, description = "`provider/model`, or just `model`; a slash in it is written %2F"),
+    ),
+    responses((status = 200, description = "The model", body = OpenAiModelBody)),
+)]
+pub async fn get(
+    State(state): State<ApiState>,
+    auth: Authorized<AnyToken>,
+    path: Result<Path<String>, PathRejection>,
+    _query: NoQuery,
+) -> Result<Json<OpenAiModelBody>, ApiError> {
+    let (id, model, _) = named(&state, &auth.caller, path)?;
+    Ok(Json(OpenAiModelBody::of(id, model)))
+}

@@ -1,0 +1,113 @@
+//! A streamed answer. Its 200 goes out with the first text, or the first sign of life: an SDK
+//! that has the headers of a stream does not try again.
+
+use std::{convert::Infallible, pin::Pin, time::Duration};
+
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use futures_util::{Stream, StreamExt as _, stream};
+use http::{HeaderName, header};
+use tokio::{sync::mpsc::UnboundedReceiver, time::sleep};
+
+use super::{Call, answer_of};
+use crate::{
+    api::{error::ApiError, stream::last},
+    domain::{
+        dialect::{Answer, Writer},
+        ids::GenerationId,
+    },
+    jobs::Handle,
+    service::ServiceError,
+};
+
+/// Silence after which a sign of life is sent.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// An answer, or the body of the error that it ended in.
+type Ended = Result<Answer, String>;
+
+/// The stream of a generation that has just begun; an error where it fails before the first text.
+pub async fn live(
+    call: Call<'_>,
+    id: GenerationId,
+    handle: Handle,
+    mut pieces: UnboundedReceiver<String>,
+    writer: impl Writer,
+) -> Result<Response, ApiError> {
+    call.permit.release();
+    let Call {
+        sdk,
+        state,
+        caller,
+        request_id,
+        ..
+    } = call;
+    let links = state.links().clone();
+    let mut end = Box::pin(async move {
+        let record = last(&state, &caller, id, handle).await;
+        let record = record.ok_or(ServiceError::ShuttingDown)?;
+        answer_of(&record, &links)
+    });
+    let (mut first, mut ended) = (None, None);
+    tokio::select! {
+        biased;
+        Some(piece) = pieces.recv() => first = Some(piece),
+        result = &mut end => ended = Some(result?),
+        () = sleep(KEEP_ALIVE) => {}
+    }
+    let end = async move {
+        let result = match ended {
+            Some(answer) => Ok(answer),
+            None => end.await,
+        };
+        result.map_err(|error: ApiError| error.for_sdk(sdk, &request_id.0).1)
+    };
+    let events = events(writer, first, pieces, Box::pin(end), KEEP_ALIVE);
+    Ok(response(Body::from_stream(events.map(Ok::<_, Infallible>))))
+}
+
+pub fn response(body: impl Into<Body>) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        // Proxies that buffer would turn the stream into one late answer.
+        (HeaderName::from_static("x-accel-buffering"), "no"),
+    ];
+    (headers, body.into()).into_response()
+}
+
+/// The events of an answer: its pieces from `first` on, then its end.
+fn events<W: Writer>(
+    mut writer: W,
+    first: Option<String>,
+    pieces: UnboundedReceiver<String>,
+    end: Pin<Box<impl Future<Output = Ended> + Send>>,
+    keep_alive: Duration,
+) -> impl Stream<Item = String> + Send {
+    let begin = writer.begin() + &first.map_or_else(String::new, |piece| writer.text(&piece));
+    let rest = stream::unfold(Some((writer, pieces, end)), move |state| async move {
+        let (mut writer, mut pieces, mut end) = state?;
+        tokio::select! {
+            biased;
+            Some(piece) = pieces.recv() => Some((writer.text(&piece), Some((writer, pieces, end)))),
+            ended = &mut end => {
+                let mut events = String::new();
+                // What came between the two looks.
+                while let Ok(piece) = pieces.try_recv() {
+                    events += &writer.text(&piece);
+                }
+                events += &match ended {
+                    Ok(answer) => writer.end(&answer),
+                    Err(error) => writer.failed(&error),
+                };
+                Some((events, None))
+            }
+            () = sleep(keep_alive) => Some((writer.keep_alive(), Some((writer, pieces, end)))),
+        }
+    });
+    stream::once(async { begin }).chain(rest)
+}
+
+#[cfg(test)]
+mod tests;

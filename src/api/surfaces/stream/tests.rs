@@ -1,0 +1,82 @@
+//! The order of events, whatever comes between them.
+
+use futures_util::StreamExt as _;
+use tokio::sync::{mpsc::unbounded_channel, oneshot};
+
+use super::*;
+use crate::domain::{
+    conversation::Stop,
+    usage::{TextUsage, TokenCounts},
+};
+
+/// Writes a letter for each event.
+struct Letters;
+
+impl Writer for Letters {
+    fn whole(&self, answer: &Answer) -> String {
+        answer.text.clone()
+    }
+
+    fn begin(&mut self) -> String {
+        "(".to_owned()
+    }
+
+    fn text(&mut self, piece: &str) -> String {
+        piece.to_owned()
+    }
+
+    fn keep_alive(&self) -> String {
+        ".".to_owned()
+    }
+
+    fn end(&mut self, _: &Answer) -> String {
+        ")".to_owned()
+    }
+
+    fn failed(&self, error: &str) -> String {
+        format!("!{error}")
+    }
+}
+
+fn answer() -> Answer {
+    Answer {
+        text: "ab".to_owned(),
+        stop: Stop::Done,
+        usage: TextUsage::from_counts(TokenCounts::default(), 1, 1),
+    }
+}
+
+const LONG: Duration = Duration::from_hours(1);
+
+#[tokio::test]
+async fn pieces_come_before_the_end_whichever_is_seen_first() {
+    for ended in [Ok(answer()), Err("cut".to_owned())] {
+        let last = if ended.is_ok() { ")" } else { "!cut" };
+        let (sender, pieces) = unbounded_channel();
+        sender.send("b".to_owned()).unwrap();
+        sender.send("c".to_owned()).unwrap();
+        let end = Box::pin(async move { ended });
+        let events = events(Letters, Some("a".to_owned()), pieces, end, LONG);
+        let all: Vec<String> = events.collect().await;
+        assert_eq!(all.concat(), format!("(abc{last}"));
+    }
+}
+
+#[tokio::test]
+async fn silence_is_filled_and_disturbs_nothing() {
+    let (sender, pieces) = unbounded_channel();
+    let (ending, ended) = oneshot::channel();
+    let end = Box::pin(async move { Ok(ended.await.unwrap()) });
+    let mut events = Box::pin(events(Letters, None, pieces, end, Duration::from_millis(1)));
+    assert_eq!(events.next().await.unwrap(), "(");
+    assert_eq!(events.next().await.unwrap(), ".");
+    sender.send("a".to_owned()).unwrap();
+    assert_eq!(events.next().await.unwrap(), "a");
+    assert_eq!(events.next().await.unwrap(), ".");
+    // The channel may close before the end is known.
+    drop(sender);
+    assert_eq!(events.next().await.unwrap(), ".");
+    assert!(ending.send(answer()).is_ok());
+    assert_eq!(events.next().await.unwrap(), ")");
+    assert_eq!(events.next().await, None);
+}

@@ -1,0 +1,37 @@
+//! A dialogue, in whichever dialect it was written.
+
+use super::TEXT_PROMPT_CHARS;
+use crate::domain::{
+    conversation::{Conversation, Sampling},
+    generation::Surface,
+};
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct DialogueRequest {
+    pub surface: Surface,
+    /// `provider/model`, or just `model`.
+    pub model: String,
+    pub conversation: Conversation,
+    /// What the record shows: the text of the last user message, up to its limit.
+    pub prompt: String,
+    /// Without it: what the account can pay for.
+    pub max_tokens: Option<u32>,
+    pub sampling: Sampling,
+    pub stream: bool,
+}
+
+impl DialogueRequest {
+    /// Not streamed, and without anything that a dialogue need not have.
+    pub fn new(surface: Surface, model: String, conversation: Conversation) -> Self {
+        let prompt = conversation.last_user_text();
+        Self {
+            surface,
+            model,
+            prompt: prompt.chars().take(TEXT_PROMPT_CHARS).collect(),
+            conversation,
+            max_tokens: None,
+            sampling: Sampling::default(),
+            stream: false,
+        }
+    }
+}

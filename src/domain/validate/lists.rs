@@ -1,0 +1,223 @@
+//! Lists of objects and of strings, and fields that have one meaning only.
+
+use serde_json::{Value, json};
+
+use super::{Field, FieldCode, Fields, Kind, Schemas, component};
+
+/// A field that is an array of objects, at least one.
+#[derive(Debug, Clone, Copy)]
+pub struct List<T> {
+    pub about: &'static str,
+    /// Name and description of an object's schema.
+    pub schema: (&'static str, &'static str),
+    pub required: bool,
+    /// What a string instead of the array stands for, where one may.
+    pub short: Option<fn(&str) -> T>,
+}
+
+impl<T> List<T> {
+    /// Reads the field, each of its objects with `read`.
+    pub fn read(
+        &self,
+        fields: &Fields<'_>,
+        name: &'static str,
+        read: impl Fn(&Fields<'_>) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        if fields.description.is_some() {
+            let inner = fields.inner(None, String::new());
+            read(&inner);
+            let mut inner = inner.description.unwrap_or_default().into_inner();
+            fields.describe(name, self.about, self.required, |schemas| {
+                schemas.append(&mut inner.schemas);
+                let item = component(schemas, self.schema.0, |_| inner.object(self.schema.1));
+                let list = json!({"type": "array", "items": item, "minItems": 1});
+                match self.short {
+                    Some(_) => json!({"oneOf": [super::text(usize::MAX).json_schema(), list]}),
+                    None => list,
+                }
+            });
+        }
+        match (fields.value(name), self.short) {
+            (Some(Value::Array(items)), _) if !items.is_empty() => {
+                let items = items.iter().enumerate();
+                let read = items.map(|(at, item)| {
+                    let path = format!("{name}[{at}]");
+                    let Some(members) = item.as_object() else {
+                        fields.error(&path, FieldCode::InvalidType, "must be an object");
+                        return None;
+                    };
+                    let inner = fields.inner(Some(members), format!("{}{path}.", fields.prefix));
+                    let value = read(&inner);
+                    inner.finish();
+                    value
+                });
+                // All of them, for the errors of the later ones.
+                read.collect::<Vec<_>>().into_iter().collect()
+            }
+            (Some(Value::String(text)), Some(short)) => Some(vec![short(text)]),
+            (Some(Value::Array(_)), _) => {
+                fields.error(name, FieldCode::Required, "must not be empty");
+                None
+            }
+            (Some(_), short) => {
+                let or = short.map_or("", |_| " or a string");
+                let message = format!("must be an array of objects{or}");
+                fields.error(name, FieldCode::InvalidType, message);
+                None
+            }
+            (None, _) => {
+                if self.required && fields.members.is_some() {
+                    fields.error(name, FieldCode::Required, "is required");
+                }
+                None
+            }
+        }
+    }
+}
+
+/// A field of which only some values are served, which all mean the same.
+#[derive(Debug)]
+pub struct Only(Vec<Value>);
+
+pub fn only(values: impl Into<Vec<Value>>) -> Only {
+    Only(values.into())
+}
+
+impl Kind for Only {
+    type Value = ();
+
+    fn read(&self, value: &Value, at: Field<'_>) -> Option<()> {
+        // However a number is written.
+        let number = value.as_f64();
+        let same = |one: &Value| one == value || number.is_some() && one.as_f64() == number;
+        if self.0.iter().any(same) {
+            return Some(());
+        }
+        let values: Vec<String> = self.0.iter().map(Value::to_string).collect();
+        let message = format!("is supported only as {}", values.join(" or "));
+        at.error(FieldCode::NotSupported, message);
+        None
+    }
+
+    fn schema(&self, _: &mut Schemas) -> Value {
+        json!({"oneOf": [{"enum": self.0}]})
+    }
+}
+
+/// At most so many strings that are not empty.
+#[derive(Debug)]
+pub struct Sequences {
+    most: usize,
+    alone: bool,
+}
+
+/// An array of at most `most` strings; `alone`: or a string, for one of them.
+pub fn sequences(most: usize, alone: bool) -> Sequences {
+    Sequences { most, alone }
+}
+
+impl Kind for Sequences {
+    type Value = Vec<String>;
+
+    fn read(&self, value: &Value, at: Field<'_>) -> Option<Vec<String>> {
+        let strings = match value {
+            Value::String(text) if self.alone => Some(vec![text.clone()]),
+            Value::Array(items) => {
+                let texts = items.iter().map(|item| item.as_str().map(str::to_owned));
+                texts.collect()
+            }
+            _ => None,
+        };
+        let Some(strings) = strings else {
+            at.error(FieldCode::InvalidType, "must be an array of strings");
+            return None;
+        };
+        if strings.len() > self.most || strings.iter().any(String::is_empty) {
+            let message = format!("must be at most {} strings, none of them empty", self.most);
+            at.error(FieldCode::OutOfRange, message);
+            return None;
+        }
+        Some(strings)
+    }
+
+    fn schema(&self, _: &mut Schemas) -> Value {
+        let text = super::text(usize::MAX).min(1).json_schema();
+        let list = json!({"type": "array", "items": text, "maxItems": self.most});
+        if self.alone {
+            json!({"oneOf": [text, list]})
+        } else {
+            list
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+
+    use super::*;
+    use crate::domain::validate::{Input, boolean, read_fields, text};
+
+    struct Sample(Option<Vec<String>>);
+
+    impl Input for Sample {
+        fn read(fields: &Fields<'_>) -> Option<Self> {
+            let list = List {
+                about: "",
+                schema: ("Part", ""),
+                required: true,
+                short: Some(str::to_owned),
+            };
+            fields.optional("store", "", only([json!(false)]));
+            fields.optional("penalty", "", only([json!(0)]));
+            fields.unsupported(&["tools"]);
+            Some(Self(list.read(fields, "parts", |part| {
+                part.optional("more", "", boolean());
+                part.required("text", "", text(5))
+            })))
+        }
+    }
+
+    fn read(body: Value) -> Result<Vec<String>, Vec<String>> {
+        let members: Map<String, Value> = serde_json::from_value(body).unwrap();
+        let (sample, errors) = read_fields::<Sample>(&members);
+        if errors.is_empty() {
+            return Ok(sample.and_then(|sample| sample.0).unwrap());
+        }
+        let error = |error: super::super::FieldError| format!("{} {:?}", error.param, error.code);
+        Err(errors.into_iter().map(error).collect())
+    }
+
+    #[test]
+    fn a_list_names_every_failing_field_of_every_object() {
+        let body =
+            json!({"parts": [{"text": "a", "more": 1}, 2, {"text": "too long", "x": 1}, {}]});
+        let expected = [
+            "parts[0].more InvalidType",
+            "parts[1] InvalidType",
+            "parts[2].text TooLong",
+            "parts[2].x UnknownField",
+            "parts[3].text Required",
+        ];
+        assert_eq!(read(body).unwrap_err(), expected);
+        assert_eq!(read(json!({"parts": []})).unwrap_err(), ["parts Required"]);
+        assert_eq!(
+            read(json!({"parts": 1})).unwrap_err(),
+            ["parts InvalidType"]
+        );
+        assert_eq!(read(json!({"parts": "short"})).unwrap(), ["short"]);
+        let two = json!({"parts": [{"text": "a"}, {"text": "b"}]});
+        assert_eq!(read(two).unwrap(), ["a", "b"]);
+    }
+
+    #[test]
+    fn what_is_not_served_is_refused_unless_it_asks_for_nothing() {
+        let body = json!({"parts": "x", "store": false, "penalty": 0.0, "tools": null});
+        assert!(read(body).is_ok());
+        let body = json!({"parts": "x", "store": true, "tools": []});
+        assert_eq!(
+            read(body).unwrap_err(),
+            ["store NotSupported", "tools NotSupported"]
+        );
+    }
+}

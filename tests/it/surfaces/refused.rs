@@ -1,0 +1,265 @@
+//! What is not served yet is refused by its name, and nothing is held for it.
+
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::{CHAT, MESSAGES, MODELS, ROUTES, ask, error, with};
+use crate::common::{TestApp, Upstream};
+
+fn tools() -> Value {
+    json!([{"type": "function", "function": {"name": "f", "parameters": {}}}])
+}
+
+fn message(content: &Value) -> Value {
+    json!({"messages": [{"role": "user", "content": content}]})
+}
+
+#[sqlx::test]
+async fn what_a_chat_asks_beyond_text_is_named(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("10").await;
+    let image = json!([{"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}]);
+    let marked = json!([{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}]);
+    let called = json!({"messages": [{"role": "user", "content": "x"},
+        {"role": "assistant", "content": "x", "tool_calls": []},
+        {"role": "tool", "content": "1", "tool_call_id": "c"}]});
+    for (param, more) in [
+        ("tools", json!({"tools": tools()})),
+        ("tool_choice", json!({"tool_choice": "auto"})),
+        ("parallel_tool_calls", json!({"parallel_tool_calls": true})),
+        ("functions", json!({"functions": []})),
+        ("function_call", json!({"function_call": "none"})),
+        (
+            "response_format",
+            json!({"response_format": {"type": "json_object"}}),
+        ),
+        (
+            "response_format",
+            json!({"response_format": {"type": "json_schema", "json_schema": {}}}),
+        ),
+        ("n", json!({"n": 2})),
+        ("logprobs", json!({"logprobs": true})),
+        ("top_logprobs", json!({"top_logprobs": 2})),
+        ("logit_bias", json!({"logit_bias": {"1": 1}})),
+        ("audio", json!({"audio": {"voice": "x", "format": "mp3"}})),
+        ("modalities", json!({"modalities": ["text", "audio"]})),
+        ("reasoning_effort", json!({"reasoning_effort": "low"})),
+        ("verbosity", json!({"verbosity": "low"})),
+        ("seed", json!({"seed": 1})),
+        ("presence_penalty", json!({"presence_penalty": 0.5})),
+        ("frequency_penalty", json!({"frequency_penalty": -1})),
+        (
+            "prediction",
+            json!({"prediction": {"type": "content", "content": "x"}}),
+        ),
+        ("store", json!({"store": true})),
+        ("metadata", json!({"metadata": {}})),
+        ("user", json!({"user": "x"})),
+        ("safety_identifier", json!({"safety_identifier": "x"})),
+        ("prompt_cache_key", json!({"prompt_cache_key": "x"})),
+        ("prompt_cache_options", json!({"prompt_cache_options": {}})),
+        (
+            "prompt_cache_retention",
+            json!({"prompt_cache_retention": "24h"}),
+        ),
+        ("moderation", json!({"moderation": {}})),
+        ("web_search_options", json!({"web_search_options": {}})),
+        ("service_tier", json!({"service_tier": "priority"})),
+        (
+            "stream_options.include_obfuscation",
+            json!({"stream_options": {"include_obfuscation": true}}),
+        ),
+        ("previous_response_id", json!({"previous_response_id": "x"})),
+        ("conversation", json!({"conversation": "x"})),
+        ("background", json!({"background": true})),
+        ("something_new", json!({"something_new": 1})),
+        ("messages[0].content[0].type", message(&image)),
+        ("messages[0].content[0].cache_control", message(&marked)),
+        ("messages[1].tool_calls", called),
+        (
+            "messages[0].name",
+            json!({"messages": [{"role": "user", "content": "x", "name": "a"}]}),
+        ),
+    ] {
+        let answer = app
+            .post(&account.key, CHAT, &with(ask(MODELS[0], "x"), &more))
+            .await;
+        let refused = error(CHAT, &answer, 400, "unsupported_parameter");
+        assert_eq!(refused["param"], param, "{more}");
+        assert_eq!(refused["type"], "invalid_request_error");
+        assert!(
+            refused["message"].as_str().unwrap().contains(param),
+            "{refused}"
+        );
+        assert_eq!(answer.header("x-should-retry"), "false");
+    }
+    let body = with(ask(MODELS[0], "x"), &json!({"tools": [], "seed": 1}));
+    let refused = app.post(&account.key, CHAT, &body).await;
+    let refused = error(CHAT, &refused, 400, "unsupported_parameter");
+    let message = refused["message"].as_str().unwrap();
+    assert!(
+        message.contains("tools") && message.contains("seed"),
+        "{message}"
+    );
+    nothing_was_made(&app, &account.key).await;
+}
+
+#[sqlx::test]
+async fn what_messages_ask_beyond_text_is_named(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("10").await;
+    let source = json!({"type": "url", "url": "https://example.com/a.png"});
+    let image = json!([{"type": "image", "source": source}]);
+    let result = json!([{"type": "tool_result", "tool_use_id": "t", "content": "1"}]);
+    let marked = json!([{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}]);
+    for (param, more) in [
+        (
+            "tools",
+            json!({"tools": [{"name": "f", "input_schema": {}}]}),
+        ),
+        ("tool_choice", json!({"tool_choice": {"type": "auto"}})),
+        (
+            "thinking",
+            json!({"thinking": {"type": "enabled", "budget_tokens": 1024}}),
+        ),
+        ("thinking", json!({"thinking": {"type": "adaptive"}})),
+        ("output_config", json!({"output_config": {"effort": "low"}})),
+        (
+            "output_format",
+            json!({"output_format": {"type": "json_schema"}}),
+        ),
+        ("top_k", json!({"top_k": 5})),
+        ("metadata", json!({"metadata": {"user_id": "x"}})),
+        ("service_tier", json!({"service_tier": "priority"})),
+        ("speed", json!({"speed": "fast"})),
+        ("container", json!({"container": "x"})),
+        ("context_management", json!({"context_management": {}})),
+        ("mcp_servers", json!({"mcp_servers": []})),
+        ("fallbacks", json!({"fallbacks": []})),
+        ("inference_geo", json!({"inference_geo": "eu"})),
+        (
+            "cache_control",
+            json!({"cache_control": {"type": "ephemeral"}}),
+        ),
+        ("diagnostics", json!({"diagnostics": {}})),
+        ("user_profile_id", json!({"user_profile_id": "x"})),
+        ("something_new", json!({"something_new": 1})),
+        ("system[0].cache_control", json!({ "system": marked })),
+        ("messages[0].content[0].cache_control", message(&marked)),
+        ("messages[0].content[0].type", message(&image)),
+        ("messages[0].content[0].type", message(&result)),
+    ] {
+        let answer = app
+            .post(&account.key, MESSAGES, &with(ask(MODELS[0], "x"), &more))
+            .await;
+        let refused = error(MESSAGES, &answer, 400, "unsupported_parameter");
+        assert_eq!(refused["details"]["unsupported"][0], param, "{more}");
+        assert_eq!(refused["type"], "invalid_request_error");
+        assert!(
+            refused["message"].as_str().unwrap().contains(param),
+            "{refused}"
+        );
+        assert_eq!(answer.header("x-should-retry"), "false");
+    }
+    // So that the SDK's tool runner goes on without.
+    let body = with(ask(MODELS[0], "x"), &json!({"thread": {"type": "create"}}));
+    let refused = app.post(&account.key, MESSAGES, &body).await;
+    let refused = error(MESSAGES, &refused, 400, "thread_unsupported_request");
+    assert_eq!(refused["details"]["unsupported"], json!(["thread"]));
+    nothing_was_made(&app, &account.key).await;
+}
+
+async fn nothing_was_made(app: &TestApp, key: &str) {
+    let history = app.get(key, "/v1/generate/history").await.expect(200);
+    assert_eq!(history["data"], json!([]));
+    let balance = app.get(key, "/v1/credits/balance").await.expect(200);
+    assert_eq!(balance["held"], "0");
+}
+
+#[sqlx::test]
+async fn what_a_model_cannot_do_is_refused_before_the_hold(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    let late = json!({"messages": [{"role": "user", "content": "a"}, {"role": "system", "content": "b"},
+        {"role": "user", "content": "c"}]});
+    for path in ROUTES {
+        for (model, more, param) in [
+            (
+                "anthropic/claude-haiku-5-5",
+                json!({"temperature": 0.5}),
+                Some("temperature"),
+            ),
+            (
+                "anthropic/claude-haiku-5-5",
+                json!({"top_p": 0.5}),
+                Some("top_p"),
+            ),
+            ("anthropic/claude-haiku-4-5", json!({"top_p": 0.5}), None),
+            (
+                "anthropic/claude-haiku-4-5",
+                json!({"top_p": 0.5, "temperature": 1}),
+                Some("top_p"),
+            ),
+            (
+                "openai/gpt-6-luna",
+                json!({"top_p": 0.5, "temperature": 1}),
+                None,
+            ),
+            ("openai/gpt-6-astra", json!({"top_p": 0.5}), Some("top_p")),
+            (
+                "gemini/gemini-3.5-flash",
+                json!({"top_p": 0.5, "temperature": 1}),
+                None,
+            ),
+            (
+                "gemini/gemini-3.5-flash-lite",
+                json!({"temperature": 1}),
+                Some("temperature"),
+            ),
+            (
+                "gemini/gemini-3.5-flash-lite",
+                late.clone(),
+                Some("messages"),
+            ),
+            ("openai/gpt-6-luna", late.clone(), None),
+            ("anthropic/claude-haiku-5-5", late.clone(), None),
+        ] {
+            let before = upstream.count();
+            let answer = app
+                .post(&account.key, path, &with(ask(model, "x"), &more))
+                .await;
+            let Some(param) = param else {
+                answer.expect(200);
+                let sent = &upstream.requests()[before].body;
+                let named = ["top_p", "topP"].map(|name| {
+                    sent[name]
+                        .as_f64()
+                        .or(sent["generationConfig"][name].as_f64())
+                });
+                assert_eq!(
+                    named.iter().flatten().next().copied(),
+                    more["top_p"].as_f64(),
+                    "{model}"
+                );
+                let role = match model {
+                    "openai/gpt-6-luna" => "developer",
+                    _ => "system",
+                };
+                if more.get("messages").is_some() {
+                    assert_eq!(sent["messages"][1], json!({"role": role, "content": "b"}));
+                }
+                continue;
+            };
+            let refused = error(path, &answer, 400, "unsupported_parameter");
+            assert!(
+                refused["message"].as_str().unwrap().starts_with(param),
+                "{refused}"
+            );
+            assert_eq!(upstream.count(), before);
+        }
+    }
+}
