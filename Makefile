@@ -7,8 +7,8 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 gensvc := $(CARGO_TARGET_DIR)/debug/gensvc
 
-.PHONY: help run test chaos failover fuzz schemathesis scale bench audit check check-docs fmt sqlx \
-	check-sqlx openapi tools postgres nft faketime
+.PHONY: help run test chaos failover fuzz schemathesis sdks scale bench audit check check-docs fmt \
+	sqlx check-sqlx openapi tools postgres nft faketime
 .NOTPARALLEL:
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo '                 connections=64 (docs/performance.md)'
 	@echo 'make audit       check Cargo.lock against security advisories (needs the network)'
 	@echo 'make schemathesis  fuzz the API from its OpenAPI document (seed=N)'
+	@echo 'make sdks        chat with the Python packages of OpenAI and Anthropic (needs the network)'
 	@echo 'make check       check formatting, lints and .sqlx, as CI does'
 	@echo 'make check-docs  run the examples of README.md and docs/'
 	@echo 'make fmt         format the code'
@@ -143,6 +144,11 @@ examples ?= 50
 schemathesis: tools postgres
 	@cargo build
 	@seed=$(or $(seed),1) examples=$(examples) tests/schemathesis/run.sh
+
+# Not part of make test: it installs the packages from the Python registry, under target/.
+sdks: tools postgres
+	@cargo build
+	@tests/sdks/run.sh
 
 tools:
 	@command -v cargo >/dev/null || \
