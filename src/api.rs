@@ -36,6 +36,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{Router, body::Bytes, middleware::from_fn_with_state, routing::get};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
+use tokio::sync::Semaphore;
 use tower::util::option_layer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use utoipa_axum::router::OpenApiRouter;
@@ -89,6 +90,8 @@ pub struct ApiState {
 struct Settings {
     max_body_bytes: usize,
     max_sdk_body_bytes: usize,
+    /// For bodies above the smaller limit, while they are read and parsed.
+    large_bodies: Semaphore,
     body_timeout: Duration,
     trusted_proxies: Vec<Network>,
     storage: MediaStore,
@@ -239,6 +242,7 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
         settings: Arc::new(Settings {
             max_body_bytes: settings.max_body_bytes,
             max_sdk_body_bytes: settings.max_sdk_body_bytes,
+            large_bodies: Semaphore::new(extract::LARGE_BODIES),
             body_timeout: settings.body_timeout,
             trusted_proxies: settings.trusted_proxies,
             storage: settings.storage,

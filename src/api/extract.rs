@@ -8,6 +8,7 @@ use axum::{
 };
 use http::{HeaderMap, StatusCode, header, request::Parts};
 use serde_json::{Map, Value};
+use tokio::sync::SemaphorePermit;
 
 use super::{
     ApiState,
@@ -252,8 +253,15 @@ impl<T> FromRequest<ApiState> for JsonBody<T> {
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
         check_media_type(&parts.headers)?;
-        let bytes = read_body(&parts, body, state).await?;
-        let value = parse(&bytes)?;
+        let (bytes, large) = read_body(&parts, body, state).await?;
+        let value = if large.is_some() {
+            // It would hold up what else runs on this thread.
+            let parsing = tokio::task::spawn_blocking(move || parse(&bytes));
+            parsing.await.map_err(|_panic| ApiError::internal())??
+        } else {
+            parse(&bytes)?
+        };
+        drop(large);
         let mut errors: Vec<FieldError> = nul_errors(&value).collect();
         // No route takes both a body and a query, but for what Anthropic's SDKs add.
         let query = Query::<()>::of(&parts);
@@ -282,7 +290,7 @@ impl FromRequest<ApiState> for NoBody {
 
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
-        let bytes = read_body(&parts, body, state).await?;
+        let (bytes, _) = read_body(&parts, body, state).await?;
         if bytes.is_empty() {
             return Ok(Self);
         }
@@ -316,12 +324,16 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
     Err(ApiError::from_status(StatusCode::UNSUPPORTED_MEDIA_TYPE))
 }
 
-/// Reads a body; all of it must arrive in time, however it drips.
-async fn read_body(
+/// How many large bodies are read and parsed at once: some hundred MiB, and some seconds of CPU.
+pub const LARGE_BODIES: usize = 8;
+
+/// Reads a body; all of it must arrive in time, however it drips. With a permit where it may be
+/// larger than those of most routes.
+async fn read_body<'a>(
     parts: &Parts,
     body: Body,
-    state: &ApiState,
-) -> Result<axum::body::Bytes, ApiError> {
+    state: &'a ApiState,
+) -> Result<(axum::body::Bytes, Option<SemaphorePermit<'a>>), ApiError> {
     let limit = match Sdk::of(parts.uri.path()) {
         Some(_) => state.settings.max_sdk_body_bytes,
         None => state.settings.max_body_bytes,
@@ -337,7 +349,14 @@ async fn read_body(
     if let Some(permit) = permit {
         permit.release();
     }
-    let read = axum::body::to_bytes(body, limit);
+    let is_large = announced.unwrap_or(limit) > state.settings.max_body_bytes;
+    let read = async {
+        let mut permit = None;
+        if is_large {
+            permit = state.settings.large_bodies.acquire().await.ok();
+        }
+        Ok((axum::body::to_bytes(body, limit).await?, permit))
+    };
     let read = tokio::time::timeout(state.settings.body_timeout, read).await;
     if let Some(permit) = permit {
         permit.reacquire()?;
@@ -348,7 +367,7 @@ async fn read_body(
             Err(ApiError::from_status(StatusCode::PAYLOAD_TOO_LARGE))
         }
         Ok(Err(_cut)) => Err(ApiError::malformed_json("the body ended too early")),
-        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Ok(read)) => Ok(read),
     }
 }
 

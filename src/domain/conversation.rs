@@ -72,8 +72,10 @@ impl Conversation {
 
     /// The input tokens that it cannot exceed, without what a vendor's template adds.
     pub fn most_tokens(&self) -> usize {
+        // Some servers make a message of each part.
+        let parts: usize = self.messages.iter().map(|m| m.parts.len().max(1)).sum();
         let instructions = usize::from(self.system.is_some());
-        self.bytes() + MESSAGE_TOKENS * (self.messages.len() + instructions)
+        self.bytes() + MESSAGE_TOKENS * (parts + instructions)
     }
 
     /// The text of the last user message, its parts on lines of their own; empty when there is
@@ -124,7 +126,7 @@ mod tests {
             parts: parts.into(),
         });
         assert_eq!(conversation.bytes(), 2 + 8 + 5 + 3 + 1);
-        assert_eq!(conversation.most_tokens(), 19 + 4 * 8);
+        assert_eq!(conversation.most_tokens(), 19 + 5 * 8);
     }
 
     #[test]

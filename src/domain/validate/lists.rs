@@ -111,6 +111,9 @@ pub struct Sequences {
     alone: bool,
 }
 
+/// Characters of one of them: they are stored with the generation.
+const MOST_CHARS: usize = 500;
+
 /// An array of at most `most` strings; `alone`: or a string, for one of them.
 pub fn sequences(most: usize, alone: bool) -> Sequences {
     Sequences { most, alone }
@@ -132,8 +135,10 @@ impl Kind for Sequences {
             at.error(FieldCode::InvalidType, "must be an array of strings");
             return None;
         };
-        if strings.len() > self.most || strings.iter().any(String::is_empty) {
-            let message = format!("must be at most {} strings, none of them empty", self.most);
+        let fits = |text: &String| (1..=MOST_CHARS).contains(&text.chars().count());
+        if strings.len() > self.most || !strings.iter().all(fits) {
+            let most = self.most;
+            let message = format!("must be at most {most} strings of 1 to {MOST_CHARS} characters");
             at.error(FieldCode::OutOfRange, message);
             return None;
         }
@@ -141,7 +146,7 @@ impl Kind for Sequences {
     }
 
     fn schema(&self, _: &mut Schemas) -> Value {
-        let text = super::text(usize::MAX).min(1).json_schema();
+        let text = super::text(MOST_CHARS).min(1).json_schema();
         let list = json!({"type": "array", "items": text, "maxItems": self.most});
         if self.alone {
             json!({"oneOf": [text, list]})
