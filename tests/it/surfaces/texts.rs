@@ -92,7 +92,7 @@ async fn several_turns_with_every_vendor(_: PgPoolOptions, options: PgConnectOpt
                 record["parameters"],
                 json!({"max_tokens": 64, "stop": ["END"]})
             );
-            // Bytes, 8 for each of four messages and 64; then the limit.
+            // Bytes, 8 for each part of four messages and 64; then the limit.
             let price = |name: &str| {
                 let price = record["metadata"]["pricing"][name].as_str().unwrap();
                 price.parse::<i64>().unwrap()
@@ -108,7 +108,7 @@ async fn several_turns_with_every_vendor(_: PgPoolOptions, options: PgConnectOpt
             };
             assert_eq!(
                 micros(&record["credits"]["estimated"]),
-                (30 + 4 * 8 + 64) * a + 64 * b
+                (30 + 5 * 8 + 64) * a + 64 * b
             );
             assert_eq!(
                 micros(&record["credits"]["charged"]),
