@@ -93,7 +93,25 @@ impl Postgres {
     async fn up(&self) -> Result<String, String> {
         let printed = process::gensvc(&self.folder, "", &["database", "start"]).await?;
         let printed: Value = serde_json::from_str(&printed).map_err(|e| e.to_string())?;
+        self.admit_servers();
         Ok(printed["url"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Where root runs it, root is `gensvc` and nobody else, until this.
+    fn admit_servers(&self) {
+        let map = self.cluster().with_file_name("pg_ident.conf");
+        let mut names = std::fs::read_to_string(&map).unwrap();
+        names.extend(ROLES.map(|role| format!("root root {role}\n")));
+        std::fs::write(&map, names).unwrap();
+        if let Some(pid) = self.pid() {
+            let mut kill = std::process::Command::new("kill");
+            assert!(
+                kill.args(["-HUP", &pid.to_string()])
+                    .status()
+                    .unwrap()
+                    .success()
+            );
+        }
     }
 
     /// The URL for commands.
