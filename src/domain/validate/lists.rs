@@ -225,4 +225,34 @@ mod tests {
             ["store NotSupported", "tools NotSupported"]
         );
     }
+
+    struct Stops(Option<Vec<String>>);
+
+    impl Input for Stops {
+        fn read(fields: &Fields<'_>) -> Option<Self> {
+            Some(Self(fields.optional("stop", "", sequences(2, true))))
+        }
+    }
+
+    #[test]
+    fn sequences_are_few_and_short() {
+        let longest = "é".repeat(MOST_CHARS);
+        for (stop, taken) in [
+            (json!(longest), true),
+            (json!(["a", longest]), true),
+            (json!(format!("{longest}x")), false),
+            (json!([""]), false),
+            (json!(["a", "b", "c"]), false),
+            (json!([1]), false),
+        ] {
+            let members = json!({ "stop": stop }).as_object().cloned().unwrap();
+            let (stops, errors) = read_fields::<Stops>(&members);
+            let read = stops.and_then(|stops| stops.0);
+            assert_eq!(
+                (read.is_some(), errors.is_empty()),
+                (taken, taken),
+                "{stop}"
+            );
+        }
+    }
 }
