@@ -116,12 +116,12 @@ fn routes() -> Vec<Route> {
         AlreadyFinished, Cancelled, ContentPolicy, CreditsOnHold, ExpiredSignature,
         IdempotencyInProgress, IdempotencyKeyReused, InsufficientCredits, InvalidCredentials,
         InvalidSignature, InvalidToken, LoopbackOnly, MaxCostExceeded, MissingToken, NotFinished,
-        NotFound, ProviderError, ProviderOverloaded, ProviderRejected, ProviderTimeout,
+        NotFound, Paused, ProviderError, ProviderOverloaded, ProviderRejected, ProviderTimeout,
         RangeNotSatisfiable, ReferenceReused, SpendLimitExceeded, StorageUnavailable, TooManyJobs,
         TooManyLogins, TooManyRequests,
     };
     /// A generation is refused.
-    const REFUSED: [Code; 8] = [
+    const REFUSED: [Code; 9] = [
         InsufficientCredits,
         MaxCostExceeded,
         SpendLimitExceeded,
@@ -130,6 +130,7 @@ fn routes() -> Vec<Route> {
         IdempotencyKeyReused,
         CreditsOnHold,
         TooManyJobs,
+        Paused,
     ];
     /// A generation whose end is waited for fails; with the generation.
     const FAILED: [Code; 7] = [
@@ -158,10 +159,10 @@ fn routes() -> Vec<Route> {
         route!(generations::lookup).unbounded(),
         route!(generations::delete)
             .unbounded()
-            .errors(&[NotFinished]),
+            .errors(&[NotFinished, Paused]),
         route!(generations::cancel)
             .unbounded()
-            .errors(&[AlreadyFinished]),
+            .errors(&[AlreadyFinished, Paused]),
         route!(credits::balance),
         route!(credits::ledger),
         route!(usage::usage),

@@ -65,8 +65,8 @@ pub enum AppError {
     HttpClient(crate::providers::http::SetupError),
     #[error(transparent)]
     LocalPostgres(#[from] crate::local_postgres::LocalPostgresError),
-    #[error("DATABASE_URL is no Postgres URL; its value is not shown")]
-    DatabaseUrl,
+    #[error(transparent)]
+    DatabaseUrl(#[from] crate::store::HostsError),
     /// `place` cannot be used, and where to look.
     #[error("cannot {verb} {place} ({cause}){advice}")]
     Database {
@@ -220,6 +220,7 @@ impl App {
                 max_waiting_logins: *config.server.max_waiting_logins,
                 max_requests: *config.server.max_requests,
                 account_share_percent: *config.server.account_share_percent,
+                paused: config.jobs.paused,
             },
         );
         let settings = ApiSettings {
@@ -249,6 +250,12 @@ impl App {
             router: routers.api,
             metrics_router: routers.metrics,
         })
+    }
+
+    /// The parts for a command that looks at stored files.
+    pub async fn with_files(config: &Config, database: &Database) -> Result<Self, AppError> {
+        let (store, clock) = (database.store.clone(), Arc::clone(&database.clock));
+        Self::build(config, store, clock, &config.public_url()).await
     }
 
     /// The parts for a command, which serves nothing and stores no files.

@@ -20,7 +20,7 @@ use crate::{
     config::{Config, LogFormat},
     telemetry,
 };
-use args::{Arguments, Command};
+use args::{Arguments, Command, Serving};
 use output::Output;
 
 /// Why a command failed, in words for people.
@@ -71,15 +71,20 @@ async fn run(arguments: Arguments, output: Output) -> Result<ExitCode, Failure> 
     let env: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
-    let command = arguments.command.unwrap_or(Command::Serve);
-    let serves = matches!(command, Command::Serve);
-    let config = match app::config::load(arguments.config.as_deref(), &env) {
+    let command = arguments
+        .command
+        .unwrap_or(Command::Serve(Serving::default()));
+    let serves = matches!(command, Command::Serve(_));
+    let mut config = match app::config::load(arguments.config.as_deref(), &env) {
         Err(error) if serves && env.get("GENSVC_LOG_FORMAT").is_some_and(|f| f == "json") => {
             telemetry::init("error", true, None)?;
             return Ok(failed_in_json(&error));
         }
         config => config?,
     };
+    if let Command::Serve(Serving { paused: true }) = command {
+        config.jobs.paused = true;
+    }
     // A command's answer should not drown in what a server says of its start.
     let quiet = !serves && !env.contains_key("GENSVC_LOG");
     let filter = if quiet { "warn" } else { &config.log.filter };
@@ -105,7 +110,7 @@ fn failed_in_json(error: &dyn std::error::Error) -> ExitCode {
 
 async fn carry_out(command: Command, config: &Config, output: Output) -> Result<ExitCode, Failure> {
     match command {
-        Command::Serve => match app::serve::serve(config).await {
+        Command::Serve(_) => match app::serve::serve(config).await {
             Err(error) if config.log.format == LogFormat::Json && enabled!(Level::ERROR) => {
                 Ok(failed_in_json(&error))
             }
@@ -122,6 +127,7 @@ async fn carry_out(command: Command, config: &Config, output: Output) -> Result<
             commands::admin::run(config, command, output).await
         }
         Command::Ledger(command) => commands::ledger::run(config, command, output).await,
+        Command::Media(args::MediaCommand::Verify) => commands::media::verify(config, output).await,
         Command::Generation(command) => commands::generations::run(config, command, output).await,
     }
 }

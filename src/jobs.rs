@@ -21,6 +21,7 @@ mod submit;
 mod sweep;
 mod text;
 mod tidy;
+mod verify_files;
 mod video;
 mod wakeups;
 pub mod webhooks;
@@ -47,6 +48,7 @@ pub use observed::observed;
 pub use running::{Handle, RunningGuard};
 pub use start::{Permits, Started, Work};
 pub use submit::SubmitSettings;
+pub use verify_files::{FilesAudit, VerifyFilesError};
 
 use crate::{
     domain::{

@@ -40,4 +40,4 @@ pub use probe::inspect;
 pub use s3::S3Settings;
 pub use sign::{LinkError, MediaSigner, WeakSecret};
 pub use spool::{Spool, Spooled};
-pub use store::{MediaFile, MediaHead, MediaStore, MediaStoreError};
+pub use store::{Listed, MediaFile, MediaHead, MediaStore, MediaStoreError};

@@ -75,6 +75,8 @@ pub struct ServiceSettings {
     pub max_requests: usize,
     /// How much of what server and providers take the synchronous generations of one account may.
     pub account_share_percent: usize,
+    /// Whether no work is taken, and none is ended.
+    pub paused: bool,
 }
 
 /// The rules. Cheap to clone.
@@ -153,6 +155,15 @@ impl Service {
     /// Whether new work is refused.
     pub fn is_draining(&self) -> bool {
         self.0.runner.is_draining()
+    }
+
+    /// Refuses what starts, ends or removes work while the server is paused.
+    fn require_running(&self) -> Result<(), ServiceError> {
+        if self.0.settings.paused {
+            Err(ServiceError::Paused)
+        } else {
+            Ok(())
+        }
     }
 
     /// Whether the server is about to stop, or stopping: balancers should turn away.
@@ -253,6 +264,8 @@ pub enum ServiceError {
     NotFinished,
     #[error("the server is shutting down")]
     ShuttingDown,
+    #[error("the server is paused")]
+    Paused,
     #[error("{0} is at its concurrency limit")]
     ProviderBusy(String),
     #[error("the server is overloaded")]

@@ -29,13 +29,13 @@ pub mod webhooks;
 mod decode;
 mod group_rows;
 mod groups;
+mod hosts;
 mod pool;
+mod schema;
 
 use std::{io::ErrorKind, sync::Arc, time::Duration};
 
-use sqlx::{
-    ConnectOptions as _, Connection as _, migrate::MigrateError, postgres::PgConnectOptions,
-};
+use sqlx::migrate::MigrateError;
 use tokio::{sync::oneshot::error::RecvError, time::Instant};
 
 use generations::{CreditWriter, Prices};
@@ -43,10 +43,8 @@ use groups::Groups;
 use keys::KeyReader;
 use pool::{Outages, Pool};
 
-pub static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!();
-
-/// Migrations have four digits. Before the first release they had dates.
-const LAST_NUMBER: i64 = 9_999;
+pub use hosts::{Hosts, HostsError};
+pub use schema::MIGRATOR;
 
 /// The database, as the rest of the code sees it.
 #[derive(Clone)]
@@ -67,7 +65,7 @@ pub struct Store {
     prices: Prices,
     outages: Arc<Outages>,
     /// For the connection that listens.
-    options: PgConnectOptions,
+    hosts: Hosts,
 }
 
 /// A statement is planned once by each connection. Where values could mislead a plan, the text of
@@ -141,6 +139,18 @@ pub enum StoreError {
          versions up to {1}; start the newer gensvc, or restore a backup from before its first start"
     )]
     NewerSchema(i64, i64),
+    /// The schema lacks a migration, and only a server's start or `gensvc migrate` brings it.
+    #[error(
+        "the database's schema is of version {0}, and this gensvc needs version {1}: start the \
+         server, or run `gensvc migrate`"
+    )]
+    OlderSchema(i64, i64),
+    #[error(
+        "the database is behind a pooler whose clients share sessions, and gensvc keeps settings \
+         and prepared statements in its own: use the pooler's session mode (PgBouncer: pool_mode = \
+         session), or Postgres itself"
+    )]
+    SharedSessions,
     /// The schema is of a version that this one cannot start from.
     #[error(
         "the database was made by a gensvc of before its first release; use the version that made \
@@ -275,22 +285,13 @@ fn exactly_one(statement: &'static str, rows: u64) -> Result<(), StoreError> {
 }
 
 impl Store {
-    /// A store over connections to `options`, made when they are first needed.
-    pub fn connect_lazy(options: PgConnectOptions, connections: Connections) -> Self {
-        // Statements are logged by their names.
-        let options = options
-            .application_name("gensvc")
-            .disable_statement_logging();
+    /// A store over connections to these hosts, made when they are first needed.
+    pub fn connect_lazy(hosts: impl Into<Hosts>, connections: Connections) -> Self {
+        let hosts = hosts.into();
         let outages = Arc::new(Outages::default());
         let pool = |settings: &'static [&'static str], size| {
-            let (options, outages) = (options.clone(), Arc::clone(&outages));
-            Pool::new(
-                options,
-                settings,
-                size,
-                connections.acquire_timeout,
-                outages,
-            )
+            let (hosts, outages) = (hosts.clone(), Arc::clone(&outages));
+            Pool::new(hosts, settings, size, connections.acquire_timeout, outages)
         };
         let requests = pool(&[PLANNED_ONCE], connections.requests);
         let groups = &[PLANNED_ONCE, BY_INDEX, NO_NESTED_LOOPS];
@@ -326,47 +327,8 @@ impl Store {
             heartbeat,
             prices: Prices::default(),
             outages,
-            options,
+            hosts,
         }
-    }
-
-    /// Brings the schema up to date.
-    pub async fn migrate(&self) -> Result<(), StoreError> {
-        let encoding = sqlx::query_scalar!(r#"select current_setting('server_encoding') as "e!""#)
-            .fetch_one(self.jobs.named("read the encoding"))
-            .await?;
-        if encoding != "UTF8" {
-            return Err(StoreError::Encoding(encoding));
-        }
-        // A migration may take long.
-        let mut connection = self.jobs.detach().await?;
-        sqlx::raw_sql("set statement_timeout = 0; set lock_timeout = 0")
-            .execute(&mut connection)
-            .await?;
-        let migrated = MIGRATOR.run(&mut connection).await;
-        connection.close().await?;
-        migrated.map_err(|error| match error {
-            MigrateError::Execute(e) => e.into(),
-            MigrateError::VersionMissing(found @ ..=LAST_NUMBER) => {
-                let known = MIGRATOR.iter().map(|migration| migration.version).max();
-                StoreError::NewerSchema(found, known.unwrap_or(0))
-            }
-            MigrateError::VersionMissing(_) => StoreError::OtherSchema,
-            MigrateError::VersionMismatch(version) => StoreError::OtherMigration(version),
-            other => StoreError::Migrate(Arc::new(other)),
-        })?;
-        // Cursors are numbers of transactions, which begin anew in a database made from a dump.
-        let restored = sqlx::query_scalar!(
-            r#"select exists (select from settled_cursors
-                   where upto > pg_snapshot_xmax(pg_current_snapshot())) as "restored!""#
-        )
-        .fetch_one(self.jobs.named("look at the cursors"))
-        .await?;
-        if restored {
-            tracing::info!("the database was restored from a dump: counting usage anew");
-            self.recount().await?;
-        }
-        Ok(())
     }
 
     /// Whether the database answers, and takes writes.

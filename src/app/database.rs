@@ -1,16 +1,15 @@
 //! Which Postgres: the one that `DATABASE_URL` names, or a private one.
 
-use std::{str::FromStr as _, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use secrecy::ExposeSecret as _;
-use sqlx::postgres::PgConnectOptions;
 
 use super::AppError;
 use crate::{
     config::Config,
     domain::clock::{ClockReading, DatabaseClock, SharedClock, machine_time},
     local_postgres::{LocalPostgres, Role},
-    store::{Connections, Store, StoreError},
+    store::{Connections, Hosts, Store, StoreError},
 };
 
 /// How long busy connections are waited for at the end of a command.
@@ -25,29 +24,24 @@ pub struct Database {
 }
 
 impl Database {
-    /// Connects, starting a private cluster where no other is named, and brings the schema up
-    /// to date.
-    pub async fn open(config: &Config, role: Role) -> Result<Self, AppError> {
-        let (options, local) = match config.database_url() {
-            Some(url) => {
-                let options = PgConnectOptions::from_str(url.expose_secret());
-                (options.map_err(|_| AppError::DatabaseUrl)?, None)
-            }
+    /// Connects, starting a private cluster where no other is named.
+    pub async fn open(config: &Config, role: Role, schema: Schema) -> Result<Self, AppError> {
+        let (hosts, local) = match config.database_url() {
+            Some(url) => (url.expose_secret().parse::<Hosts>()?, None),
             None => {
                 let local = LocalPostgres::open(&config.data.dir, role).await?;
-                let options = PgConnectOptions::from_str(local.url());
-                (options.map_err(|_| AppError::DatabaseUrl)?, Some(local))
+                (local.url().parse()?, Some(local))
             }
         };
-        let store = Store::connect_lazy(options.clone(), connections(config));
-        match ready(&store).await {
+        let store = Store::connect_lazy(hosts.clone(), connections(config));
+        match ready(&store, local.is_some(), schema).await {
             Ok(reading) => Ok(Self {
                 store,
                 clock: Arc::new(DatabaseClock::new(machine_time, &reading)),
                 local,
             }),
             Err(error) => {
-                let explained = explained(error, &options, local.as_ref().map(|_| config));
+                let explained = explained(error, &hosts, local.as_ref().map(|_| config));
                 close(&store, local).await?;
                 Err(explained)
             }
@@ -58,6 +52,15 @@ impl Database {
     pub async fn close(self) -> Result<(), AppError> {
         close(&self.store, self.local).await
     }
+}
+
+/// What is done about a schema that is older than this version needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Schema {
+    /// It is brought up to date.
+    Migrate,
+    /// It is refused, but for that of an empty database.
+    Expect,
 }
 
 /// How the connections of a server are shared out.
@@ -77,15 +80,21 @@ pub fn connections(config: &Config) -> Connections {
     }
 }
 
-/// Brings the schema up to date and reads the clock.
-async fn ready(store: &Store) -> Result<ClockReading, StoreError> {
-    store.migrate().await?;
+/// Sees to the schema and reads the clock.
+async fn ready(store: &Store, private: bool, schema: Schema) -> Result<ClockReading, StoreError> {
+    if !private && store.shares_sessions().await? {
+        return Err(StoreError::SharedSessions);
+    }
+    match schema {
+        Schema::Migrate => store.migrate().await?,
+        Schema::Expect => store.expect_schema().await?,
+    }
     ClockReading::of(store.time()).await
 }
 
 /// The error of a start, with what the operator needs to mend it. `private`: the configuration of
 /// a private Postgres.
-fn explained(error: StoreError, options: &PgConnectOptions, private: Option<&Config>) -> AppError {
+fn explained(error: StoreError, hosts: &Hosts, private: Option<&Config>) -> AppError {
     let Some(obstacle) = error.obstacle() else {
         return error.into();
     };
@@ -97,11 +106,7 @@ fn explained(error: StoreError, options: &PgConnectOptions, private: Option<&Con
             (format!("the private Postgres in {folder}"), advice)
         }
         None => {
-            let host = match options.get_socket() {
-                Some(socket) => socket.display().to_string(),
-                None => options.get_host().to_owned(),
-            };
-            let place = format!("Postgres at {host}:{}", options.get_port());
+            let place = format!("Postgres at {}", hosts.places());
             let advice = if obstacle.at_the_door {
                 ": check DATABASE_URL"
             } else {

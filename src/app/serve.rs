@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     App, AppError, causes,
-    database::Database,
+    database::{Database, Schema},
     demo,
     listener::{self, Limits},
     media,
@@ -87,7 +87,7 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
     });
     let stop = stop.await?;
     stop.enter("the start");
-    let mut database = Database::open(config, Role::Server).await?;
+    let mut database = Database::open(config, Role::Server, Schema::Migrate).await?;
     // What stops the start is told before what is merely odd.
     for warning in config.warnings() {
         tracing::warn!("{warning}");
@@ -171,7 +171,8 @@ async fn run(
     let clock = Arc::clone(clock);
     let app = App::build_over(config, store.clone(), clock, &url, storage.clone()).await?;
     // What a killed server left is ended before the first request is taken.
-    if local.is_some_and(|local| local.is_sole_server()) {
+    let paused = config.jobs.paused;
+    if !paused && local.is_some_and(|local| local.is_sole_server()) {
         app.runner.assume_sole_instance().await?;
     }
     let beat = (*config.jobs.lease / 3).min(SWEEP_AT_MOST);
@@ -179,21 +180,16 @@ async fn run(
     background.spawn(heartbeats(app.runner.clone(), beat));
     // Bounded: on a slow database others may leave new work as fast as it is ended.
     let begun = Instant::now();
-    while app.runner.sweep_step().await? > 0 && begun.elapsed() < SWEEP_AT_START {}
+    while !paused && app.runner.sweep_step().await? > 0 && begun.elapsed() < SWEEP_AT_START {}
 
     background.spawn(check(storage));
-    background.spawn(sweeps(app.runner.clone(), beat));
     background.spawn(settlements(app.runner.clone()));
-    let (listening, working) = (app.runner.clone(), app.runner.clone());
+    let listening = app.runner.clone();
     background.spawn(async move { listening.listen().await });
-    background.spawn(async move { working.work().await });
-    let dispatcher = app.dispatcher.clone();
-    background.spawn(async move { dispatcher.run().await });
-    background.spawn(purges(app.runner.clone(), *config.webhooks.log_days));
-    background.spawn(file_sweeps(app.runner.clone()));
-    background.spawn(removals(app.runner.clone()));
-    if *config.retention.days > 0 {
-        background.spawn(retention(app.runner.clone(), *config.retention.days));
+    if paused {
+        tracing::warn!("paused: no work is taken, and what is unfinished is left as it is");
+    } else {
+        take_work(config, &app, beat, &mut background);
     }
     if !config.metrics.audit_every.is_zero() {
         background.spawn(audits(app.auditor.clone(), *config.metrics.audit_every));
@@ -263,6 +259,21 @@ async fn run(
     };
     stop.step("background work", DATABASE_ENDS, rest).await;
     Ok(())
+}
+
+/// Begins whatever runs, ends or removes something.
+fn take_work(config: &Config, app: &App, beat: Duration, background: &mut JoinSet<()>) {
+    let (runner, dispatcher) = (&app.runner, app.dispatcher.clone());
+    background.spawn(sweeps(runner.clone(), beat));
+    let working = runner.clone();
+    background.spawn(async move { working.work().await });
+    background.spawn(async move { dispatcher.run().await });
+    background.spawn(purges(runner.clone(), *config.webhooks.log_days));
+    background.spawn(file_sweeps(runner.clone()));
+    background.spawn(removals(runner.clone()));
+    if *config.retention.days > 0 {
+        background.spawn(retention(runner.clone(), *config.retention.days));
+    }
 }
 
 fn warn_of_risks(durability: Durability) {

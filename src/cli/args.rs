@@ -34,7 +34,7 @@ pub(super) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Serve the API (the default).
-    Serve,
+    Serve(Serving),
     /// Bring the database's schema up to date.
     Migrate,
     /// Make, list and suspend accounts.
@@ -57,12 +57,22 @@ pub(super) enum Command {
     /// Look at generations.
     #[command(subcommand)]
     Generation(GenerationCommand),
+    /// Look at stored files.
+    #[command(subcommand)]
+    Media(MediaCommand),
     /// Look at the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Find the database; start, stop and delete the private Postgres.
     #[command(subcommand)]
     Database(DatabaseCommand),
+}
+
+#[derive(Debug, Default, Args)]
+pub(super) struct Serving {
+    /// Run, end and remove nothing: for a restored copy, whose jobs another server may still run.
+    #[arg(long)]
+    pub(super) paused: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -344,6 +354,12 @@ pub(super) struct ShownGeneration {
     /// Its uuid.
     #[arg(value_name = "UUID", value_parser = generation)]
     pub(super) id: GenerationId,
+}
+
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub(super) enum MediaCommand {
+    /// Compare the stored files with the records that name them.
+    Verify,
 }
 
 #[derive(Debug, Clone, Copy, Subcommand)]

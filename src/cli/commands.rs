@@ -7,6 +7,7 @@ pub(super) mod database;
 pub(super) mod generations;
 pub(super) mod keys;
 pub(super) mod ledger;
+pub(super) mod media;
 pub(super) mod usage;
 
 use std::process::ExitCode;
@@ -15,7 +16,10 @@ use serde_json::json;
 
 use super::{Failure, output::Output};
 use crate::{
-    app::{App, database::Database},
+    app::{
+        App,
+        database::{Database, Schema},
+    },
     config::Config,
     domain::{
         page::{MAX_PER_PAGE, Page, PageRequest},
@@ -31,7 +35,7 @@ async fn with_app<T>(
     config: &Config,
     work: impl AsyncFnOnce(App) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let database = Database::open(config, Role::Command).await?;
+    let database = Database::open(config, Role::Command, Schema::Expect).await?;
     let result = match App::for_command(config, &database).await {
         Ok(app) => work(app).await,
         Err(error) => Err(error.into()),
@@ -104,7 +108,8 @@ pub(super) fn config_check(config: &Config, output: Output) -> Result<ExitCode, 
 
 pub(super) async fn migrate(config: &Config, output: Output) -> Result<ExitCode, Failure> {
     // Opening it is what brings it up to date.
-    Database::open(config, Role::Command).await?.close().await?;
+    let database = Database::open(config, Role::Command, Schema::Migrate).await?;
+    database.close().await?;
     output.result("The schema is up to date.", &json!({"migrated": true}))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -31,8 +31,9 @@ pub(super) fn database_url<'de, D: Deserializer<'de>>(
     if text.is_empty() {
         return Ok(None);
     }
-    match Url::parse(&text) {
-        Ok(url) if matches!(url.scheme(), "postgres" | "postgresql") => Ok(Some(text.into())),
+    // The rest is read where it is connected to: with several hosts it is no URL by the standard.
+    match text.split_once("://") {
+        Some(("postgres" | "postgresql", _)) => Ok(Some(text.into())),
         _ => Err(D::Error::custom(problem)),
     }
 }

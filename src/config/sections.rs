@@ -145,6 +145,8 @@ pub struct Jobs {
     pub workers: Bounded<usize, 1, 1_024>,
     /// How many of these one account may have at once.
     pub max_workers_per_account: Bounded<usize, 1, 1_024>,
+    /// Whether nothing is run, ended or removed.
+    pub paused: bool,
 }
 
 /// `[retention]`.

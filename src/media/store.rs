@@ -23,6 +23,9 @@ pub use error::MediaStoreError;
 /// The folder of incoming files, beside those of the generations.
 const INCOMING: &str = "incoming";
 
+/// What [`MediaStore::probe`] writes into a bucket.
+const PROBE: &str = "probe";
+
 /// The longest validity of a link that S3 signs.
 const LONGEST_LINK: Duration = Duration::from_hours(7 * 24);
 
@@ -76,6 +79,14 @@ impl From<ObjectMeta> for MediaHead {
             modified: meta.last_modified,
         }
     }
+}
+
+/// A file as [`MediaStore::list`] finds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// A [`MediaKey`], unless it is nothing of ours.
+    pub name: String,
+    pub bytes: u64,
 }
 
 /// A stored file, or a range of it, as a stream.
@@ -272,6 +283,24 @@ impl MediaStore {
         }
     }
 
+    /// All files under the names of their generations, and what else lies there but incoming files.
+    pub fn list(&self) -> BoxStream<'_, Result<Listed, MediaStoreError>> {
+        let prefix = match &self.place {
+            Place::Local { .. } => ObjectPath::default(),
+            Place::S3 { prefix, .. } => prefix.clone(),
+        };
+        let depth = prefix.parts().count();
+        let files = self.objects().list(Some(&prefix)).map_err(Into::into);
+        let listed = files.try_filter_map(move |meta| {
+            let name: ObjectPath = meta.location.parts().skip(depth).collect();
+            let name = name.to_string();
+            let ours = name == PROBE || name.starts_with(&format!("{INCOMING}/"));
+            let bytes = meta.size;
+            std::future::ready(Ok((!ours).then_some(Listed { name, bytes })))
+        });
+        listed.boxed()
+    }
+
     /// Checks that files can be stored: writes 4 KiB, which detects a full disk, and removes
     /// them. In a bucket an object named `probe` is overwritten and stays.
     pub async fn probe(&self) -> Result<(), MediaStoreError> {
@@ -279,7 +308,7 @@ impl MediaStore {
             Place::Local { folder, .. } => Ok(local::probe(folder).await?),
             Place::S3 { bucket, prefix } => {
                 bucket
-                    .put(&prefix.clone().join("probe"), Bytes::new().into())
+                    .put(&prefix.clone().join(PROBE), Bytes::new().into())
                     .await?;
                 Ok(())
             }

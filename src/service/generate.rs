@@ -67,6 +67,7 @@ impl Service {
         if let Some(id) = self.replayed(caller, idempotent).await? {
             return Ok(Submitted::Replay(id));
         }
+        self.require_running()?;
         if self.is_draining() {
             return Err(ServiceError::ShuttingDown);
         }

@@ -175,6 +175,7 @@ impl Service {
         if found.status.is_finished() {
             return Err(ServiceError::AlreadyFinished);
         }
+        self.require_running()?;
         match self.0.runner.cancel(&found).await? {
             Cancel::Done => self.generation(caller, id).await,
             Cancel::AlreadyFinished => Err(ServiceError::AlreadyFinished),
@@ -186,6 +187,7 @@ impl Service {
     pub async fn delete(&self, caller: &Caller, id: GenerationId) -> Result<(), ServiceError> {
         let found = self.generation(caller, id).await?;
         caller.require(ability_of(found.modality))?;
+        self.require_running()?;
         let now = self.0.clock.now();
         if self
             .0

@@ -1,10 +1,25 @@
 //! What the database knows of files: the secret that links are signed with, and files that
 //! are to be removed.
 
+use std::collections::HashSet;
+
 use chrono::{DateTime, Utc};
+use sqlx::types::Json;
+use uuid::Uuid;
 
 use super::{Store, StoreError};
-use crate::domain::ids::GenerationId;
+use crate::domain::{
+    generation::Output,
+    ids::{AccountId, GenerationId},
+};
+
+/// The files that the record of a generation names.
+#[derive(Debug)]
+pub struct StoredFiles {
+    pub account_id: AccountId,
+    pub id: GenerationId,
+    pub outputs: Json<Vec<Output>>,
+}
 
 impl Store {
     /// A secret of this installation. The first replica to ask makes it from `fresh`.
@@ -20,6 +35,44 @@ impl Store {
             .fetch_one(self.requests.named("read the signing secret"))
             .await?;
         Ok(value)
+    }
+
+    /// The next generations with files, in the order of accounts and ids.
+    pub async fn stored_files(
+        &self,
+        after: (AccountId, GenerationId),
+        limit: i64,
+    ) -> Result<Vec<StoredFiles>, StoreError> {
+        let rows = sqlx::query_as!(
+            StoredFiles,
+            r#"select account_id as "account_id: _", id as "id: _", outputs as "outputs!: _"
+               from finished_generations
+               where (account_id, id) > ($1, $2) and outputs is not null
+               order by account_id, id limit $3"#,
+            after.0.0,
+            after.1.0,
+            limit
+        )
+        .fetch_all(self.requests.named("read the names of files").long())
+        .await?;
+        Ok(rows)
+    }
+
+    /// Those of them that may have files which no record names: they run, or their files are
+    /// about to be removed.
+    pub async fn generations_with_files(
+        &self,
+        ids: &[Uuid],
+    ) -> Result<HashSet<GenerationId>, StoreError> {
+        let found = sqlx::query_scalar!(
+            r#"select id as "id!: GenerationId" from running_generations where id = any($1)
+               union all
+               select generation_id from media_trash where generation_id = any($1)"#,
+            ids
+        )
+        .fetch_all(self.requests.named("find generations with files"))
+        .await?;
+        Ok(found.into_iter().collect())
     }
 
     /// Generations that ended before `before` and whose files are to be removed, oldest first.

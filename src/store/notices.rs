@@ -5,14 +5,14 @@
 use std::time::Duration;
 
 use sqlx::{
-    postgres::{PgConnectOptions, PgListener, PgPoolOptions},
+    postgres::{PgListener, PgPoolOptions},
     raw_sql,
 };
 use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::{
-    Store, StoreError,
+    Hosts, Store, StoreError,
     pool::{CONNECT_LIMIT, PROBE_LIMIT, SETTINGS, timed_out},
 };
 use crate::domain::ids::GenerationId;
@@ -40,14 +40,14 @@ pub enum Notice {
 /// The notices of all servers, this one included.
 #[derive(Debug)]
 pub struct Notices {
-    options: PgConnectOptions,
+    hosts: Hosts,
     listener: Option<PgListener>,
 }
 
 impl Store {
     pub fn notices(&self) -> Notices {
         Notices {
-            options: self.options.clone(),
+            hosts: self.hosts.clone(),
             listener: None,
         }
     }
@@ -58,7 +58,7 @@ impl Notices {
     pub async fn next(&mut self) -> Result<Notice, StoreError> {
         loop {
             let Some(listener) = &mut self.listener else {
-                self.listener = Some(listen(&self.options).await?);
+                self.listener = Some(listen(&self.hosts).await?);
                 return Ok(Notice::Missed);
             };
             match timeout(PROBE_AFTER, listener.try_recv()).await {
@@ -94,12 +94,12 @@ impl Notice {
 
 /// A listener with a pool of its own, which is given up with it: a pool would wait for a connection
 /// that is dead.
-async fn listen(options: &PgConnectOptions) -> Result<PgListener, sqlx::Error> {
+async fn listen(hosts: &Hosts) -> Result<PgListener, sqlx::Error> {
     let pool = PgPoolOptions::new()
         .max_connections(1)
         .max_lifetime(None)
         .idle_timeout(None)
-        .connect_lazy_with(options.clone());
+        .connect_lazy_with(hosts.last().clone());
     let listening = async {
         let mut listener = PgListener::connect_with(&pool).await?;
         listener.eager_reconnect(false);

@@ -11,13 +11,13 @@ mod transaction;
 use std::{io, sync::Arc, time::Duration};
 
 use deadpool::managed::{self, Object, PoolError, QueueMode};
-use sqlx::postgres::PgConnectOptions;
 use tokio::time::{sleep, timeout};
 
 pub use call::{Call, statement_span};
 pub use session::{CONNECT_LIMIT, Outages, PROBE_LIMIT, SETTINGS};
 pub use transaction::Transaction;
 
+use super::Hosts;
 use session::Sessions;
 
 /// How long a statement may take as seen from here: a host that vanished answers nothing, and
@@ -36,16 +36,16 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// At most `size` connections to `options`, with `settings` made on each. A call waits at most
+    /// At most `size` connections to `hosts`, with `settings` made on each. A call waits at most
     /// `acquire_timeout` for one.
     pub fn new(
-        options: PgConnectOptions,
+        hosts: Hosts,
         settings: &'static [&'static str],
         size: u32,
         acquire_timeout: Duration,
         outages: Arc<Outages>,
     ) -> Self {
-        let connections = managed::Pool::builder(Sessions::new(options, settings, outages))
+        let connections = managed::Pool::builder(Sessions::new(hosts, settings, outages))
             .max_size(size as usize)
             // What was used last is the likeliest to be alive; the rest may grow old and go.
             .queue_mode(QueueMode::Lifo)
@@ -119,7 +119,10 @@ impl Pool {
 /// notice first that others were closed.
 fn is_starting(error: &sqlx::Error) -> bool {
     match error {
-        sqlx::Error::Io(error) => error.kind() == io::ErrorKind::ConnectionRefused,
+        sqlx::Error::Io(error) => matches!(
+            error.kind(),
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::NotConnected
+        ),
         sqlx::Error::Database(error) => error.is_transient_in_connect_phase(),
         _ => false,
     }

@@ -1,6 +1,7 @@
 //! A database that disappears, is slow, or has its own defaults.
 
 mod proxy;
+mod schema;
 
 use std::{
     io::{self, Write},
@@ -47,8 +48,7 @@ async fn small(options: PgConnectOptions) -> Arc<TestApp> {
 /// Makes every statement of [`LIST`] wait.
 struct Lock {
     _holder: PgConnection,
-    /// A separate connection, because `pg_stat_activity` is frozen within a transaction.
-    watcher: PgConnection,
+    watcher: Watcher,
 }
 
 impl Lock {
@@ -61,22 +61,39 @@ impl Lock {
             .unwrap();
         Self {
             _holder: holder,
-            watcher: connect().await.unwrap(),
+            watcher: Watcher::new(options).await,
         }
+    }
+}
+
+/// Sees who waits for a lock. A connection of its own, because `pg_stat_activity` is frozen within a
+/// transaction.
+struct Watcher(PgConnection);
+
+impl Watcher {
+    async fn new(options: &PgConnectOptions) -> Self {
+        Self(PgConnection::connect_with(options).await.unwrap())
     }
 
     async fn ask<T>(&mut self, question: &'static str) -> T
     where
         T: for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres> + Send + Unpin,
     {
-        let answer = sqlx::query_scalar(question)
-            .fetch_one(&mut self.watcher)
-            .await;
+        let answer = sqlx::query_scalar(question).fetch_one(&mut self.0).await;
         answer.unwrap()
     }
 
     /// Waits until that many statements wait.
     async fn waiting(&mut self, statements: usize) {
+        self.until(|waiting| waiting >= statements).await;
+    }
+
+    /// Waits until no statement waits any more.
+    async fn none_waits(&mut self) {
+        self.until(|waiting| waiting == 0).await;
+    }
+
+    async fn until(&mut self, done: impl Fn(usize) -> bool) {
         let since = Instant::now();
         loop {
             let waiting: i64 = self
@@ -85,7 +102,7 @@ impl Lock {
                      where datname = current_database() and wait_event_type = 'Lock'",
                 )
                 .await;
-            if usize::try_from(waiting).unwrap() >= statements {
+            if done(usize::try_from(waiting).unwrap()) {
                 break;
             }
             assert!(since.elapsed() < PATIENCE, "{waiting} wait");
@@ -147,7 +164,7 @@ async fn health(app: &TestApp, status: u16) {
 async fn every_place_serves(app: &Arc<TestApp>, account: &Account, options: &PgConnectOptions) {
     let mut lock = Lock::new(options).await;
     let requests = ask(app, account, FOR_REQUESTS, &Arc::new(true.into()));
-    lock.waiting(FOR_REQUESTS).await;
+    lock.watcher.waiting(FOR_REQUESTS).await;
     drop(lock);
     for answer in answers(requests).await {
         answer.expect(200);
@@ -168,7 +185,7 @@ async fn after_a_silence_in_statements_all_connections_serve_again(
     let mut lock = Lock::new(&options).await;
     let repeat = Arc::new(AtomicBool::new(true));
     let lost = ask(&app, &account, FOR_REQUESTS, &repeat);
-    lock.waiting(FOR_REQUESTS).await;
+    lock.watcher.waiting(FOR_REQUESTS).await;
     proxy.silence();
     repeat.store(false, Ordering::Relaxed);
     drop(lock);
@@ -218,12 +235,13 @@ async fn callers_who_hang_up_take_no_connection_with_them(
     for _ in 0..3 {
         let mut lock = Lock::new(&options).await;
         let requests = ask(&app, &account, 2 * FOR_REQUESTS, &Arc::new(true.into()));
-        lock.waiting(FOR_REQUESTS).await;
+        lock.watcher.waiting(FOR_REQUESTS).await;
         for request in requests {
             request.abort();
             assert!(request.await.unwrap_err().is_cancelled());
         }
         let open: i64 = lock
+            .watcher
             .ask(
                 "select count(*) from pg_stat_activity
                  where datname = current_database() and application_name = 'gensvc'",
@@ -309,12 +327,12 @@ async fn a_slow_statement_is_logged_by_its_name(_: PgPoolOptions, options: PgCon
     );
     let mut lock = Lock::new(&options).await;
     let requests = ask(&app, &account, 1, &Arc::new(true.into()));
-    lock.waiting(1).await;
+    lock.watcher.waiting(1).await;
     let slow = "select exists (
                     select from pg_stat_activity
                     where datname = current_database() and wait_event_type = 'Lock'
                       and clock_timestamp() - query_start > '1.1 s')";
-    while !lock.ask::<bool>(slow).await {}
+    while !lock.watcher.ask::<bool>(slow).await {}
     drop(lock);
     for answer in answers(requests).await {
         answer.expect(200);

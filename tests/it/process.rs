@@ -1,8 +1,10 @@
 //! The program itself: started, killed with -9, stopped, with its private Postgres, over HTTP.
 
+mod files;
 mod log;
 mod metrics;
 mod operator;
+mod paused;
 mod retention;
 mod risks;
 mod secrets;

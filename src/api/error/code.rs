@@ -101,6 +101,7 @@ codes! {
     Overloaded = "overloaded", SERVICE_UNAVAILABLE Unavailable;
     ProviderOverloaded = "provider_overloaded", SERVICE_UNAVAILABLE Unavailable;
     ShuttingDown = "shutting_down", SERVICE_UNAVAILABLE Unavailable;
+    Paused = "paused", SERVICE_UNAVAILABLE Unavailable;
     DatabaseUnavailable = "database_unavailable", SERVICE_UNAVAILABLE Unavailable;
     StorageUnavailable = "storage_unavailable", SERVICE_UNAVAILABLE Unavailable;
     ProviderTimeout = "provider_timeout", GATEWAY_TIMEOUT ProviderError;

@@ -107,6 +107,7 @@ impl ApiError {
                 provider: None,
             }),
             Code::ShuttingDown => ServiceError::ShuttingDown,
+            Code::Paused => ServiceError::Paused,
         };
         refused.into()
     }

@@ -90,6 +90,10 @@ impl From<ServiceError> for ApiError {
             ServiceError::ShuttingDown => {
                 Self::busy(Code::ShuttingDown, "the server is shutting down")
             }
+            ServiceError::Paused => Self::busy(
+                Code::Paused,
+                "this server is paused (jobs.paused): it looks things up and changes nothing",
+            ),
             ServiceError::ProviderBusy(provider) => Self::busy(
                 Code::ProviderOverloaded,
                 format!(

@@ -6,12 +6,10 @@ use std::{
 };
 
 use deadpool::managed::{Manager, Metrics, RecycleError, RecycleResult};
-use sqlx::{
-    ConnectOptions as _, Connection as _, PgConnection, postgres::PgConnectOptions, raw_sql,
-};
+use sqlx::{Connection as _, PgConnection, raw_sql};
 use tokio::time::{Instant, timeout};
 
-use super::timed_out;
+use super::{super::Hosts, timed_out};
 
 /// How long a connection may take to be made.
 pub const CONNECT_LIMIT: Duration = Duration::from_secs(3);
@@ -97,20 +95,16 @@ impl Outages {
 
 #[derive(Debug)]
 pub struct Sessions {
-    options: PgConnectOptions,
+    hosts: Hosts,
     /// What holds for the sessions of this pool, beside what holds for all.
     settings: &'static [&'static str],
     pub outages: Arc<Outages>,
 }
 
 impl Sessions {
-    pub fn new(
-        options: PgConnectOptions,
-        settings: &'static [&'static str],
-        outages: Arc<Outages>,
-    ) -> Self {
+    pub fn new(hosts: Hosts, settings: &'static [&'static str], outages: Arc<Outages>) -> Self {
         Self {
-            options,
+            hosts,
             settings,
             outages,
         }
@@ -123,7 +117,7 @@ impl Manager for Sessions {
 
     async fn create(&self) -> Result<Session, sqlx::Error> {
         let connecting = async {
-            let mut connection = self.options.connect().await?;
+            let mut connection = self.hosts.connect().await?;
             raw_sql(SETTINGS).execute(&mut connection).await?;
             for settings in self.settings {
                 raw_sql(*settings).execute(&mut connection).await?;

@@ -166,37 +166,3 @@ async fn usage_of_a_database_made_from_a_dump_is_counted_anew(
     assert_eq!(usage["total"]["completed"], 6, "{usage}");
     app.assert_settled().await;
 }
-
-#[sqlx::test]
-async fn a_database_of_a_newer_version_or_of_before_the_first_release_is_refused(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let app = TestApp::new(options).await;
-    let refused = async |version: i64| {
-        sqlx::query(
-            "insert into _sqlx_migrations (version, description, success, checksum, execution_time)
-             values ($1, 'x', true, '', 0)",
-        )
-        .bind(version)
-        .execute(&app.pool)
-        .await
-        .unwrap();
-        app.store.migrate().await.unwrap_err()
-    };
-    sqlx::query("update _sqlx_migrations set checksum = '' where version = 1")
-        .execute(&app.pool)
-        .await
-        .unwrap();
-    let error = app.store.migrate().await.unwrap_err();
-    assert!(matches!(error, StoreError::OtherMigration(1)), "{error}");
-    let error = refused(20_261_120_000_001).await;
-    assert!(matches!(error, StoreError::OtherSchema), "{error}");
-    assert!(error.to_string().contains("another database"), "{error}");
-    let error = refused(9_000).await;
-    assert!(
-        matches!(error, StoreError::NewerSchema(9_000, 6..9_000)),
-        "{error}"
-    );
-    assert!(error.to_string().contains("of a newer gensvc"), "{error}");
-}

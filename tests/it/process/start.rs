@@ -64,6 +64,43 @@ async fn a_database_that_cannot_be_reached_is_named_with_the_cause_once() {
 }
 
 #[sqlx::test]
+async fn of_several_hosts_the_one_that_takes_writes_is_used(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let socket = options.get_socket().unwrap().display().to_string();
+    let (user, port) = (options.get_username(), options.get_port());
+    let (host, name) = (socket.replace('/', "%2F"), options.get_database().unwrap());
+    let closed = closed_port();
+    let url = |more: &str| {
+        format!(
+            "postgres://{user}@127.0.0.1:{closed},{host}:{port}/{name}?sslmode=disable\
+             &target_session_attrs={more}"
+        )
+    };
+    let site = Site::new(&[("GENSVC__DATABASE__ACQUIRE_TIMEOUT_MS", "100")]);
+    let migrate = async |url: &str| {
+        let mut command = site.command();
+        command.arg("migrate").env("DATABASE_URL", url);
+        command.output().await.unwrap()
+    };
+    let output = migrate(&url("read-write")).await;
+    assert!(output.status.success(), "{output:?}");
+
+    let said = failure(&site, Some(&url("standby")), &["migrate"]).await;
+    assert!(
+        said.contains("must be one of any, read-write, primary"),
+        "{said}"
+    );
+
+    set_default(&options, "default_transaction_read_only = on").await;
+    let said = failure(&site, Some(&url("any")), &["migrate"]).await;
+    let places = format!("127.0.0.1:{closed} or {socket}:{port}");
+    let want = format!("cannot reach Postgres at {places} (every host that answers is read-only)");
+    assert!(said.contains(&want), "{said}");
+}
+
+#[sqlx::test]
 async fn a_database_that_refuses_is_named_with_its_words(
     _: PgPoolOptions,
     options: PgConnectOptions,

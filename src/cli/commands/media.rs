@@ -1,0 +1,63 @@
+//! `gensvc media`
+
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use crate::{
+    app::{
+        App,
+        database::{Database, Schema},
+    },
+    cli::{Failure, output::Output},
+    config::Config,
+    jobs::FilesAudit,
+    local_postgres::Role,
+};
+
+pub(in crate::cli) async fn verify(config: &Config, output: Output) -> Result<ExitCode, Failure> {
+    let database = Database::open(config, Role::Command, Schema::Expect).await?;
+    let compared = compare(config, &database).await;
+    database.close().await?;
+    let audit = compared?;
+    let FilesAudit {
+        files,
+        missing,
+        damaged,
+        unknown,
+    } = &audit;
+    let clean = missing.is_empty() && damaged.is_empty() && unknown.is_empty();
+    let found = if clean {
+        "no difference."
+    } else {
+        "THEY DIFFER."
+    };
+    let mut people = format!("{files} files were looked for: {found}");
+    let lists = [
+        ("missing", missing),
+        ("of the wrong size", damaged),
+        ("unknown", unknown),
+    ];
+    for (what, names) in lists {
+        for name in names {
+            // A stranger's file may have any name.
+            let name = name.replace(char::is_control, "\u{fffd}");
+            people += &format!("\n{what}: {name}");
+        }
+    }
+    output.result(
+        &people,
+        &json!({"ok": clean, "files": files, "missing": missing, "damaged": damaged,
+            "unknown": unknown}),
+    )?;
+    Ok(if clean {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+async fn compare(config: &Config, database: &Database) -> Result<FilesAudit, Failure> {
+    let app = App::with_files(config, database).await?;
+    Ok(app.runner.verify_files().await?)
+}

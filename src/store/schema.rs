@@ -1,0 +1,207 @@
+//! The schema: whether this version can work with it, and how it is brought up to date.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use sqlx::{
+    Connection as _, PgConnection,
+    migrate::{Migrate as _, MigrateError, Migration, Migrator},
+    raw_sql,
+};
+use tokio::time::{Instant, sleep};
+
+use super::{DEADLOCK_DETECTED, LOCK_NOT_AVAILABLE, Store, StoreError};
+
+pub static MIGRATOR: Migrator = sqlx::migrate!();
+
+/// Where `sqlx` keeps which migrations were applied.
+const TABLE: &str = "_sqlx_migrations";
+/// Migrations have four digits. Before the first release they had dates.
+const LAST_NUMBER: i64 = 9_999;
+/// A migration that waits for a table makes everybody else wait behind it: it gives up soon, lets
+/// them pass, and tries again.
+const BRIEFLY: &str =
+    "set statement_timeout = 0; set lock_timeout = '500ms'; set client_min_messages = warning";
+/// What is built `concurrently` waits for transactions, and nobody for it.
+const FOR_AS_LONG_AS_IT_TAKES: &str = "set lock_timeout = 0";
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// How long a start waits for others to leave a table, or to end their migration.
+const PATIENCE: Duration = Duration::from_mins(10);
+
+impl Store {
+    /// Brings the schema up to date.
+    pub async fn migrate(&self) -> Result<(), StoreError> {
+        self.check_database().await?;
+        let begun = Instant::now();
+        loop {
+            let mut connection = self.jobs.detach().await?;
+            let migrated = migrate(&mut connection).await;
+            // Which gives up the lock of migrations.
+            connection.close().await?;
+            match migrated {
+                Err(error)
+                    if (error.is_locked() || error.is_deadlock()) && begun.elapsed() < PATIENCE =>
+                {
+                    tracing::warn!(
+                        "the migration waits for others to leave a table, or to end theirs; it is \
+                         tried again"
+                    );
+                    sleep(RETRY_PAUSE).await;
+                }
+                Err(error) => return Err(error),
+                Ok(()) => break,
+            }
+        }
+        self.recount_restored().await
+    }
+
+    /// Brings the schema of an empty database up to date, and refuses one that is not as this
+    /// version needs it: commands change no schema that servers use.
+    pub async fn expect_schema(&self) -> Result<(), StoreError> {
+        self.check_database().await?;
+        let mut connection = self.jobs.detach().await?;
+        let pending = pending(&mut connection).await;
+        connection.close().await?;
+        let pending = pending?;
+        match pending.first() {
+            None => self.recount_restored().await,
+            Some(_) if pending.len() == MIGRATOR.iter().count() => self.migrate().await,
+            Some(first) => {
+                let versions = MIGRATOR.iter().map(|migration| migration.version);
+                let found = versions
+                    .take_while(|&version| version < first.version)
+                    .last();
+                Err(StoreError::OlderSchema(found.unwrap_or(0), known()))
+            }
+        }
+    }
+
+    async fn check_database(&self) -> Result<(), StoreError> {
+        let encoding = sqlx::query_scalar!(r#"select current_setting('server_encoding') as "e!""#)
+            .fetch_one(self.jobs.named("read the encoding"))
+            .await?;
+        if encoding == "UTF8" {
+            Ok(())
+        } else {
+            Err(StoreError::Encoding(encoding))
+        }
+    }
+
+    /// Whether connections to the database share its sessions, as behind a pooler in transaction
+    /// mode: what one sets, the other sees.
+    pub async fn shares_sessions(&self) -> Result<bool, StoreError> {
+        let (mut one, mut other) = (self.jobs.detach().await?, self.jobs.detach().await?);
+        raw_sql("set gensvc.session = 'one'")
+            .execute(&mut one)
+            .await?;
+        let seen = "do $$ begin
+                if current_setting('gensvc.session', true) = 'one' then
+                    raise 'shared' using errcode = 'GS001';
+                end if;
+            end $$";
+        let seen = raw_sql(seen).execute(&mut other).await;
+        one.close().await?;
+        other.close().await?;
+        match seen {
+            Ok(_) => Ok(false),
+            Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("GS001") => {
+                Ok(true)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Cursors are numbers of transactions, which begin anew in a database made from a dump.
+    async fn recount_restored(&self) -> Result<(), StoreError> {
+        let restored = sqlx::query_scalar!(
+            r#"select exists (select from settled_cursors
+                   where upto > pg_snapshot_xmax(pg_current_snapshot())) as "restored!""#
+        )
+        .fetch_one(self.jobs.named("look at the cursors"))
+        .await?;
+        if restored {
+            tracing::info!("the database was restored from a dump: counting usage anew");
+            self.recount().await?;
+        }
+        Ok(())
+    }
+}
+
+/// The newest migration that this version knows.
+fn known() -> i64 {
+    let versions = MIGRATOR.iter().map(|migration| migration.version);
+    versions.max().unwrap_or(0)
+}
+
+async fn migrate(connection: &mut PgConnection) -> Result<(), StoreError> {
+    raw_sql(BRIEFLY).execute(&mut *connection).await?;
+    connection.lock().await?;
+    connection.ensure_migrations_table(TABLE).await?;
+    for migration in pending(connection).await? {
+        if migration.no_tx {
+            let settings = raw_sql(FOR_AS_LONG_AS_IT_TAKES);
+            settings.execute(&mut *connection).await?;
+        }
+        connection.apply(TABLE, migration).await?;
+        raw_sql(BRIEFLY).execute(&mut *connection).await?;
+        tracing::info!(migration = %migration.description, "the schema was migrated");
+    }
+    Ok(())
+}
+
+/// The migrations that the database lacks; refused if this version cannot work with those that it
+/// has.
+async fn pending(connection: &mut PgConnection) -> Result<Vec<&'static Migration>, StoreError> {
+    let begun = r#"select to_regclass('_sqlx_migrations') is not null"#;
+    if !sqlx::query_scalar(begun)
+        .fetch_one(&mut *connection)
+        .await?
+    {
+        return Ok(MIGRATOR.iter().collect());
+    }
+    let applied = connection.list_applied_migrations(TABLE).await?;
+    let mut applied: BTreeMap<_, _> = applied.into_iter().map(|m| (m.version, m)).collect();
+    let mut pending = Vec::new();
+    for migration in MIGRATOR.iter() {
+        match applied.remove(&migration.version) {
+            None => pending.push(migration),
+            Some(applied) if applied.checksum == migration.checksum => {}
+            Some(_) => return Err(StoreError::OtherMigration(migration.version)),
+        }
+    }
+    let Some(newest) = applied.into_keys().next_back() else {
+        return Ok(pending);
+    };
+    if newest > LAST_NUMBER {
+        return Err(StoreError::OtherSchema);
+    }
+    let floor = sqlx::query_scalar!("select version from schema_floor");
+    if floor.fetch_one(connection).await? > known() {
+        return Err(StoreError::NewerSchema(newest, known()));
+    }
+    tracing::info!(
+        newest,
+        known = known(),
+        "the schema is of a newer version, which this one can work with"
+    );
+    Ok(pending)
+}
+
+impl From<MigrateError> for StoreError {
+    fn from(error: MigrateError) -> Self {
+        match error {
+            MigrateError::Execute(error) => error.into(),
+            // What others are in the way of passes.
+            MigrateError::ExecuteMigration(error, _)
+                if error.as_database_error().is_some_and(|error| {
+                    let code = error.code();
+                    code.is_some_and(|code| {
+                        [LOCK_NOT_AVAILABLE, DEADLOCK_DETECTED].contains(&&*code)
+                    })
+                }) =>
+            {
+                error.into()
+            }
+            other => Self::Migrate(Arc::new(other)),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Schemas that are not as this version has them.
+
+use std::sync::Arc;
+
+use gensvc::store::{MIGRATOR, StoreError};
+use sqlx::{
+    AssertSqlSafe, Connection as _, PgConnection,
+    postgres::{PgConnectOptions, PgPoolOptions},
+    raw_sql,
+};
+
+use super::Watcher;
+use crate::common::TestApp;
+
+fn newest() -> i64 {
+    MIGRATOR
+        .iter()
+        .map(|migration| migration.version)
+        .max()
+        .unwrap()
+}
+
+async fn execute(app: &TestApp, statement: impl Into<String>) {
+    let statement = raw_sql(AssertSqlSafe(statement.into()));
+    statement.execute(&app.pool).await.unwrap();
+}
+
+/// Notes a migration that this version does not know.
+async fn add_migration(app: &TestApp, version: i64) {
+    let statement = format!(
+        "insert into _sqlx_migrations (version, description, success, checksum, execution_time)
+         values ({version}, 'x', true, '', 0)"
+    );
+    execute(app, statement).await;
+}
+
+#[sqlx::test]
+async fn a_newer_schema_is_worked_with_as_long_as_it_says_so(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    add_migration(&app, 9_000).await;
+    app.store.migrate().await.unwrap();
+    app.store.expect_schema().await.unwrap();
+
+    execute(&app, "update schema_floor set version = 9000").await;
+    for result in [app.store.migrate().await, app.store.expect_schema().await] {
+        let error = result.unwrap_err();
+        assert!(
+            matches!(error, StoreError::NewerSchema(9_000, known) if known == newest()),
+            "{error}"
+        );
+        assert!(error.to_string().contains("of a newer gensvc"), "{error}");
+    }
+}
+
+#[sqlx::test]
+async fn commands_change_no_schema_that_is_in_use(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let newest_row = format!("delete from _sqlx_migrations where version = {}", newest());
+    execute(&app, newest_row).await;
+    let error = app.store.expect_schema().await.unwrap_err();
+    assert!(
+        matches!(error, StoreError::OlderSchema(_, needed) if needed == newest()),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("run `gensvc migrate`"),
+        "{error}"
+    );
+    let count = sqlx::query_scalar::<_, i64>("select count(*) from _sqlx_migrations");
+    let count = count.fetch_one(&app.pool).await.unwrap();
+    assert_eq!(usize::try_from(count).unwrap(), MIGRATOR.iter().count() - 1);
+
+    // In an empty one there is nothing that could be harmed.
+    execute(&app, "drop schema public cascade; create schema public").await;
+    app.store.expect_schema().await.unwrap();
+    app.store.expect_schema().await.unwrap();
+}
+
+#[sqlx::test]
+async fn a_schema_of_other_sources_or_of_before_the_first_release_is_refused(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    execute(
+        &app,
+        "update _sqlx_migrations set checksum = '' where version = 1",
+    )
+    .await;
+    let error = app.store.migrate().await.unwrap_err();
+    assert!(matches!(error, StoreError::OtherMigration(1)), "{error}");
+
+    execute(&app, "delete from _sqlx_migrations").await;
+    add_migration(&app, 20_261_120_000_001).await;
+    let error = app.store.migrate().await.unwrap_err();
+    assert!(matches!(error, StoreError::OtherSchema), "{error}");
+    assert!(error.to_string().contains("another database"), "{error}");
+}
+
+#[sqlx::test]
+async fn a_migration_that_waits_for_a_report_lets_others_pass(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = Arc::new(TestApp::new(options.clone()).await);
+    execute(&app, "drop schema public cascade; create schema public").await;
+    // As it is, but empty.
+    execute(
+        &app,
+        "create table _sqlx_migrations (version bigint primary key, description text not null,
+             installed_on timestamptz not null default now(), success boolean not null,
+             checksum bytea not null, execution_time bigint not null)",
+    )
+    .await;
+    let mut report = PgConnection::connect_with(&options).await.unwrap();
+    let statement = "begin; lock table _sqlx_migrations in share mode";
+    raw_sql(statement).execute(&mut report).await.unwrap();
+    let migration = tokio::spawn({
+        let app = Arc::clone(&app);
+        async move { app.store.migrate().await }
+    });
+    let mut watcher = Watcher::new(&options).await;
+    watcher.waiting(1).await;
+    // It gives up by itself, though the report goes on.
+    watcher.none_waits().await;
+    raw_sql("commit").execute(&mut report).await.unwrap();
+    migration.await.unwrap().unwrap();
+    app.store.expect_schema().await.unwrap();
+}
