@@ -171,6 +171,10 @@ fn add_errors(
         for code in examples {
             content["examples"][code.as_str()] = match code {
                 Code::ValidationFailed => examples::invalid(&facts.refusal)?,
+                Code::MissingAbility
+                | Code::InsufficientCredits
+                | Code::MaxCostExceeded
+                | Code::CreditsOnHold => examples::error(code, facts.ability)?,
                 _ => json!({"$ref": format!("#/components/examples/{}", code.as_str())}),
             };
         }

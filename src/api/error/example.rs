@@ -18,8 +18,10 @@ use crate::{
 const ONE: i64 = 1_000_000;
 
 impl ApiError {
-    /// One as a caller may meet it.
-    pub fn example(code: Code) -> Self {
+    /// One as a caller may meet it, at a route that needs `ability`.
+    pub fn example(code: Code, ability: Option<&str>) -> Self {
+        let named = ability.and_then(Ability::parse);
+        let named = named.unwrap_or(Ability::GenerateVideo);
         let refused = match code {
             Code::MissingToken => return Self::token(TokenRefusal::Missing),
             Code::InvalidToken => return Self::token(TokenRefusal::Invalid),
@@ -74,14 +76,18 @@ impl ApiError {
                 return Self::failed(FailureCode::ProviderTimeout, message);
             }
             Code::InvalidCredentials => ServiceError::InvalidCredentials,
-            Code::InsufficientCredits => short(ShortOf::Balance),
-            Code::MaxCostExceeded => short(ShortOf::MaxCost),
-            Code::SpendLimitExceeded => short(ShortOf::SpendLimit(SpendLimit {
-                limit: Credits::from_micros(5 * ONE),
-                spent: Credits::from_micros(4 * ONE),
-            })),
-            Code::CreditsOnHold => short(ShortOf::Holds),
-            Code::MissingAbility => ServiceError::MissingAbility(Ability::GenerateVideo),
+            Code::InsufficientCredits => short(ShortOf::Balance, named),
+            Code::MaxCostExceeded => short(ShortOf::MaxCost, named),
+            Code::SpendLimitExceeded => {
+                let limit = SpendLimit {
+                    limit: Credits::from_micros(5 * ONE),
+                    spent: Credits::from_micros(4 * ONE),
+                };
+                short(ShortOf::SpendLimit(limit), named)
+            }
+            Code::CreditsOnHold => short(ShortOf::Holds, named),
+            Code::MissingAbility if ability == Some("admin") => ServiceError::AdminRequired,
+            Code::MissingAbility => ServiceError::MissingAbility(named),
             Code::SessionRequired => ServiceError::SessionRequired,
             Code::AccountSuspended => ServiceError::Suspended,
             Code::NotFound => ServiceError::NotFound,
@@ -113,16 +119,20 @@ impl ApiError {
     }
 }
 
-/// A video of 4 seconds at 2.5 credits, for which 7 are there; or 1, of a spend limit.
-fn short(of: ShortOf) -> ServiceError {
+/// 10 credits, for which 7 are there, or 1 of a spend limit: of 4 images or seconds, or 4,000 tokens
+/// or characters.
+fn short(of: ShortOf, ability: Ability) -> ServiceError {
     let (balance, held) = match of {
         ShortOf::Balance => (7 * ONE, 0),
         ShortOf::Holds => (12 * ONE, 5 * ONE),
         ShortOf::MaxCost | ShortOf::SpendLimit(_) => (250 * ONE, 0),
     };
-    let (shortfall, seconds) = match of {
-        ShortOf::SpendLimit(_) => (9 * ONE, 0),
-        _ => (3 * ONE, 2),
+    let (shortfall, affordable) = match (&of, ability) {
+        (ShortOf::SpendLimit(_), _) => (9 * ONE, None),
+        (_, Ability::GenerateText) => (3 * ONE, Some(("max_tokens", 2_790))),
+        (_, Ability::GenerateImage) => (3 * ONE, Some(("n", 2))),
+        (_, Ability::GenerateAudio) => (3 * ONE, Some(("characters", 2_800))),
+        _ => (3 * ONE, Some(("duration", 2))),
     };
     ServiceError::CreditsShort(Box::new(CreditsShort {
         of,
@@ -132,6 +142,6 @@ fn short(of: ShortOf) -> ServiceError {
             held: Credits::from_micros(held),
         },
         shortfall: Credits::from_micros(shortfall),
-        affordable: (seconds > 0).then_some(("duration", seconds)),
+        affordable,
     }))
 }

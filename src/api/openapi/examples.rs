@@ -34,7 +34,7 @@ pub(super) fn add(paths: &mut Value, recorded: &Value) {
 pub(super) fn errors(recorded: &Value) -> Result<Value, serde_json::Error> {
     let mut examples = Map::new();
     for &code in Code::ALL {
-        let mut value = body(&ApiError::example(code))?;
+        let mut value = body(&ApiError::example(code, None))?;
         if is_failure(code) {
             let mut generation = recorded[FAILED]["generation"].clone();
             for member in ["code", "message", "retryable"] {
@@ -45,6 +45,11 @@ pub(super) fn errors(recorded: &Value) -> Result<Value, serde_json::Error> {
         examples.insert(code.as_str().to_owned(), json!({ "value": value }));
     }
     Ok(examples.into())
+}
+
+/// One of an error that tells of the operation.
+pub(super) fn error(code: Code, ability: Option<&str>) -> Result<Value, serde_json::Error> {
+    Ok(json!({"value": body(&ApiError::example(code, ability))?}))
 }
 
 /// The answer to a request whose fields fail like that.

@@ -34,7 +34,7 @@ const ADDRESSES: [(&str, &str); 2] = [
     ("http://test", "https://gensvc.example.com"),
     ("http://127.0.0.1:9/", "https://example.com/hooks/gensvc"),
 ];
-/// Entries of a list that are kept.
+/// Entries of a page, and of a list that has no pages.
 const ENTRIES: usize = 2;
 
 /// What the server answers to the documented requests has the members of what was recorded. `make
@@ -83,7 +83,9 @@ async fn recorded(app: &TestApp) -> Value {
             // A movement that is told again is the same movement.
             let times = if url.ends_with("/credits") { 2 } else { 1 };
             for _ in 0..times {
-                let answer = operation.call_at(app, &admin, &url).await;
+                let answer = operation
+                    .call_at(app, &admin, &paged(&operation, url.clone()))
+                    .await;
                 assert!(answer.status.is_success(), "{id}: {}", answer.text);
                 note(&id, &answer);
             }
@@ -91,7 +93,8 @@ async fn recorded(app: &TestApp) -> Value {
         }
         let session = app.post("", "/v1/auth/login", &login).await.expect(200);
         let session = session["token"].as_str().unwrap();
-        let answer = operation.call(app, session, &objects).await;
+        let url = paged(&operation, operation.url(&objects));
+        let answer = operation.call_at(app, session, &url).await;
         assert!(answer.status.is_success(), "{id}: {}", answer.text);
         note(&id, &answer);
         let generates =
@@ -131,6 +134,19 @@ async fn recorded(app: &TestApp) -> Value {
     answers
 }
 
+/// Its URL, with a short page where it has pages.
+fn paged(operation: &Operation, url: String) -> String {
+    let mut parameters = operation.spec["parameters"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    if parameters.any(|parameter| parameter["name"] == "per_page") {
+        format!("{url}?per_page={ENTRIES}")
+    } else {
+        url
+    }
+}
+
 async fn made(app: &TestApp, email: &str, password: &str) -> Account {
     let request = AccountRequest {
         email: email.to_owned(),
@@ -156,13 +172,16 @@ fn tidied(answer: &Value) -> Value {
                 let secret = SECRETS.iter().find(|(secret, _)| secret == name);
                 let value = match (secret, value) {
                     (Some((_, instead)), Value::String(_)) => json!(instead),
+                    (None, Value::Array(items)) if name == "data" => {
+                        items.iter().take(ENTRIES).map(tidied).collect()
+                    }
                     _ => tidied(value),
                 };
                 (name.clone(), value)
             })
             .collect::<Map<_, _>>()
             .into(),
-        Value::Array(items) => items.iter().take(ENTRIES).map(tidied).collect(),
+        Value::Array(items) => items.iter().map(tidied).collect(),
         Value::String(text) => {
             let text = ADDRESSES
                 .iter()
@@ -173,15 +192,19 @@ fn tidied(answer: &Value) -> Value {
     }
 }
 
-/// The names of all members, at any depth.
+/// The names of all members, at any depth, and the lengths of lists in them.
 fn shape(value: &Value) -> Value {
     match value {
         Value::Object(members) => members
             .iter()
-            .map(|(name, value)| (name.clone(), shape(value)))
+            .map(|(name, value)| match value {
+                Value::Array(items) if name == "data" => (name.clone(), items.first().map(shape)),
+                _ => (name.clone(), Some(shape(value))),
+            })
+            .map(|(name, shape)| (name, json!(shape)))
             .collect::<Map<_, _>>()
             .into(),
-        Value::Array(items) => items.iter().take(1).map(shape).collect(),
+        Value::Array(items) => items.iter().map(shape).collect(),
         _ => Value::Null,
     }
 }
@@ -219,11 +242,35 @@ fn every_json_answer_has_an_example_that_fits_its_schema() {
                 if !name.is_empty() {
                     assert_eq!(example["error"]["code"], name, "{at}");
                 }
+                check_sense(&operation, &example, &at);
                 seen += 1;
             }
         }
     }
     assert!(seen > 500, "only {seen}");
+}
+
+/// That an example does not contradict itself, nor its operation.
+fn check_sense(operation: &Operation, example: &Value, at: &str) {
+    if example["next_cursor"].is_string() {
+        let entries = example["data"].as_array().unwrap().len();
+        assert_eq!(example["per_page"], entries, "{at}");
+    }
+    let error = &example["error"];
+    let ability = operation.ability();
+    if error["code"] == "missing_ability" && (ability == "*" || ability.contains(':')) {
+        assert_eq!(error["required_ability"], ability, "{at}");
+    }
+    if let Some(affordable) = error["affordable"].as_object() {
+        let named = match ability {
+            "generate:text" => "max_tokens",
+            "generate:image" => "n",
+            "generate:video" => "duration",
+            "generate:audio" => "characters",
+            other => panic!("{at}: {other} costs nothing"),
+        };
+        assert!(affordable.contains_key(named), "{at}: {affordable:?}");
+    }
 }
 
 /// What the document says of a misspelt field is what the server says.
