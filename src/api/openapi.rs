@@ -164,7 +164,8 @@ fn add_errors(
         let names: Vec<&str> = codes.iter().map(|code| code.as_str()).collect();
         let mut content = json!({"schema": {"$ref": format!("#/components/schemas/{schema}")}});
         if let (Some(sdk), Some(&code)) = (sdk, codes.first()) {
-            let (_, body) = ApiError::example(code).for_sdk(sdk, examples::REQUEST_ID);
+            let (_, body) =
+                ApiError::example(code, facts.ability).for_sdk(sdk, examples::REQUEST_ID);
             content["example"] = serde_json::from_str(&body)?;
         }
         let examples = codes.into_iter().filter(|_| sdk.is_none());

@@ -44,8 +44,8 @@ impl Runner {
         // The files first: each of them was recorded, or is of something that runs, when the records
         // are read.
         let mut found = HashMap::new();
-        let mut list = media.list();
-        while let Some(file) = list.try_next().await? {
+        let mut stored = media.list();
+        while let Some(file) = stored.try_next().await? {
             match file.name.parse::<MediaKey>() {
                 Ok(key) => _ = found.insert(key, file.bytes),
                 Err(_) => audit.unknown.push(file.name),

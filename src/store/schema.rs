@@ -151,7 +151,7 @@ async fn migrate(connection: &mut PgConnection) -> Result<(), StoreError> {
 /// The migrations that the database lacks; refused if this version cannot work with those that it
 /// has.
 async fn pending(connection: &mut PgConnection) -> Result<Vec<&'static Migration>, StoreError> {
-    let begun = r#"select to_regclass('_sqlx_migrations') is not null"#;
+    let begun = "select to_regclass('_sqlx_migrations') is not null";
     if !sqlx::query_scalar(begun)
         .fetch_one(&mut *connection)
         .await?

@@ -32,7 +32,7 @@ pub(in crate::cli) async fn verify(config: &Config, output: Output) -> Result<Ex
     } else {
         "THEY DIFFER."
     };
-    let mut people = format!("{files} files were looked for: {found}");
+    let mut lines = vec![format!("{files} files were looked for: {found}")];
     let lists = [
         ("missing", missing),
         ("of the wrong size", damaged),
@@ -42,11 +42,11 @@ pub(in crate::cli) async fn verify(config: &Config, output: Output) -> Result<Ex
         for name in names {
             // A stranger's file may have any name.
             let name = name.replace(char::is_control, "\u{fffd}");
-            people += &format!("\n{what}: {name}");
+            lines.push(format!("{what}: {name}"));
         }
     }
     output.result(
-        &people,
+        &lines.join("\n"),
         &json!({"ok": clean, "files": files, "missing": missing, "damaged": damaged,
             "unknown": unknown}),
     )?;
