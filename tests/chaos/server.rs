@@ -31,8 +31,8 @@ pub struct Server {
     env: Vec<(String, String)>,
     /// The proxy for clients.
     front: Proxy,
-    /// The proxy for the database.
-    back: Proxy,
+    /// The proxies for the hosts of the database; never empty.
+    backs: Vec<Proxy>,
     machine: Mutex<Machine>,
 }
 
@@ -43,19 +43,26 @@ struct Machine {
 }
 
 impl Server {
-    /// The first or the second server, not started yet.
+    /// The first or the second server, not started yet. `hosts`: those that it is told of.
     pub async fn new(
         index: usize,
         folder: &Path,
-        postgres: &Postgres,
+        hosts: &[&Postgres],
         upstream: &str,
         clock: Clock,
     ) -> Self {
-        let back = Proxy::start(Target::Unix(postgres.socket())).await;
+        let mut backs = Vec::new();
+        for host in hosts {
+            backs.push(Proxy::start(Target::Unix(host.socket())).await);
+        }
+        let addresses: Vec<_> = backs
+            .iter()
+            .map(|back| back.address().to_string())
+            .collect();
         let database = format!(
-            "postgres://{}@{}/gensvc?sslmode=disable",
+            "postgres://{}@{}/gensvc?sslmode=disable&target_session_attrs=read-write",
             ROLES[index],
-            back.address()
+            addresses.join(",")
         );
         let seconds = LEASE_SECONDS.to_string();
         let env = [
@@ -97,7 +104,7 @@ impl Server {
             log: folder.join(format!("server-{}.log", ROLES[index])),
             env: env.to_vec(),
             front: Proxy::start(Target::Nowhere).await,
-            back,
+            backs,
             machine: Mutex::new(Machine {
                 process: None,
                 clock,
@@ -115,9 +122,9 @@ impl Server {
         &self.front
     }
 
-    /// Towards the database.
+    /// Towards the database; the first host of several.
     pub fn back(&self) -> &Proxy {
-        &self.back
+        &self.backs[0]
     }
 
     /// What it has logged since the log had that length, and its current length.
