@@ -41,6 +41,7 @@ use tower::util::option_layer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use utoipa_axum::router::OpenApiRouter;
 
+pub use accept::accepts_html;
 pub use admin::{AdminAccountBody, AdminTokenBody, NewAdminTokenBody};
 pub use api_keys::{KeyBody, NewKeyBody};
 pub use client_address::Network;
@@ -168,6 +169,7 @@ fn routes() -> Vec<Route> {
         route!(usage::usage),
         route!(estimate::estimate),
         route!(templates::create),
+        route!(templates::preview),
         route!(templates::list),
         route!(templates::get),
         route!(templates::replace),

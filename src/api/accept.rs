@@ -1,6 +1,6 @@
 //! What a client says it takes.
 
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, header};
 
 /// The weight that a header such as `Accept` gives to a name, 0 to 1; 0 where it does not name it.
 pub fn weight(headers: &HeaderMap, header: &HeaderName, name: &str) -> f32 {
@@ -18,4 +18,10 @@ pub fn weight(headers: &HeaderMap, header: &HeaderName, name: &str) -> f32 {
         }
     });
     weights.fold(0.0, f32::max)
+}
+
+/// Whether a page is wanted rather than JSON: a browser asks.
+pub fn accepts_html(headers: &HeaderMap) -> bool {
+    let wish = |name| weight(headers, &header::ACCEPT, name);
+    wish("text/html") > wish("application/json")
 }

@@ -6,23 +6,24 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{HeaderMap, StatusCode, Uri, header};
+use serde_json::json;
 
 use super::{
     ApiState,
     admission::RequestPermit,
     error::ApiError,
-    extract::{Authorized, NoBody, NoQuery, OfTheType, PathId, Query, ReadHistory},
+    extract::{Authorized, FromPath as _, NoBody, NoQuery, OfTheType, PathId, Query, ReadHistory},
     generate::POLL_SECONDS,
     prefer::Prefer,
     record::{self, GenerationRecord, GenerationSummary, PageBody},
 };
 use crate::{
     domain::{
-        ids::GenerationId,
+        ids::{ApiKeyId, GenerationId},
         page::PageRequest,
-        validate::{Fields, Input, query_timestamp, text, words},
+        validate::{FieldCode, Fields, Input, Parsed, parsed, query_timestamp, text, words},
     },
-    store::history::HistoryFilter,
+    store::history::{CallerFilter, HistoryFilter},
 };
 
 /// Which generations are listed.
@@ -30,6 +31,20 @@ pub struct HistoryQuery {
     filter: HistoryFilter,
     page: PageRequest,
 }
+
+const CALLER: Parsed<CallerFilter> = parsed(
+    || json!({"type": "string", "pattern": "^(none|[0-9]{1,18})$"}),
+    |text| {
+        if text == "none" {
+            return Ok(CallerFilter::Session);
+        }
+        let id = ApiKeyId::from_path(text).map(CallerFilter::Key);
+        id.ok_or((
+            FieldCode::InvalidFormat,
+            "must be a key's id, or none".into(),
+        ))
+    },
+);
 
 impl Input for HistoryQuery {
     fn read(fields: &Fields<'_>) -> Option<Self> {
@@ -39,6 +54,7 @@ impl Input for HistoryQuery {
             status: fields.optional("status", "Where they stand", words()),
             provider: fields.optional("provider", "Provider name", text(usize::MAX)),
             model: fields.optional("model", "Model id", text(usize::MAX)),
+            caller: fields.optional("api_key", "The key's id; `none` for sessions", CALLER),
             created_after: time("created_after", "RFC 3339, inclusive"),
             created_before: time("created_before", "RFC 3339, exclusive"),
         };

@@ -13,7 +13,12 @@ use super::{
     record::{self, PageBody},
 };
 use crate::{
-    domain::{clock::rfc3339, ids::TemplateId, page::PageOf, request::TemplateText},
+    domain::{
+        clock::rfc3339,
+        ids::TemplateId,
+        page::PageOf,
+        request::{TemplatePreview, TemplateText},
+    },
     store::templates::{TEMPLATES_CURSOR, TemplateRecord},
 };
 
@@ -71,6 +76,40 @@ pub async fn create(
     let text = body.read()?;
     let made = state.service.create_template(&auth.caller, &text).await?;
     Ok((StatusCode::CREATED, Json(made.into())))
+}
+
+/// A template, rendered.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct PreviewBody {
+    /// The prompt that would be sent.
+    pub prompt: String,
+    /// The system prompt that would be sent.
+    #[schema(required, nullable)]
+    pub system_prompt: Option<String>,
+    /// The names that the template reads, without `prompt`, sorted.
+    pub variables: Vec<String>,
+}
+
+/// Preview a prompt template
+///
+/// Renders a template that need not be kept, as a generation would; makes nothing.
+#[utoipa::path(
+    post, path = "/v1/templates/preview", tag = "templates",
+    responses((status = 200, description = "What the template becomes", body = PreviewBody)),
+)]
+pub async fn preview(
+    State(state): State<ApiState>,
+    _auth: Authorized<Manage>,
+    body: JsonBody<TemplatePreview>,
+) -> Result<Json<PreviewBody>, ApiError> {
+    let preview = body.read()?;
+    let variables = preview.text.variables.clone();
+    let rendered = state.service.preview_template(preview).await?;
+    Ok(Json(PreviewBody {
+        prompt: rendered.prompt,
+        system_prompt: rendered.system_prompt,
+        variables,
+    }))
 }
 
 /// List prompt templates

@@ -10,7 +10,9 @@ mod usage;
 
 use serde_json::{Map, Value, json};
 
-pub use account::{AccountChange, KeyRequest, Login, PasswordChange, TemplateText, WebhookRequest};
+pub use account::{
+    AccountChange, KeyRequest, Login, PasswordChange, TemplatePreview, TemplateText, WebhookRequest,
+};
 pub use dialogue::DialogueRequest;
 pub use media::{
     ImageRequest, Quality, Ratio, SIZES, SpeechFormat, SpeechRequest, Style, VideoRequest,

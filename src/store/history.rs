@@ -7,7 +7,7 @@ use uuid::{Builder, Uuid};
 use super::{Store, StoreError, generations::GenerationRow};
 use crate::domain::{
     generation::{Generation, Modality, Status},
-    ids::AccountId,
+    ids::{AccountId, ApiKeyId},
     page::{Cursor, Page, PageRequest},
 };
 
@@ -18,8 +18,17 @@ pub struct HistoryFilter {
     pub status: Option<Status>,
     pub provider: Option<String>,
     pub model: Option<String>,
+    pub caller: Option<CallerFilter>,
     pub created_after: Option<DateTime<Utc>>,
     pub created_before: Option<DateTime<Utc>>,
+}
+
+/// By whom they were asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallerFilter {
+    Key(ApiKeyId),
+    /// A person who was logged in.
+    Session,
 }
 
 impl HistoryFilter {
@@ -142,10 +151,19 @@ fn push_kinds(query: &mut QueryBuilder<Postgres>, account: AccountId, filter: &H
     query.push(")");
 }
 
-/// The span of time, and where the page begins. An id carries its creation in milliseconds, so
+/// The caller, the span of time, and where the page begins. An id carries its creation in milliseconds, so
 /// a range of times is a range of the key that the indexes are sorted by; the exact comparison
 /// decides at the edges.
 fn push_span(query: &mut QueryBuilder<Postgres>, filter: &HistoryFilter, page: &PageRequest) {
+    match filter.caller {
+        Some(CallerFilter::Key(id)) => {
+            query.push(" and api_key_id = ").push_bind(id.0);
+        }
+        Some(CallerFilter::Session) => {
+            query.push(" and api_key_id is null");
+        }
+        None => {}
+    }
     if let Some(after) = filter.created_after {
         query.push(" and id >= ").push_bind(lowest_id(after));
         query.push(" and created_at >= ").push_bind(after);

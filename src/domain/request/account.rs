@@ -5,10 +5,13 @@ use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
 use secrecy::SecretString;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use url::Url;
 
-use super::{EMAIL_CHARS, LABEL, NAME, NAME_CHARS, PASSWORD_CHARS, Target, operator::PASSWORD};
+use super::{
+    EMAIL_CHARS, LABEL, NAME, NAME_CHARS, PASSWORD_CHARS, TEXT_PROMPT_CHARS, Target,
+    operator::PASSWORD,
+};
 use crate::domain::{
     ability::Abilities,
     credits::Credits,
@@ -17,8 +20,8 @@ use crate::domain::{
     spend::SpendPeriod,
     template::{PROMPT_SOURCE_CHARS, SYSTEM_PROMPT_SOURCE_CHARS, Template},
     validate::{
-        self, FieldCode, Fields, Input, Object, Parsed, Refusal, Text, credits, integer, parsed,
-        set, text, timestamp, words,
+        self, FieldCode, Fields, Input, Object, Parsed, Refusal, Text, any_object, credits,
+        integer, parsed, set, text, timestamp, words,
     },
     webhook::WebhookEvent,
 };
@@ -237,9 +240,30 @@ fn source(source: &str) -> Result<Source, Refusal> {
     Ok((source.to_owned(), variables))
 }
 
+/// A template to be tried, and what it is rendered with.
+#[derive(Debug, Clone)]
+pub struct TemplatePreview {
+    /// Without a name.
+    pub text: TemplateText,
+    pub values: Map<String, Value>,
+    /// The prompt of the request that would use it.
+    pub request_prompt: String,
+}
+
 impl Input for TemplateText {
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let name = fields.required("name", "Its label; not blank.", LABEL);
+        let text = Self::read_sources(fields);
+        Some(Self {
+            name: name?,
+            ..text?
+        })
+    }
+}
+
+impl TemplateText {
+    /// All but the name.
+    fn read_sources(fields: &Fields<'_>) -> Option<Self> {
         let prompt = fields.required(
             "prompt",
             "The template of the prompt; not blank.",
@@ -260,7 +284,7 @@ impl Input for TemplateText {
         let names = sources.into_iter().flatten().flat_map(|(_, names)| names);
         let variables: BTreeSet<_> = names.cloned().collect();
         Some(Self {
-            name: name?,
+            name: String::new(),
             prompt: prompt?.0,
             system_prompt: system_prompt.map(|(source, _)| source),
             variables: variables.into_iter().collect(),
@@ -288,6 +312,32 @@ impl Object for TemplateText {
     fn example() -> Value {
         json!({"name": "translate", "prompt": "Translate into {{ language }}: {{ prompt }}",
             "system_prompt": "You are a {{ tone|default('careful') }} translator."})
+    }
+}
+
+impl Input for TemplatePreview {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        let text = TemplateText::read_sources(fields);
+        let about = "Values for the template's placeholders, by name; null counts as absent.";
+        let values = fields.optional("template_variables", about, any_object());
+        let about = "The prompt of the request that would use it: `{{ prompt }}`. Not blank.";
+        let limit = validate::text(TEXT_PROMPT_CHARS).not_blank();
+        let request_prompt = fields.required("request_prompt", about, limit);
+        Some(Self {
+            text: text?,
+            values: values.unwrap_or_default(),
+            request_prompt: request_prompt?,
+        })
+    }
+}
+
+impl Object for TemplatePreview {
+    const SCHEMA: (&'static str, &'static str) =
+        ("TemplatePreviewRequest", "A prompt template to be tried.");
+
+    fn example() -> Value {
+        json!({"prompt": "Translate into {{ language }}: {{ prompt }}",
+            "template_variables": {"language": "French"}, "request_prompt": "Good morning"})
     }
 }
 

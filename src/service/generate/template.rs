@@ -8,12 +8,13 @@ use crate::{
     domain::{
         generation::TemplateUse,
         ids::TemplateId,
-        request::{self, SYSTEM_PROMPT_CHARS, TEXT_PROMPT_CHARS, TextRequest},
+        request::{
+            SYSTEM_PROMPT_CHARS, TEXT_PROMPT_CHARS, TemplatePreview, TemplateText, TextRequest,
+        },
         template::{PROMPT, RenderError, Template},
         validate::{Errors, FieldCode, FieldError, too_long},
     },
     service::{Service, ServiceError, auth::Caller},
-    store::templates::TemplateRecord,
 };
 
 /// How long a rendering waits for a permit.
@@ -23,7 +24,7 @@ const SHOWN_CHARS: usize = 100;
 
 /// The prompts as sent to the model.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct RenderedPrompt {
+pub struct RenderedPrompt {
     pub prompt: String,
     pub system_prompt: Option<String>,
     pub template: Option<TemplateUse>,
@@ -50,41 +51,81 @@ impl Service {
             return Ok(Err(vec![error]));
         };
         let version = record.version;
-        // Rendering takes milliseconds of CPU: keep it off the async threads.
-        let turn = Arc::clone(&self.0.renderings).acquire_owned();
-        let Ok(Ok(turn)) = tokio::time::timeout(RENDER_WAIT, turn).await else {
-            return Err(ServiceError::Overloaded);
+        let text = TemplateText {
+            name: record.name,
+            prompt: record.prompt,
+            system_prompt: record.system_prompt,
+            variables: record.variables,
         };
-        let (wanted, request) = (wanted.clone(), request.clone());
-        let applied = tokio::task::spawn_blocking(move || {
-            let applied = apply(&record, &wanted, &request);
-            // Not when the caller hangs up, but when the thread is free again.
-            drop(turn);
-            applied
-        });
-        let applied = applied.await;
-        let applied = applied.map_err(|error| ServiceError::Internal(error.to_string()))?;
+        let asked = Asked {
+            values: wanted.variables.clone(),
+            prompt: request.prompt.clone(),
+            system_prompt: request.system_prompt.clone(),
+        };
+        let applied = self.render(text, asked).await?;
         Ok(applied.map(|rendered| RenderedPrompt {
             template: Some(TemplateUse { id, version }),
             ..rendered
         }))
     }
+
+    /// What a template becomes, which need not be one that is kept. Nothing is stored.
+    pub async fn preview_template(
+        &self,
+        preview: TemplatePreview,
+    ) -> Result<RenderedPrompt, ServiceError> {
+        let asked = Asked {
+            values: preview.values,
+            prompt: preview.request_prompt,
+            system_prompt: None,
+        };
+        let rendered = self.render(preview.text, asked).await?;
+        rendered.map_err(|mut errors| {
+            for error in errors.iter_mut().filter(|e| e.param == "template_id") {
+                PROMPT.clone_into(&mut error.param);
+            }
+            ServiceError::Invalid(errors)
+        })
+    }
+
+    async fn render(
+        &self,
+        text: TemplateText,
+        asked: Asked,
+    ) -> Result<Result<RenderedPrompt, Vec<FieldError>>, ServiceError> {
+        // Rendering takes milliseconds of CPU: keep it off the async threads.
+        let turn = Arc::clone(&self.0.renderings).acquire_owned();
+        let Ok(Ok(turn)) = tokio::time::timeout(RENDER_WAIT, turn).await else {
+            return Err(ServiceError::Overloaded);
+        };
+        let applied = tokio::task::spawn_blocking(move || {
+            let applied = apply(&text, &asked);
+            // Not when the caller hangs up, but when the thread is free again.
+            drop(turn);
+            applied
+        });
+        let applied = applied.await;
+        applied.map_err(|error| ServiceError::Internal(error.to_string()))
+    }
 }
 
-fn apply(
-    text: &TemplateRecord,
-    wanted: &request::TemplateUse,
-    request: &TextRequest,
-) -> Result<RenderedPrompt, Vec<FieldError>> {
+/// What a template is applied to.
+struct Asked {
+    values: Map<String, Value>,
+    prompt: String,
+    system_prompt: Option<String>,
+}
+
+fn apply(text: &TemplateText, request: &Asked) -> Result<RenderedPrompt, Vec<FieldError>> {
     let errors = Errors::default();
     let param = |name: &str| {
         let shown: String = name.chars().take(SHOWN_CHARS).collect();
         format!("template_variables.{}", shown.replace('\0', "\u{fffd}"))
     };
     // Null means absent, here as everywhere.
-    let mut values: Map<String, Value> = wanted.variables.clone();
+    let mut values: Map<String, Value> = request.values.clone();
     values.retain(|_, value| !value.is_null());
-    for name in wanted.variables.keys() {
+    for name in request.values.keys() {
         if !text.variables.contains(name) {
             let message = match text.variables.join(", ") {
                 none if none.is_empty() => {
