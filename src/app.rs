@@ -21,6 +21,7 @@ use self::database::Database;
 use crate::{
     api::{self, ApiSettings, MediaLinks, MetricsEndpoint, Network},
     config::Config,
+    console,
     domain::clock::SharedClock,
     jobs::{
         self, Auditor, Media, Runner, RunnerSettings, SubmitSettings,
@@ -204,6 +205,7 @@ impl App {
         );
         let metrics =
             MetricsEndpoint::new(metrics, config.metrics.token.as_ref(), Arc::clone(&clock));
+        let console_clock = Arc::clone(&clock);
         let service = Service::new(
             store,
             clock,
@@ -247,7 +249,7 @@ impl App {
             dispatcher,
             auditor,
             links,
-            router: routers.api,
+            router: console::router(routers.api, console_clock, public_url),
             metrics_router: routers.metrics,
         })
     }

@@ -5,7 +5,7 @@
 //!
 //! Imports go one way, from right to left; modules on the same level never import each other:
 //!
-//! `domain` ← `store`, `providers`, `media` ← `jobs` ← `service` ← `api` ← `app` ← `cli`, `main`
+//! `domain` ← `store`, `providers`, `media` ← `jobs` ← `service` ← `api` ← `console` ← `app` ← `cli`, `main`
 //!
 //! | module | contents |
 //! |---|---|
@@ -16,6 +16,7 @@
 //! | [`jobs`] | running and settling generations, recovering abandoned ones |
 //! | [`service`] | business rules, independent of HTTP |
 //! | [`api`] | HTTP: bodies, headers, status codes, the OpenAPI document |
+//! | [`console`] | pages for people, as a client of the API |
 //! | [`app`] | composition root: startup and shutdown |
 //! | [`cli`] | command line |
 //!
@@ -28,6 +29,7 @@ pub mod api;
 pub mod app;
 pub mod cli;
 pub mod config;
+pub mod console;
 pub mod domain;
 pub mod jobs;
 pub mod local_postgres;

@@ -1,4 +1,4 @@
-//! What a browser shows: the front page, and the API's description with its scripts and styles.
+//! What a browser shows of the API: its description with its scripts and styles.
 
 use std::{
     borrow::Cow,
@@ -18,37 +18,6 @@ use http::{HeaderMap, HeaderName, StatusCode, header};
 use serde_json::json;
 
 use super::{ApiState, accept::weight, error::ApiError, extract::NoQuery};
-
-/// GET / for browsers.
-const FRONT: &str = concat!(
-    r#"<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>gensvc</title>
-<link rel="icon" type="image/png" href="/docs/favicon-32x32.png">
-<style>
-body { max-width: 40rem; margin: 4rem auto; padding: 0 1rem; font: 1rem/1.5 system-ui, sans-serif }
-@media (prefers-color-scheme: dark) { :root { color-scheme: dark } }
-</style>
-</head>
-<body>
-<h1>gensvc</h1>
-<p>One HTTP API for text, image, video and speech generation through many providers, paid from
-prepaid credits. This server runs version "#,
-    env!("CARGO_PKG_VERSION"),
-    r#".</p>
-<ul>
-<li><a href="/docs">API documentation</a>, with every request to try out
-<li><a href="/openapi.json">OpenAPI document</a>, for client generators
-<li><a href="/v1/models">Models and prices</a> of this server
-<li><a href="/health">Health</a>
-</ul>
-</body>
-</html>
-"#
-);
 
 /// GET /docs. Absolute paths, so that it needs no redirect to a slash, and nothing from another
 /// host.
@@ -108,13 +77,8 @@ const GUARDED: [(HeaderName, &str); 2] = [
     (header::REFERRER_POLICY, "no-referrer"),
 ];
 
-/// What this is and where to go on: a page for browsers, JSON for others.
-pub async fn front(headers: HeaderMap, _query: NoQuery) -> Response {
-    let vary = [(header::VARY, "accept")];
-    let wish = |name| weight(&headers, &header::ACCEPT, name);
-    if wish("text/html") > wish("application/json") {
-        return (vary, GUARDED, Html(FRONT)).into_response();
-    }
+/// What this is and where to go on. Browsers get the console instead.
+pub async fn front(_query: NoQuery) -> Response {
     let body = json!({
         "name": "gensvc",
         "version": env!("CARGO_PKG_VERSION"),
@@ -122,7 +86,7 @@ pub async fn front(headers: HeaderMap, _query: NoQuery) -> Response {
         "openapi": "/openapi.json",
         "health": "/health",
     });
-    (vary, Json(body)).into_response()
+    Json(body).into_response()
 }
 
 pub async fn docs(_query: NoQuery) -> impl IntoResponse {

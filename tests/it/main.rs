@@ -8,6 +8,7 @@
 
 mod architecture;
 mod common;
+mod console;
 mod database;
 mod documents;
 mod envelope;

@@ -75,9 +75,9 @@ async fn no_answer_is_taken_for_another_type_than_it_has(
     assert_eq!(scrape.header("x-content-type-options"), "nosniff");
 }
 
-/// Browsers get a page, programs JSON.
+/// Browsers get the console, programs JSON.
 #[sqlx::test]
-async fn the_front_says_what_this_is_and_leads_on(_: PgPoolOptions, options: PgConnectOptions) {
+async fn the_front_says_what_this_is_to_programs(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
     let as_a_browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
     for accept in [
@@ -87,18 +87,8 @@ async fn the_front_says_what_this_is_and_leads_on(_: PgPoolOptions, options: PgC
     ] {
         let headers = [("accept", accept)];
         let page = app.call(Method::GET, "", "/", &headers, None).await;
-        assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
+        assert_eq!(page.header("location"), "/login", "{accept}");
         assert_eq!(page.header("vary"), "accept");
-        assert!(
-            page.header("content-security-policy")
-                .contains("default-src 'none'")
-        );
-        let links: Vec<&str> = page.text.split("href=\"").skip(1).collect();
-        assert!(links.len() >= 4, "{links:?}");
-        for link in links {
-            let (status, length) = app.size(link.split('"').next().unwrap()).await;
-            assert!(status == 200 && length > 0, "{link}");
-        }
     }
     for accept in [
         "*/*",

@@ -1,0 +1,115 @@
+//! The console: pages for people, at the address of the API.
+//!
+//! Here: HTML, forms, the session's cookie. Not here: rules, SQL and permissions. A page is a client
+//! of the API, which it calls within this process with the session's token: what the API refuses,
+//! the console cannot do either.
+
+mod account;
+mod assets;
+mod chart;
+mod client;
+mod code;
+mod connect;
+mod csv;
+mod form;
+mod formula;
+mod generations;
+mod guard;
+mod keys;
+mod ledger;
+mod operations;
+mod overview;
+mod parts;
+mod playground;
+mod receipt;
+mod session;
+mod shell;
+mod templates;
+mod usage;
+mod webhooks;
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    middleware::from_fn_with_state,
+    routing::{get, post},
+};
+use url::Url;
+
+pub use operations::{ALL as OPERATIONS, Operation};
+
+use crate::domain::clock::SharedClock;
+
+/// What all pages share. Cheap to clone.
+#[derive(Clone)]
+pub struct Console(Arc<Inner>);
+
+struct Inner {
+    api: Router,
+    clock: SharedClock,
+    /// Where clients reach the server, without a slash at the end.
+    public_url: String,
+    /// Whether that is by https, so that the cookie may go out by it alone.
+    is_https: bool,
+    policy: http::HeaderValue,
+}
+
+/// The pages, and behind them `api`, which answers what is no page. Clients reach the server at
+/// `public_url`.
+pub fn router(api: Router, clock: SharedClock, public_url: &str) -> Router {
+    let url = Url::parse(public_url).ok();
+    let origin = url.as_ref().map(|url| url.origin().ascii_serialization());
+    let console = Console(Arc::new(Inner {
+        api,
+        clock,
+        public_url: public_url.trim_end_matches('/').to_owned(),
+        is_https: url.is_some_and(|url| url.scheme() == "https"),
+        policy: guard::policy(origin.as_deref().unwrap_or_default()),
+    }));
+    let guarded = from_fn_with_state(console.clone(), guard::guard);
+    Router::new()
+        .route("/", get(overview::page))
+        .route("/login", get(session::form).post(session::log_in))
+        .route("/logout", post(session::log_out))
+        .route("/playground", get(playground::first))
+        .route(
+            "/playground/{type}",
+            get(playground::page).post(playground::run),
+        )
+        .route("/generations", get(generations::page))
+        .route("/generations.csv", get(generations::csv))
+        .route("/generations/{uuid}", get(receipt::page))
+        .route("/generations/{uuid}/cancel", post(receipt::cancel))
+        .route("/generations/{uuid}/delete", post(receipt::delete))
+        .route("/usage", get(usage::page))
+        .route("/usage.csv", get(usage::csv))
+        .route("/ledger", get(ledger::page))
+        .route("/ledger.csv", get(ledger::csv))
+        .route("/keys", get(keys::list).post(keys::create))
+        .route("/keys/new", get(keys::new))
+        .route("/keys/{id}", get(keys::page))
+        .route("/keys/{id}/revoke", post(keys::revoke))
+        .route("/templates", get(templates::list).post(templates::create))
+        .route("/templates/new", get(templates::new))
+        .route(
+            "/templates/{id}",
+            get(templates::page).post(templates::replace),
+        )
+        .route("/templates/{id}/delete", post(templates::delete))
+        .route("/webhooks", get(webhooks::list).post(webhooks::create))
+        .route("/webhooks/{id}", get(webhooks::page))
+        .route("/webhooks/{id}/delete", post(webhooks::delete))
+        .route(
+            "/webhooks/{id}/deliveries/{delivery}",
+            post(webhooks::redeliver),
+        )
+        .route("/settings", get(account::page).post(account::change))
+        .route("/settings/password", post(account::password))
+        .route("/connect", get(connect::page))
+        .route("/assets/{file}", get(assets::file))
+        .method_not_allowed_fallback(guard::other)
+        .fallback(guard::other)
+        .layer(guarded)
+        .with_state(console)
+}

@@ -1,0 +1,173 @@
+//! The account's settings: defaults of each type, and the person's password.
+
+use axum::response::{IntoResponse as _, Response};
+use http::StatusCode;
+use maud::{Markup, html};
+use serde_json::{Map, Value, json};
+
+use super::{
+    client::Problem,
+    form::Form,
+    operations as op,
+    parts::{self, Field, TYPES, fact, icon, list, option, text, time},
+    session::Session,
+    shell,
+};
+
+/// What was done, or refused, of the two forms.
+#[derive(Default)]
+struct Outcome {
+    done: Option<&'static str>,
+    defaults: Option<Problem>,
+    password: Option<Problem>,
+}
+
+pub async fn page(session: Session) -> Result<Markup, Problem> {
+    render(&session, &Outcome::default()).await
+}
+
+pub async fn change(session: Session, form: Form) -> Result<Response, Problem> {
+    let mut defaults = Map::new();
+    for (kind, _) in TYPES {
+        let target = match form.get(kind).split_once('/') {
+            // The provider's own default model.
+            Some((provider, "")) => json!({"provider": provider}),
+            Some((provider, model)) => json!({"provider": provider, "model": model}),
+            None => Value::Null,
+        };
+        defaults.insert(kind.to_owned(), target);
+    }
+    let body = json!({"defaults": defaults});
+    let changed = session
+        .call(op::CHANGE_ACCOUNT, &[])
+        .body(body)
+        .json()
+        .await;
+    let outcome = Outcome {
+        done: changed.is_ok().then_some("The defaults were saved."),
+        defaults: changed.err(),
+        password: None,
+    };
+    answer(&session, outcome).await
+}
+
+pub async fn password(session: Session, form: Form) -> Result<Response, Problem> {
+    let body = json!({"current_password": form.get("current"), "new_password": form.get("new")});
+    let changed = session
+        .call(op::CHANGE_PASSWORD, &[])
+        .body(body)
+        .json()
+        .await;
+    let outcome = Outcome {
+        done: changed
+            .is_ok()
+            .then_some("The new password is set; your other sessions have ended."),
+        defaults: None,
+        password: changed.err(),
+    };
+    answer(&session, outcome).await
+}
+
+async fn answer(session: &Session, outcome: Outcome) -> Result<Response, Problem> {
+    let problem = outcome.defaults.as_ref().or(outcome.password.as_ref());
+    let status = problem.map_or(StatusCode::OK, |problem| problem.status);
+    Ok((status, render(session, &outcome).await?).into_response())
+}
+
+async fn render(session: &Session, outcome: &Outcome) -> Result<Markup, Problem> {
+    let (account, models, providers) = tokio::try_join!(
+        session.get(op::ACCOUNT, &[]),
+        session.get(op::MODELS, &[]),
+        session.get(op::PROVIDERS, &[]),
+    )?;
+    let user = &session.me["user"];
+    let content = html! {
+        (shell::head("Settings", "", &html! {}))
+        @if let Some(done) = outcome.done { p.notice.good role="status" { (done) } }
+        div.columns.halves {
+            div.stack {
+                (defaults(&account, &models, &providers, outcome.defaults.as_ref()))
+                section.card {
+                    h2 { "Account" }
+                    dl.facts {
+                        (fact("Name", &html! { (text(&account["name"])) }))
+                        (fact("Id", &html! { (account["id"].to_string()) }))
+                        (fact("You", &html! { (text(&user["email"])) }))
+                        (fact("Created", &time(&account["created_at"])))
+                        (fact("Session ends", &time(&session.me["token"]["expires_at"])))
+                    }
+                }
+            }
+            (password_form(outcome.password.as_ref()))
+        }
+    };
+    Ok(shell::page(session, "Settings", &content))
+}
+
+fn defaults(
+    account: &Value,
+    models: &Value,
+    providers: &Value,
+    problem: Option<&Problem>,
+) -> Markup {
+    html! {
+        form.card method="post" action="/settings" {
+            h2 { "Defaults" }
+            p.muted { "Used for requests that name no provider." }
+            (match problem { Some(_) => parts::refusal(problem, &[]), None => html! {} })
+            @for (kind, name) in TYPES {
+                @let default = &account["defaults"][kind];
+                @let chosen = match default["provider"].as_str() {
+                    Some(provider) => format!("{provider}/{}", text(&default["model"])),
+                    None => String::new(),
+                };
+                label.field {
+                    span.label { (icon(kind)) " " (name) }
+                    select name=(kind) {
+                        (option("", &chosen, "The server's default"))
+                        @for provider in list(&providers["data"]).iter().map(|p| text(&p["id"])) {
+                            @let own = list(&models["data"]).iter().filter(|m| m["provider"] == provider && m["type"] == kind);
+                            @let own: Vec<&Value> = own.collect();
+                            @if !own.is_empty() {
+                                optgroup label=(provider) {
+                                    (option(&format!("{provider}/"), &chosen, &format!("{provider}: its default model")))
+                                    @for model in own {
+                                        (option(&format!("{provider}/{}", text(&model["id"])), &chosen, text(&model["id"])))
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+            div.actions { button.primary type="submit" { "Save the defaults" } }
+        }
+    }
+}
+
+fn password_form(problem: Option<&Problem>) -> Markup {
+    let field = |label, param, hint, input| {
+        let field = Field {
+            label,
+            param,
+            hint,
+            problem,
+            input,
+        };
+        html! { (field) }
+    };
+    html! {
+        form.card method="post" action="/settings/password" {
+            h2 { "Password" }
+            p.muted { "Your other sessions end with the change; API keys stay." }
+            @if problem.is_some() { (parts::refusal(problem, &["current_password", "new_password"])) }
+            (field("Current password", "current_password", "", html! {
+                input type="password" name="current" required autocomplete="current-password";
+            }))
+            (field("New password", "new_password", "8 characters at least.", html! {
+                input type="password" name="new" required minlength="8" autocomplete="new-password";
+            }))
+            div.actions { button.primary type="submit" { "Set the password" } }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Charts, drawn here as SVG. Each stands beside the table of its figures.
+
+use maud::{Markup, html};
+
+use super::parts::grouped;
+use crate::domain::credits::Credits;
+
+/// One bar: its name, its credits, and what they are made of.
+pub struct Bar {
+    name: String,
+    credits: Credits,
+    link: String,
+}
+
+impl Bar {
+    pub fn new(name: String, credits: &str, link: String) -> Self {
+        let credits = credits.parse().unwrap_or(Credits::ZERO);
+        Self {
+            name,
+            credits,
+            link,
+        }
+    }
+
+    fn title(&self) -> String {
+        format!(
+            "{}: {} credits",
+            self.name,
+            grouped(&self.credits.to_string())
+        )
+    }
+}
+
+/// The share of `part` in `whole` of `length`, in whole units; something that is there is seen.
+fn scaled(part: Credits, whole: Credits, length: u16) -> u16 {
+    let (part, whole) = (part.micros().unsigned_abs(), whole.micros().unsigned_abs());
+    if part == 0 || whole == 0 {
+        return 0;
+    }
+    let share = u128::from(part) * u128::from(length) / u128::from(whole);
+    u16::try_from(share).unwrap_or(length).clamp(1, length)
+}
+
+fn most(bars: &[Bar]) -> Credits {
+    bars.iter()
+        .map(|bar| bar.credits)
+        .max()
+        .unwrap_or(Credits::ZERO)
+}
+
+/// At least a 1, 2 or 5 with zeros: where the axis ends.
+fn round_up(most: Credits) -> Credits {
+    let most = most.micros().max(1);
+    let mut step = 1_i64;
+    loop {
+        for factor in [1, 2, 5] {
+            match step.checked_mul(factor) {
+                Some(end) if end >= most => return Credits::from_micros(end),
+                Some(_) => {}
+                None => return Credits::from_micros(i64::MAX),
+            }
+        }
+        step = step.saturating_mul(10);
+    }
+}
+
+const WIDTH: u16 = 900;
+const HEIGHT: u16 = 180;
+const LEFT: u16 = 62;
+const BELOW: u16 = 22;
+
+/// Columns from left to right, such as days.
+pub fn columns(bars: &[Bar]) -> Markup {
+    let end = round_up(most(bars));
+    let half = Credits::from_micros(end.micros() / 2);
+    let count = u16::try_from(bars.len().max(1)).unwrap_or(u16::MAX);
+    let slot = f64::from(WIDTH - LEFT) / f64::from(count);
+    let width = (slot * 0.72).clamp(0.5, 48.0);
+    let x = |at: usize| {
+        let at = u16::try_from(at).unwrap_or(u16::MAX);
+        f64::from(LEFT) + slot * f64::from(at)
+    };
+    // As many names as there is room for.
+    let every = (bars.len() * 70 / usize::from(WIDTH - LEFT)).max(1);
+    html! {
+        svg.chart viewBox={ "0 0 " (WIDTH) " " (HEIGHT + BELOW + 8) } role="group" aria-label="Credits, as columns" {
+            @for (value, y) in [(end, 8), (half, 8 + HEIGHT / 2), (Credits::ZERO, 8 + HEIGHT)] {
+                line.grid x1=(LEFT) x2=(WIDTH) y1=(y) y2=(y) {}
+                text x=(LEFT - 8) y=(y + 4) text-anchor="end" { (grouped(&value.to_string())) }
+            }
+            @for (at, bar) in bars.iter().enumerate() {
+                @let tall = scaled(bar.credits, end, HEIGHT);
+                a href=(bar.link) aria-label=(bar.title()) {
+                    title { (bar.title()) }
+                    rect.hit x=(format!("{:.1}", x(at))) y="8" width=(format!("{slot:.1}")) height=(HEIGHT) {}
+                    rect.bar x=(format!("{:.1}", x(at) + (slot - width) / 2.0)) y=(8 + HEIGHT - tall)
+                        width=(format!("{width:.1}")) height=(tall) rx="2" {}
+                }
+                @if at % every == 0 {
+                    text x=(format!("{:.1}", x(at) + slot / 2.0)) y=(8 + HEIGHT + BELOW - 4) text-anchor="middle" {
+                        (short(&bar.name))
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A day without its year.
+fn short(day: &str) -> &str {
+    day.get(5..).unwrap_or(day)
+}
+
+/// The most rows that a chart shows; the table has all.
+const ROWS: usize = 12;
+
+/// Bars below each other, the longest first.
+pub fn rows(bars: &[Bar]) -> Markup {
+    let end = most(bars);
+    let mut sorted: Vec<&Bar> = bars.iter().collect();
+    sorted.sort_by_key(|bar| std::cmp::Reverse(bar.credits));
+    sorted.truncate(ROWS);
+    let height = 34 * sorted.len();
+    html! {
+        svg.chart viewBox={ "0 0 " (WIDTH) " " (height) } role="group" aria-label="Credits, as bars" {
+            @for (at, bar) in sorted.into_iter().enumerate() {
+                @let y = at * 34;
+                a href=(bar.link) aria-label=(bar.title()) {
+                    title { (bar.title()) }
+                    rect.hit x="0" y=(y) width=(WIDTH) height="34" {}
+                    text x="0" y=(y + 12) { (bar.name) }
+                    rect.bar x="0" y=(y + 17) width=(scaled(bar.credits, end, WIDTH)) height="10" rx="2" {}
+                    text x=(WIDTH) y=(y + 12) text-anchor="end" { (grouped(&bar.credits.to_string())) }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_axis_ends_at_a_round_number() {
+        for (most, end) in [
+            ("0", "0.000001"),
+            ("0.3", "0.5"),
+            ("5", "5"),
+            ("5.000001", "10"),
+            ("1234", "2000"),
+        ] {
+            assert_eq!(
+                round_up(most.parse().unwrap()),
+                end.parse().unwrap(),
+                "{most}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_there_is_seen() {
+        let credits = |text: &str| text.parse().unwrap();
+        assert_eq!(scaled(credits("0"), credits("10"), 100), 0);
+        assert_eq!(scaled(credits("0.000001"), credits("10"), 100), 1);
+        assert_eq!(scaled(credits("10"), credits("10"), 100), 100);
+    }
+}

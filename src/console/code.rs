@@ -1,0 +1,138 @@
+//! A request as code: curl, Python, JavaScript.
+
+use std::fmt::Write as _;
+
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::parts::code_block;
+
+/// A POST with a key.
+pub struct Call<'a> {
+    pub base_url: &'a str,
+    pub path: &'a str,
+    pub body: &'a Value,
+    /// Whether it makes a job whose end is worth waiting for.
+    pub waits: bool,
+}
+
+pub fn all(call: &Call<'_>) -> Markup {
+    html! {
+        details.fold open { summary { "curl" } (code_block("curl", &curl(call))) }
+        details.fold { summary { "Python" } (code_block("Python", &python(call))) }
+        details.fold { summary { "JavaScript" } (code_block("JavaScript", &javascript(call))) }
+    }
+}
+
+fn pretty(body: &Value) -> String {
+    serde_json::to_string_pretty(body).unwrap_or_default()
+}
+
+fn curl(call: &Call<'_>) -> String {
+    let wait = if call.waits {
+        " \\\n  -H 'Prefer: wait=60'"
+    } else {
+        ""
+    };
+    // A quote ends the quoted text, stands by itself, and begins it again.
+    let body = pretty(call.body).replace('\'', r"'\''");
+    format!(
+        "curl {}{} \\\n  -H \"Authorization: Bearer $GENSVC_API_KEY\" \\\n  \
+         -H 'Content-Type: application/json'{wait} \\\n  -d '{body}'",
+        call.base_url, call.path,
+    )
+}
+
+fn python(call: &Call<'_>) -> String {
+    let wait = if call.waits {
+        "\n        \"Prefer\": \"wait=60\","
+    } else {
+        ""
+    };
+    let mut body = String::new();
+    python_literal(call.body, 4, &mut body);
+    format!(
+        "import os\nimport requests\n\nresponse = requests.post(\n    \"{}{}\",\n    headers={{\n        \
+         \"Authorization\": f\"Bearer {{os.environ['GENSVC_API_KEY']}}\",{wait}\n    }},\n    \
+         json={body},\n    timeout=120,\n)\nresponse.raise_for_status()\n\
+         print(response.json()[\"result\"])",
+        call.base_url, call.path,
+    )
+}
+
+/// A JSON value as Python writes it. Its strings are Python's, but for its escapes of what lies
+/// beyond 16 bits, which `serde_json` does not use.
+fn python_literal(value: &Value, indent: usize, out: &mut String) {
+    match value {
+        Value::Null => out.push_str("None"),
+        Value::Bool(true) => out.push_str("True"),
+        Value::Bool(false) => out.push_str("False"),
+        Value::Object(members) => {
+            out.push_str("{\n");
+            for (name, member) in members {
+                // Writing to a string cannot fail.
+                let _ = write!(out, "{:indent$}    {}: ", "", Value::from(name.as_str()));
+                python_literal(member, indent + 4, out);
+                out.push_str(",\n");
+            }
+            let _ = write!(out, "{:indent$}}}", "");
+        }
+        other => out.push_str(&other.to_string()),
+    }
+}
+
+fn javascript(call: &Call<'_>) -> String {
+    let wait = if call.waits {
+        "\n    Prefer: \"wait=60\","
+    } else {
+        ""
+    };
+    let body = pretty(call.body).replace('\n', "\n  ");
+    format!(
+        "const response = await fetch(\"{}{}\", {{\n  method: \"POST\",\n  headers: {{\n    \
+         Authorization: `Bearer ${{process.env.GENSVC_API_KEY}}`,\n    \
+         \"Content-Type\": \"application/json\",{wait}\n  }},\n  body: JSON.stringify({body}),\n}});\n\
+         if (!response.ok) throw new Error(await response.text());\n\
+         console.log((await response.json()).result);",
+        call.base_url, call.path,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn call(body: &Value) -> Call<'_> {
+        Call {
+            base_url: "http://host",
+            path: "/v1/generate/text",
+            body,
+            waits: false,
+        }
+    }
+
+    #[test]
+    fn quotes_of_a_prompt_do_not_end_the_shells() {
+        let body = json!({"prompt": "it's; rm -rf '$HOME'"});
+        let code = curl(&call(&body));
+        assert!(
+            code.ends_with(
+                r#"-d '{
+  "prompt": "it'\''s; rm -rf '\''$HOME'\''"
+}'"#
+            ),
+            "{code}"
+        );
+    }
+
+    #[test]
+    fn python_has_its_own_words() {
+        let body = json!({"stream": true, "x": null, "parameters": {"n": 2}});
+        let code = python(&call(&body));
+        let expected = "json={\n        \"parameters\": {\n            \"n\": 2,\n        },\n        \
+                        \"stream\": True,\n        \"x\": None,\n    },";
+        assert!(code.contains(expected), "{code}");
+    }
+}

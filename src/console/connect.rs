@@ -1,0 +1,133 @@
+//! How programs reach this server: plain HTTP, the SDKs of OpenAI and Anthropic, agents.
+
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::{
+    client::Problem,
+    operations as op,
+    parts::{code_block, copyable, fact, list, text},
+    session::Session,
+    shell,
+};
+
+pub async fn page(session: Session) -> Result<Markup, Problem> {
+    let models = session
+        .call(op::MODELS, &[])
+        .query("type", "text")
+        .json()
+        .await?;
+    let model = list(&models["data"])
+        .iter()
+        .find(|model| model["default"] == true);
+    let model = model.or(list(&models["data"]).first());
+    let model = model.map_or_else(
+        || "PROVIDER/MODEL".to_owned(),
+        |model| format!("{}/{}", text(&model["provider"]), text(&model["id"])),
+    );
+    let url = &session.public_url;
+    let content = html! {
+        (shell::head("Connect", "Every program needs an address and a key.",
+            &html! { a.button.primary href="/keys/new" { "Create a key" } }))
+        section.card {
+            h2 { "Addresses" }
+            dl.facts {
+                (fact("API", &copyable(&format!("{url}/v1"))))
+                (fact("OpenAI's SDKs", &copyable(&format!("{url}/openai/v1"))))
+                (fact("Anthropic's SDKs", &copyable(&format!("{url}/anthropic"))))
+                (fact("Description", &html! { a href="/docs" { "API documentation" } ", " a href="/openapi.json" { "openapi.json" } }))
+            }
+        }
+        div.columns.halves { (openai(url, &model)) (anthropic(url, &model)) }
+        div.columns.halves { (plain(url)) (command_line(url)) }
+        (models_of(&models))
+    };
+    Ok(shell::page(&session, "Connect", &content))
+}
+
+fn openai(url: &str, model: &str) -> Markup {
+    let python = format!(
+        "from openai import OpenAI\n\nclient = OpenAI(\n    base_url=\"{url}/openai/v1\",\n    \
+         api_key=\"svc_...\",\n)\nanswer = client.chat.completions.create(\n    model=\"{model}\",\n    \
+         messages=[{{\"role\": \"user\", \"content\": \"Name three rivers\"}}],\n)\n\
+         print(answer.choices[0].message.content)"
+    );
+    let environment =
+        format!("export OPENAI_BASE_URL={url}/openai/v1\nexport OPENAI_API_KEY=svc_...");
+    html! {
+        section.card {
+            h2 { "OpenAI's SDK" }
+            p.muted { "Chat Completions, with every text model of this server." }
+            (code_block("Python", &python))
+            p { "Or by the environment, for tools that read it:" }
+            (code_block("Shell", &environment))
+        }
+    }
+}
+
+fn anthropic(url: &str, model: &str) -> Markup {
+    let python = format!(
+        "from anthropic import Anthropic\n\nclient = Anthropic(\n    base_url=\"{url}/anthropic\",\n    \
+         api_key=\"svc_...\",\n)\nanswer = client.messages.create(\n    model=\"{model}\",\n    \
+         max_tokens=1024,\n    messages=[{{\"role\": \"user\", \"content\": \"Name three rivers\"}}],\n)\n\
+         print(answer.content[0].text)"
+    );
+    let environment =
+        format!("export ANTHROPIC_BASE_URL={url}/anthropic\nexport ANTHROPIC_API_KEY=svc_...");
+    html! {
+        section.card {
+            h2 { "Anthropic's SDK" }
+            p.muted { "Messages, with every text model of this server." }
+            (code_block("Python", &python))
+            p { "Or by the environment:" }
+            (code_block("Shell", &environment))
+        }
+    }
+}
+
+fn plain(url: &str) -> Markup {
+    let curl = format!(
+        "curl {url}/v1/generate/text \\\n  -H \"Authorization: Bearer $GENSVC_API_KEY\" \\\n  \
+         -H 'Content-Type: application/json' \\\n  -d '{{\"prompt\": \"Name three rivers\"}}'"
+    );
+    html! {
+        section.card {
+            h2 { "Plain HTTP" }
+            p.muted { "Text, images, video and speech. The playground writes these requests for you." }
+            (code_block("curl", &curl))
+        }
+    }
+}
+
+fn command_line(url: &str) -> Markup {
+    let shell = format!(
+        "export GENSVC_BASE_URL={url}\nexport GENSVC_API_KEY=svc_...\n\
+         gensvc generate text \"Name three rivers\"\n\
+         gensvc generate image \"A lighthouse at dusk\" -o lighthouse.png"
+    );
+    html! {
+        section.card {
+            h2 { "Command line" }
+            p.muted { "The server's own program is a client too." }
+            (code_block("Shell", &shell))
+        }
+    }
+}
+
+fn models_of(models: &Value) -> Markup {
+    html! {
+        section.card {
+            h2 { "Text models, as SDKs name them" }
+            div.table { table {
+                thead { tr { th { "Model" } th.right { "Input, a million tokens" } th.right { "Output, a million tokens" } } }
+                tbody { @for model in list(&models["data"]) {
+                    tr {
+                        td { (copyable(&format!("{}/{}", text(&model["provider"]), text(&model["id"])))) }
+                        td.right { (super::parts::amount(&model["prices"]["input_per_million"])) }
+                        td.right { (super::parts::amount(&model["prices"]["output_per_million"])) }
+                    }
+                } }
+            } }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+// What pages do beyond links and forms. Each page works without it; nothing here is in a page.
+
+const root = document.documentElement;
+root.classList.add("scripted");
+
+const timeFormat = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const numberFormat = new Intl.NumberFormat(undefined, { maximumFractionDigits: 12 });
+
+// Times and numbers as the reader's language and zone have them. Decimal strings stay exact.
+function localize(scope) {
+  for (const time of scope.querySelectorAll("time[datetime]")) {
+    time.title = time.dateTime;
+    time.textContent = timeFormat.format(new Date(time.dateTime));
+  }
+  for (const number of scope.querySelectorAll("data.num")) {
+    number.textContent = numberFormat.format(number.value);
+  }
+}
+
+async function fetchPage(url, options) {
+  const response = await fetch(url, { credentials: "same-origin", ...options });
+  if (response.redirected && new URL(response.url).pathname === "/login") {
+    location.assign("/login");
+  }
+  return new DOMParser().parseFromString(await response.text(), "text/html");
+}
+
+// Takes parts of a page that was fetched, by their ids, into this one.
+function adopt(page, ids) {
+  for (const id of ids) {
+    const [old, fresh] = [document.getElementById(id), page.getElementById(id)];
+    if (!old || !fresh) continue;
+    localize(fresh);
+    old.replaceWith(document.adoptNode(fresh));
+  }
+}
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (!button) return;
+  try {
+    await navigator.clipboard.writeText(button.dataset.copy);
+    button.textContent = "Copied";
+  } catch {
+    button.textContent = "Press Ctrl+C";
+    const text = button.parentElement.querySelector("code");
+    getSelection().selectAllChildren(text);
+  }
+  setTimeout(() => { button.textContent = "Copy"; }, 1600);
+});
+
+// A menu or a question closes with Escape, and with a click elsewhere.
+function closeDetails(except) {
+  for (const open of document.querySelectorAll("details:is(.menu, .confirm)[open]")) {
+    if (!open.contains(except)) open.open = false;
+  }
+}
+document.addEventListener("click", (event) => closeDetails(event.target));
+document.addEventListener("keydown", (event) => { if (event.key === "Escape") closeDetails(null); });
+
+// A job that runs: its part of the page is fetched until it has ended.
+async function watch(part) {
+  while (part.dataset.live) {
+    await new Promise((done) => setTimeout(done, document.hidden ? 10000 : 2000));
+    try {
+      adopt(await fetchPage(part.dataset.live), [part.id, "balance"]);
+    } catch {
+      continue; // The server may be restarting.
+    }
+    const next = document.getElementById(part.id);
+    if (!next) return;
+    part = next;
+  }
+}
+function watchAll() {
+  for (const part of document.querySelectorAll("[data-live]")) watch(part);
+}
+
+// A form with parts that depend on its fields: a price, code, a preview.
+function follow(form) {
+  const parts = form.dataset.follows.split(" ");
+  let timer, latest = 0;
+  async function update() {
+    const mine = ++latest;
+    const body = new URLSearchParams(new FormData(form));
+    body.set("action", "preview");
+    try {
+      const page = await fetchPage(form.action, { method: "POST", body });
+      if (mine === latest) adopt(page, parts);
+    } catch {
+      // The next change asks again.
+    }
+  }
+  form.addEventListener("input", (event) => {
+    clearTimeout(timer);
+    if (event.target.dataset.reload) return;
+    timer = setTimeout(update, 400);
+  });
+  form.addEventListener("change", async (event) => {
+    const wanted = event.target.dataset.reload;
+    if (!wanted) return;
+    clearTimeout(timer);
+    const body = new URLSearchParams(new FormData(form));
+    body.set("action", "preview");
+    adopt(await fetchPage(form.action, { method: "POST", body }), [...parts, ...wanted.split(" ")]);
+  });
+}
+
+// The events of a stream, as they arrive.
+async function* events(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    rest += value;
+    let end;
+    while ((end = rest.indexOf("\n\n")) >= 0) {
+      const event = { name: "", data: "" };
+      for (const line of rest.slice(0, end).split("\n")) {
+        if (line.startsWith("event:")) event.name = line.slice(6).trim();
+        if (line.startsWith("data:")) event.data += line.slice(5).trimStart();
+      }
+      rest = rest.slice(end + 2);
+      if (event.name) yield { name: event.name, data: JSON.parse(event.data) };
+    }
+  }
+}
+
+// A text arrives piece by piece; the page with its price takes its place in the end.
+async function stream(form, body) {
+  const response = await fetch(form.action, {
+    method: "POST", body, credentials: "same-origin", headers: { accept: "text/event-stream" },
+  });
+  if (!response.headers.get("content-type")?.startsWith("text/event-stream")) {
+    return new DOMParser().parseFromString(await response.text(), "text/html");
+  }
+  const target = document.getElementById("result");
+  target.replaceChildren();
+  const text = document.createElement("p");
+  text.className = "prose";
+  text.setAttribute("aria-live", "polite");
+  target.append(text);
+  let uuid;
+  for await (const { name, data } of events(response)) {
+    if (name === "generation") uuid = data.uuid;
+    if (name === "delta") text.append(data.text);
+  }
+  return fetchPage(`${form.action.split("?")[0]}?generation=${uuid}`);
+}
+
+function run(form) {
+  form.addEventListener("submit", async (event) => {
+    if (event.submitter?.value === "preview") return;
+    event.preventDefault();
+    const [button, body] = [form.querySelector("[data-run]"), new URLSearchParams(new FormData(form))];
+    button.disabled = true;
+    document.getElementById("result").setAttribute("aria-busy", "true");
+    try {
+      const page = form.dataset.run === "stream"
+        ? await stream(form, body)
+        : await fetchPage(form.action, { method: "POST", body });
+      adopt(page, ["result", "balance", "problems", "ticket"]);
+      watchAll();
+    } catch {
+      const failed = document.createElement("p");
+      failed.className = "notice bad";
+      failed.textContent = "The server could not be reached. Press the button again: nothing is charged twice.";
+      document.getElementById("result").replaceChildren(failed);
+    } finally {
+      button.disabled = false;
+    }
+  });
+}
+
+localize(document);
+watchAll();
+for (const form of document.querySelectorAll("form[data-follows]")) follow(form);
+for (const form of document.querySelectorAll("form[data-run]")) run(form);

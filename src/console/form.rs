@@ -1,0 +1,127 @@
+//! What a form sends: fields in the order of the page.
+
+use std::time::Duration;
+
+use axum::{
+    extract::{FromRequest, Request},
+    response::{IntoResponse as _, Response},
+};
+use http::{StatusCode, header};
+use serde_json::{Map, Number, Value};
+use url::form_urlencoded;
+
+use super::{Console, client::Problem, guard};
+
+/// The largest form: a template of two long texts, percent-encoded.
+const MAX_BYTES: usize = 512 << 10;
+/// How long it may take to arrive.
+const IN_TIME: Duration = Duration::from_secs(30);
+
+/// A form that a page of this server sent.
+#[derive(Debug, Clone, Default)]
+pub struct Form(Vec<(String, String)>);
+
+impl Form {
+    /// The query of a page, which has the same shape.
+    pub fn of_query(query: Option<&str>) -> Self {
+        Self::parse(query.unwrap_or_default().as_bytes())
+    }
+
+    fn parse(bytes: &[u8]) -> Self {
+        Self(form_urlencoded::parse(bytes).into_owned().collect())
+    }
+
+    pub fn push(&mut self, name: &str, value: &str) {
+        self.0.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// A field; empty where it is missing.
+    pub fn get(&self, name: &str) -> &str {
+        let field = self.0.iter().find(|(n, _)| n == name);
+        field.map_or("", |(_, value)| value)
+    }
+
+    /// The same, without the space around it.
+    pub fn word(&self, name: &str) -> &str {
+        self.get(name).trim()
+    }
+
+    /// All fields of a name: ticked boxes.
+    pub fn all(&self, name: &str) -> Vec<&str> {
+        let fields = self.0.iter().filter(|(n, _)| n == name);
+        fields.map(|(_, value)| value.as_str()).collect()
+    }
+
+    /// The fields whose names begin with `prefix`, by the rest of them.
+    pub fn below<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let named =
+            move |(n, value): &'a (String, String)| Some((n.strip_prefix(prefix)?, &**value));
+        self.0.iter().filter_map(named)
+    }
+
+    /// The fields that a generation was asked for with, as far as its record has them.
+    pub fn refill(&mut self, record: &Value) {
+        let text = |value: &Value| match value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let model = format!("{}/{}", text(&record["provider"]), text(&record["model"]));
+        self.0.push(("prompt".to_owned(), text(&record["prompt"])));
+        self.0.push(("model".to_owned(), model));
+        for (name, value) in record["parameters"].as_object().into_iter().flatten() {
+            self.0.push((format!("p.{name}"), text(value)));
+        }
+    }
+
+    /// Puts a text field into a body, unless it was left empty. Browsers send lines' ends as
+    /// CRLF, which nobody has typed.
+    pub fn put_text(&self, body: &mut Map<String, Value>, name: &str) {
+        let text = self.get(name).replace("\r\n", "\n");
+        if !text.is_empty() {
+            body.insert(name.to_owned(), Value::String(text));
+        }
+    }
+
+    /// The same of a number; what is none goes to the API as it is, for it to say so.
+    pub fn put_number(&self, body: &mut Map<String, Value>, name: &str, field: &str) {
+        let text = self.word(field);
+        if text.is_empty() {
+            return;
+        }
+        let whole = || text.parse::<u64>().ok().map(Number::from);
+        let number = whole().or_else(|| Number::from_f64(text.parse().ok()?));
+        let value = number.map_or_else(|| Value::String(text.to_owned()), Value::Number);
+        body.insert(name.to_owned(), value);
+    }
+}
+
+impl FromRequest<Console> for Form {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, console: &Console) -> Result<Self, Response> {
+        let (parts, body) = request.into_parts();
+        guard::check_origin(&parts.method, &parts.headers, console)
+            .map_err(axum::response::IntoResponse::into_response)?;
+        let refused = |problem: Problem| problem.into_response();
+        let content_type = parts.headers.get(header::CONTENT_TYPE);
+        let urlencoded = "application/x-www-form-urlencoded";
+        if !content_type.is_some_and(|v| v.as_bytes().starts_with(urlencoded.as_bytes())) {
+            let message = format!("send the form as {urlencoded}");
+            return Err(refused(Problem::bad_form(&message)));
+        }
+        let reading = axum::body::to_bytes(body, MAX_BYTES);
+        match tokio::time::timeout(IN_TIME, reading).await {
+            Ok(Ok(bytes)) => Ok(Self::parse(&bytes)),
+            Ok(Err(_)) => {
+                let status = StatusCode::PAYLOAD_TOO_LARGE;
+                let message = "the form is too large, or ended too early";
+                Err(refused(Problem::new(status, "payload_too_large", message)))
+            }
+            Err(_elapsed) => {
+                let status = StatusCode::REQUEST_TIMEOUT;
+                let message = "the form did not arrive in time";
+                Err(refused(Problem::new(status, "request_timeout", message)))
+            }
+        }
+    }
+}

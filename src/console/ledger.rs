@@ -1,0 +1,139 @@
+//! The ledger: every movement of the account's credits.
+
+use axum::response::Response;
+use http::Uri;
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::{
+    client::{Call, Problem},
+    csv::{Csv, Rows},
+    form::Form,
+    operations as op,
+    parts::{self, amount, list, option, text, time},
+    session::Session,
+    shell,
+};
+
+/// Each kind of movement, and what it does to the account.
+const KINDS: [(&str, &str, &str); 6] = [
+    ("grant", "Grant", "adds to the balance"),
+    ("hold", "Hold", "sets aside what running work may cost"),
+    (
+        "charge",
+        "Charge",
+        "takes the cost from the balance and ends the hold",
+    ),
+    ("release", "Release", "ends the hold; nothing is charged"),
+    ("adjustment", "Adjustment", "a correction by the operator"),
+    ("refund", "Refund", "gives back what a generation cost"),
+];
+
+fn asked<'a>(session: &'a Session, form: &Form) -> Call<'a> {
+    session
+        .call(op::LEDGER, &[])
+        .query("kind", form.word("kind"))
+}
+
+pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
+    let form = Form::of_query(uri.query());
+    let call = asked(&session, &form).query("cursor", form.get("cursor"));
+    let found = call.query("per_page", "50").json().await?;
+    let (rows, balance) = (list(&found["data"]), &session.balance);
+    let export = parts::link("/ledger.csv", &[("kind", form.word("kind"))]);
+    let actions = html! { @if !rows.is_empty() { a.button href=(export) { "Download CSV" } } };
+    let content = html! {
+        (shell::head("Ledger", "Every movement of credits. A generation has two: a hold, then a charge or a release.", &actions))
+        dl.figures {
+            div { dt { "Available" } dd { (amount(&balance["available"])) } }
+            div { dt { "On hold" } dd { (amount(&balance["held"])) } }
+            div { dt { "Balance" } dd { (amount(&balance["balance"])) } }
+        }
+        section.card {
+            form.filters method="get" action="/ledger" {
+                label.field {
+                    span.label { "Kind" }
+                    select name="kind" {
+                        (option("", form.word("kind"), "All"))
+                        @for (kind, name, _) in KINDS { (option(kind, form.word("kind"), name)) }
+                    }
+                }
+                div.actions { button.primary type="submit" { "Filter" } }
+            }
+            @if rows.is_empty() {
+                (parts::empty("No entries", "Credits are granted by the operator of this server.", &html! {}))
+            } @else { (table(rows, true)) }
+        }
+        (parts::pager(&uri, &found["next_cursor"]))
+    };
+    Ok(shell::page(&session, "Ledger", &content))
+}
+
+/// Entries; with `linked`, each with the generation that it belongs to.
+pub fn table(rows: &[Value], linked: bool) -> Markup {
+    html! {
+        div.table {
+            table.cards {
+                thead { tr {
+                    th { "Kind" }
+                    @if linked { th.cut { "For" } }
+                    th.right { "Amount" } th.right { "Balance after" } th.right { "On hold after" }
+                    th { "When" }
+                } }
+                tbody { @for row in rows { (entry(row, linked)) } }
+            }
+        }
+    }
+}
+
+fn entry(row: &Value, linked: bool) -> Markup {
+    let kind = KINDS.iter().find(|(kind, _, _)| row["kind"] == *kind);
+    let (name, about) = kind.map_or(("", ""), |(_, name, about)| (*name, *about));
+    let amounts = text(&row["amount"]);
+    // What the balance gains or loses; a hold and a release move nothing of it.
+    let sign = match text(&row["kind"]) {
+        "charge" => "−",
+        "grant" | "refund" => "+",
+        "adjustment" if !amounts.starts_with('-') => "+",
+        _ => "",
+    };
+    html! {
+        tr {
+            td title=(about) { (name) }
+            @if linked {
+                td.cut {
+                    @if let Some(uuid) = row["generation"].as_str() {
+                        a href={ "/generations/" (uuid) } { code { (uuid) } }
+                    }
+                    @if let Some(reference) = row["reference"].as_str() { " " (reference) }
+                }
+            }
+            td.right { (sign) (amount(&row["amount"])) }
+            td.right.narrow-hidden { (amount(&row["balance"])) }
+            td.right.narrow-hidden { (amount(&row["held"])) }
+            td { (time(&row["created_at"])) }
+        }
+    }
+}
+
+pub async fn csv(session: Session, uri: Uri) -> Result<Response, Problem> {
+    let form = Form::of_query(uri.query());
+    let headings = [
+        "id",
+        "kind",
+        "amount",
+        "balance",
+        "held",
+        "generation",
+        "reference",
+        "created_at",
+    ];
+    let mut csv = Csv::new(&headings);
+    let mut rows = Rows::default();
+    while let Some(page) = rows.next(|| asked(&session, &form)).await? {
+        for row in list(&page["data"]) {
+            csv.row(&headings.map(|name| &row[name]));
+        }
+    }
+    Ok(csv.answer("ledger"))
+}

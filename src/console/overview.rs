@@ -1,0 +1,106 @@
+//! The first page: how the account stands, what was spent, what was made last.
+
+use axum::{
+    extract::{FromRequestParts as _, Request, State},
+    response::{IntoResponse as _, Response},
+};
+use chrono::NaiveDate;
+use http::{HeaderValue, header};
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::{
+    Console,
+    chart::{self, Bar},
+    client::Problem,
+    generations, guard, operations as op,
+    parts::{self, amount, list, text},
+    session::Session,
+    shell,
+};
+use crate::api::accepts_html;
+
+/// GET /: the console for browsers, what the API says of itself for others.
+pub async fn page(State(console): State<Console>, request: Request) -> Response {
+    let mut response = if accepts_html(request.headers()) {
+        let (mut parts, _) = request.into_parts();
+        match Session::from_request_parts(&mut parts, &console).await {
+            Ok(session) => match render(&session).await {
+                Ok(page) => page.into_response(),
+                Err(problem) => problem.into_response(),
+            },
+            Err(login) => login,
+        }
+    } else {
+        guard::front(&console, request).await
+    };
+    let vary = HeaderValue::from_static("accept");
+    response.headers_mut().insert(header::VARY, vary);
+    response
+}
+
+async fn render(session: &Session) -> Result<Markup, Problem> {
+    let (usage, history) = tokio::try_join!(
+        session.call(op::USAGE, &[]).query("group_by", "day").json(),
+        session.call(op::HISTORY, &[]).query("per_page", "6").json(),
+    )?;
+    let (rows, balance) = (list(&history["data"]), &session.balance);
+    let total = &usage["total"];
+    let content = html! {
+        (shell::head("Overview", "", &html! { a.button.primary href="/playground" { "Generate" } }))
+        dl.figures {
+            div { dt { "Available" } dd { (amount(&balance["available"])) " " span.unit { "credits" } } }
+            div { dt { "On hold" } dd { (amount(&balance["held"])) } }
+            div { dt { "Spent in 30 days" } dd { a href="/usage" { (amount(&total["charged"])) } } }
+            div { dt { "Generations in 30 days" } dd { a href="/generations" { (amount(&total["generations"])) } } }
+        }
+        @if rows.is_empty() { (first_steps()) } @else {
+            section.card {
+                div.card-head { h2 { "Credits a day" } a.small href="/usage" { "Usage" } }
+                (chart::columns(&days(list(&usage["data"]))))
+            }
+            section.card {
+                div.card-head { h2 { "Recent" } a.small href="/generations" { "History" } }
+                (generations::table(rows))
+            }
+        }
+    };
+    Ok(shell::page(session, "Overview", &content))
+}
+
+/// The days of the report, those without any use between them too.
+fn days(rows: &[Value]) -> Vec<Bar> {
+    let of = |row: &Value| text(&row["day"]).parse::<NaiveDate>().ok();
+    let (Some(first), Some(last)) = (rows.first().and_then(of), rows.last().and_then(of)) else {
+        return Vec::new();
+    };
+    let first = first.min(last - chrono::Days::new(13));
+    let days = first.iter_days().take_while(|day| *day <= last);
+    days.map(|day| {
+        let name = day.to_string();
+        let row = rows.iter().find(|row| row["day"] == name.as_str());
+        let link = parts::link("/generations", &[("from", &name), ("to", &name)]);
+        Bar::new(name, row.map_or("0", |row| text(&row["charged"])), link)
+    })
+    .collect()
+}
+
+fn first_steps() -> Markup {
+    html! {
+        section.card {
+            h2 { "First steps" }
+            div.columns.halves {
+                div.stack {
+                    h3 { "1. See what it does" }
+                    p.muted { "Generate a text, an image, a video or speech right here." }
+                    p { a.button.primary href="/playground" { "Open the playground" } }
+                }
+                div.stack {
+                    h3 { "2. Call it from your program" }
+                    p.muted { "Create a key, then copy a request from the playground, or keep the SDK that you have." }
+                    p { a.button href="/keys/new" { "Create a key" } " " a.button href="/connect" { "Connect" } }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The parts that pages are made of.
+
+use chrono::{DateTime, Utc};
+use maud::{Markup, PreEscaped, Render, html};
+use serde_json::Value;
+
+use super::client::Problem;
+
+/// A text of an answer; empty where it is null.
+pub fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+pub fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// A message of the API as a sentence.
+pub fn sentence(message: &str) -> String {
+    let mut chars = message.chars();
+    let first = chars.next().map(|c| c.to_uppercase().to_string());
+    let end = if message.ends_with(['.', '?', '!']) {
+        ""
+    } else {
+        "."
+    };
+    format!("{}{}{end}", first.unwrap_or_default(), chars.as_str())
+}
+
+/// A decimal number with its thousands apart. The script writes it as the reader's language does.
+pub fn grouped(number: &str) -> String {
+    let (sign, digits) = number
+        .strip_prefix('-')
+        .map_or(("", number), |rest| ("−", rest));
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let mut out = String::from(sign);
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    if !fraction.is_empty() {
+        out.push('.');
+        out.push_str(fraction);
+    }
+    out
+}
+
+/// A number of an answer, or a decimal string such as credits.
+pub fn amount(value: &Value) -> Markup {
+    match value {
+        Value::Null => html! { span.muted { "–" } },
+        Value::String(number) => decimal(number),
+        other => decimal(&other.to_string()),
+    }
+}
+
+pub fn decimal(number: &str) -> Markup {
+    html! { data.num value=(number) { (grouped(number)) } }
+}
+
+/// A time of an answer, which the script writes in the reader's zone.
+pub fn time(value: &Value) -> Markup {
+    let at = value.as_str();
+    let at = at.and_then(|at| DateTime::parse_from_rfc3339(at).ok());
+    match at {
+        Some(at) => {
+            let at: DateTime<Utc> = at.into();
+            html! {
+                time datetime=(at.format("%Y-%m-%dT%H:%M:%SZ")) {
+                    (at.format("%-d %b %Y, %H:%M:%S")) " UTC"
+                }
+            }
+        }
+        None => html! { span.muted { "–" } },
+    }
+}
+
+pub fn badge(status: &str) -> Markup {
+    let (class, word) = match status {
+        "completed" => ("good", "Completed"),
+        "failed" => ("bad", "Failed"),
+        "processing" => ("busy", "Processing"),
+        "pending" => ("busy", "Waiting"),
+        "delivered" => ("good", "Delivered"),
+        "active" => ("good", "Active"),
+        "revoked" => ("bad", "Revoked"),
+        "expired" => ("idle", "Expired"),
+        "suspended" => ("bad", "Suspended"),
+        other => ("idle", other),
+    };
+    html! { span class={ "badge " (class) } { (word) } }
+}
+
+/// The four types, with the word of the interface for each.
+pub const TYPES: [(&str, &str); 4] = [
+    ("text", "Text"),
+    ("image", "Image"),
+    ("video", "Video"),
+    ("audio", "Speech"),
+];
+
+pub fn type_name(name: &str) -> &str {
+    let found = TYPES.iter().find(|(n, _)| *n == name);
+    found.map_or(name, |(_, word)| word)
+}
+
+pub fn kind(name: &str) -> Markup {
+    html! { span.kind { (icon(name)) (type_name(name)) } }
+}
+
+/// What to do where there is nothing yet.
+pub fn empty(title: &str, about: &str, action: &Markup) -> Markup {
+    html! {
+        div.empty {
+            p.empty-title { (title) }
+            p.muted { (about) }
+            (action)
+        }
+    }
+}
+
+/// A field of a form: its input, what it is for, and what is wrong with it.
+pub struct Field<'a> {
+    pub label: &'a str,
+    /// As the API calls it.
+    pub param: &'a str,
+    pub hint: &'a str,
+    pub problem: Option<&'a Problem>,
+    pub input: Markup,
+}
+
+impl Render for Field<'_> {
+    fn render(&self) -> Markup {
+        let wrong = self.problem.and_then(|problem| problem.field(self.param));
+        html! {
+            label class={ "field" @if wrong.is_some() { " wrong" } } {
+                span.label { (self.label) }
+                (self.input)
+                @if let Some(wrong) = wrong { span.error { (sentence(wrong)) } }
+                @else if !self.hint.is_empty() { span.hint { (self.hint) } }
+            }
+        }
+    }
+}
+
+/// What of a refusal no field of the form shows.
+pub fn refusal(problem: Option<&Problem>, shown: &[&str]) -> Markup {
+    let Some(problem) = problem else {
+        return html! {};
+    };
+    let others: Vec<String> = problem.others(shown).collect();
+    let is_of_fields = problem.code() == "validation_failed";
+    html! {
+        @if !is_of_fields {
+            p.notice.bad role="alert" { (sentence(problem.message())) }
+        } @else if !others.is_empty() {
+            div.notice.bad role="alert" { @for other in &others { p { (sentence(other)) } } }
+        } @else {
+            p.notice.bad role="alert" { "Some fields are not right yet; nothing was done." }
+        }
+    }
+}
+
+pub fn option(value: &str, chosen: &str, name: &str) -> Markup {
+    html! { option value=(value) selected[value == chosen] { (name) } }
+}
+
+/// Text that can be copied with one press, where there is a script.
+pub fn copyable(text: &str) -> Markup {
+    html! {
+        span.copyable {
+            code { (text) }
+            button.copy.needs-script type="button" data-copy=(text) { "Copy" }
+        }
+    }
+}
+
+/// The same of several lines.
+pub fn code_block(language: &str, text: &str) -> Markup {
+    html! {
+        div.code {
+            button.copy.needs-script type="button" data-copy=(text) { "Copy" }
+            pre tabindex="0" aria-label=(language) { code { (text) } }
+        }
+    }
+}
+
+/// A button that asks once more, without a script too.
+pub fn confirmed(label: &str, question: &str, action: &str) -> Markup {
+    html! {
+        details.confirm {
+            summary.button.danger { (label) }
+            form.confirm-panel method="post" action=(action) {
+                p { (question) }
+                button.danger.solid type="submit" { (label) }
+            }
+        }
+    }
+}
+
+/// A row of facts: name and value.
+pub fn fact(name: &str, value: &Markup) -> Markup {
+    html! { div { dt { (name) } dd { (value) } } }
+}
+
+/// The link to the next page of a list, and back to the newest.
+pub fn pager(uri: &http::Uri, next: &Value) -> Markup {
+    let pairs = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
+    let others: Vec<_> = pairs.filter(|(name, _)| name != "cursor").collect();
+    let is_first = !uri.query().unwrap_or_default().contains("cursor=");
+    let link = |cursor: Option<&str>| {
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        query.extend_pairs(&others);
+        if let Some(cursor) = cursor {
+            query.append_pair("cursor", cursor);
+        }
+        format!("{}?{}", uri.path(), query.finish())
+    };
+    html! {
+        @if !is_first || next.is_string() {
+            nav.pager aria-label="Pages" {
+                @if !is_first { a.button href=(link(None)) { "Newest" } }
+                @if let Some(cursor) = next.as_str() {
+                    a.button href=(link(Some(cursor))) rel="next" { "Older" }
+                }
+            }
+        }
+    }
+}
+
+/// A link that keeps the values of a query.
+pub fn link(path: &str, pairs: &[(&str, &str)]) -> String {
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    query.extend_pairs(pairs.iter().filter(|(_, value)| !value.is_empty()));
+    match query.finish() {
+        query if query.is_empty() => path.to_owned(),
+        query => format!("{path}?{query}"),
+    }
+}
+
+pub fn logo() -> Markup {
+    PreEscaped(
+        r#"<svg class="logo" viewBox="0 0 24 24" aria-hidden="true"><rect x="1" y="1" width="22" height="22" rx="6"/><path d="M16.5 9.2A5.2 5.2 0 1 0 17.2 13H12.5"/></svg>"#
+            .to_owned(),
+    )
+}
+
+/// A line drawing beside a word, which says the same.
+pub fn icon(name: &str) -> Markup {
+    let path = match name {
+        "home" => "M3 10.5 12 3l9 7.5V21h-6v-6H9v6H3z",
+        "spark" => "M12 3v4m0 10v4M3 12h4m10 0h4M6 6l2.5 2.5m7 7L18 18M6 18l2.5-2.5m7-7L18 6",
+        "clock" => "M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18zm0 4v5l3.5 2",
+        "chart" => "M4 20V10m5 10V4m5 16v-8m5 8V7",
+        "book" => "M5 4h11a3 3 0 0 1 3 3v13H8a3 3 0 0 1-3-3zm0 13a3 3 0 0 1 3-3h11",
+        "key" => "M14.5 9.5a4.5 4.5 0 1 0-3.6 4.4L13 16h2v2h2v2h3v-3z",
+        "page" => "M6 3h8l4 4v14H6zm8 0v4h4M9 12h6M9 16h6",
+        "hook" => {
+            "M9 7a3 3 0 1 1 4.2 2.7L10 16M6.5 12.5a3.5 3.5 0 1 0 3.4 4.5H16m-2.6-6.5L16 15a3 3 0 1 1-1.5 5.2"
+        }
+        "plug" => "M9 3v5m6-5v5M6 8h12v3a6 6 0 0 1-12 0zm6 9v4",
+        "exit" => "M10 4H5v16h5m-1-8h11m-4-4 4 4-4 4",
+        "menu" => "M4 7h16M4 12h16M4 17h16",
+        "people" => {
+            "M9 11a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7zm-6 9a6 6 0 0 1 12 0m1-9a3 3 0 1 0-1.5-5.6M21 19a5 5 0 0 0-4-5"
+        }
+        "server" => "M4 4h16v7H4zm0 9h16v7H4zm4-5.5h.01M8 16.5h.01",
+        "shield" => "M12 3 5 6v6c0 4.5 3 7.5 7 9 4-1.500 7-4.500 7-9V6zm-3 9 2.200 2.200L15.500 10",
+        "text" => "M5 6h14M5 10h14M5 14h14M5 18h8",
+        "image" => "M4 5h16v14H4zm0 11 5-5 4 4 3-3 4 4M15.500 9h.01",
+        "video" => "M4 6h11v12H4zm11 4 5-3v10l-5-3",
+        "audio" => "M5 10v4m4-7v10m4-13v16m4-12v8m4-5v2",
+        _ => "",
+    };
+    html! {
+        svg.icon viewBox="0 0 24 24" aria-hidden="true" { path d=(path) {} }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_stand_apart_and_fractions_stay() {
+        for (number, expected) in [
+            ("0", "0"),
+            ("999", "999"),
+            ("1000", "1,000"),
+            ("1234567.000375", "1,234,567.000375"),
+            ("-12500", "−12,500"),
+        ] {
+            assert_eq!(grouped(number), expected);
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! One generation: what came of it, what it cost and why, what was asked for.
+
+use axum::{extract::Path, response::Redirect};
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::{
+    client::Problem,
+    formula::Bill,
+    operations as op,
+    parts::{self, amount, badge, copyable, decimal, fact, kind, list, text, time},
+    session::Session,
+    shell,
+};
+use crate::domain::credits::Credits;
+
+pub fn is_unfinished(record: &Value) -> bool {
+    matches!(text(&record["status"]), "pending" | "processing")
+}
+
+/// What came of it, or how far it is, or why nothing came.
+pub fn result(record: &Value) -> Markup {
+    if is_unfinished(record) {
+        let progress = record["progress"].as_u64();
+        return html! {
+            p role="status" {
+                @if record["status"] == "pending" { "Waiting for a free worker." }
+                @else { "In progress." }
+                @if let Some(percent) = progress { " " (percent) " percent done." }
+            }
+            progress max="100" value=[progress] aria-label="Progress" {}
+            p.muted.small { (amount(&record["credits"]["held"])) " credits are on hold." }
+        };
+    }
+    if record["status"] == "failed" {
+        let error = &record["error"];
+        return html! {
+            div.notice.bad {
+                p { strong { (reason(text(&error["code"]))) } }
+                p { (parts::sentence(text(&error["message"]))) }
+            }
+            p.notice.good { "It cost nothing: what was on hold has been released." }
+            @if error["retryable"] == true {
+                p.muted.small { "The same request may succeed later." }
+            }
+        };
+    }
+    if record["type"] == "text" {
+        return html! { p.prose { (text(&record["result"])) } };
+    }
+    html! {
+        div.media { @for output in list(&record["outputs"]) { (file(output, text(&record["prompt"]))) } }
+    }
+}
+
+/// The reason of a failure in words.
+fn reason(code: &str) -> &str {
+    match code {
+        "provider_error" => "The provider failed",
+        "provider_rejected" => "The provider rejected the request",
+        "content_policy" => "Refused by the provider's content policy",
+        "provider_timeout" => "The provider took too long",
+        "provider_overloaded" => "The provider is overloaded",
+        "storage_unavailable" => "The result could not be stored",
+        "cancelled" => "Cancelled",
+        "interrupted" => "Interrupted by a stop of the server",
+        "expired" => "Not finished in time",
+        other => other,
+    }
+}
+
+fn file(output: &Value, prompt: &str) -> Markup {
+    let url = text(&output["url"]);
+    let bytes = output["bytes"].as_u64().unwrap_or(0);
+    let size = match bytes {
+        0..=9_999 => format!("{} bytes", parts::grouped(&bytes.to_string())),
+        10_000..=9_999_999 => format!("{} kB", bytes / 1_000),
+        _ => format!("{} MB", bytes / 1_000_000),
+    };
+    html! {
+        figure {
+            @match text(&output["type"]) {
+                "image" => {
+                    a href=(url) {
+                        img src=(url) alt=(prompt) width=[output["width"].as_u64()]
+                            height=[output["height"].as_u64()];
+                    }
+                }
+                "video" => {
+                    video src=(url) controls preload="metadata" width=[output["width"].as_u64()]
+                        height=[output["height"].as_u64()] aria-label=(prompt) {}
+                }
+                _ => { audio src=(url) controls preload="metadata" aria-label=(prompt) {} }
+            }
+            figcaption {
+                span {
+                    (text(&output["content_type"])) ", "
+                    @if let (Some(w), Some(h)) = (output["width"].as_u64(), output["height"].as_u64()) {
+                        (w) "×" (h) ", "
+                    }
+                    @if let Some(seconds) = output["seconds"].as_f64() { (format!("{seconds:.1} s, ")) }
+                    (size)
+                }
+                a href=(url) download { "Download" }
+            }
+        }
+    }
+}
+
+pub async fn page(session: Session, Path(uuid): Path<String>) -> Result<Markup, Problem> {
+    let record = session.get(op::GENERATION, &[&uuid]).await?;
+    let key = record["metadata"]["api_key_id"].as_i64();
+    let key = async {
+        match key {
+            Some(id) => session.get(op::KEY, &[&id.to_string()]).await,
+            None => Ok(Value::Null),
+        }
+    };
+    let entries = session
+        .call(op::LEDGER, &[])
+        .query("generation", &uuid)
+        .json();
+    let (key, entries) = tokio::try_join!(key, entries)?;
+    let unfinished = is_unfinished(&record);
+    let uuid = text(&record["uuid"]);
+    let content = html! {
+        div.stack #receipt data-live=[unfinished.then(|| format!("/generations/{uuid}"))] {
+            (shell::head(&format!("{} receipt", parts::type_name(text(&record["type"]))), "", &actions(&record)))
+            (figures(&record))
+            div.columns {
+                div.stack {
+                    section.card {
+                        div.card-head { h2 { "Result" } (badge(text(&record["status"]))) }
+                        (result(&record))
+                    }
+                    (bill(&record))
+                    (ledger(&entries))
+                }
+                div.stack { (request(&record)) (about(&record, &key)) }
+            }
+        }
+    };
+    Ok(shell::reloading(
+        &session,
+        &format!("Receipt {uuid}"),
+        &content,
+        unfinished.then_some(5),
+    ))
+}
+
+fn actions(record: &Value) -> Markup {
+    let uuid = text(&record["uuid"]);
+    html! {
+        @if is_unfinished(record) {
+            (parts::confirmed("Cancel",
+                "Ends the work. What was on hold is released, unless a part of a text has been delivered.",
+                &format!("/generations/{uuid}/cancel")))
+        } @else {
+            a.button href={ "/playground/" (text(&record["type"])) "?generation=" (uuid) } { "Run again" }
+            (parts::confirmed("Delete",
+                "Removes the prompt and the result for good. The ledger keeps its numbers.",
+                &format!("/generations/{uuid}/delete")))
+        }
+    }
+}
+
+fn figures(record: &Value) -> Markup {
+    let credits = &record["credits"];
+    let released = || {
+        let held: Credits = text(&credits["estimated"]).parse().ok()?;
+        let charged: Credits = text(&credits["charged"]).parse().ok()?;
+        Some(held.checked_sub(charged)?.to_string())
+    };
+    html! {
+        dl.figures {
+            div { dt { "Held" } dd { (amount(&credits["estimated"])) } }
+            div { dt { "Charged" } dd { (amount(&credits["charged"])) } }
+            div {
+                dt { "Released" }
+                dd { @match released() { Some(amount) => (decimal(&amount)), None => (amount(&Value::Null)) } }
+            }
+            div { dt { "On hold now" } dd { (amount(&credits["held"])) } }
+        }
+    }
+}
+
+fn bill(record: &Value) -> Markup {
+    let completed = record["status"] == "completed";
+    html! {
+        section.card {
+            div.card-head {
+                h2 { "Bill" }
+                span.muted.small { (text(&record["provider"])) " · " (text(&record["model"])) }
+            }
+            @if !completed && !is_unfinished(record) {
+                p { "Nothing to pay: failures cost nothing." }
+            } @else if !completed {
+                p.muted {
+                    "Written when the work is done. It is at most what is on hold, "
+                    (amount(&record["credits"]["estimated"])) " credits."
+                }
+            } @else if let Some(bill) = Bill::of(record) {
+                (bill.render(&record["credits"]))
+                @if record["usage"]["estimated"] == true {
+                    p.muted.small {
+                        "The provider told no usable counts: they were estimated from the length of "
+                        "the texts, four bytes a token."
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn ledger(entries: &Value) -> Markup {
+    let rows = list(&entries["data"]);
+    html! {
+        section.card {
+            h2 { "Ledger entries" }
+            @if rows.is_empty() {
+                p.muted { "None: nothing had to be held." }
+            } @else {
+                (super::ledger::table(rows, false))
+            }
+        }
+    }
+}
+
+fn request(record: &Value) -> Markup {
+    let parameters = record["parameters"].as_object();
+    let template = &record["metadata"]["template"];
+    html! {
+        section.card {
+            h2 { "Request" }
+            p.prose.scroll tabindex="0" { (text(&record["prompt"])) }
+            dl.facts {
+                (fact("Type", &kind(text(&record["type"]))))
+                (fact("Provider", &html! { (text(&record["provider"])) }))
+                (fact("Model", &html! { code { (text(&record["model"])) } }))
+                @for (name, value) in parameters.into_iter().flatten() {
+                    (fact(name, &match value {
+                        Value::String(word) => html! { (word) },
+                        Value::Number(_) => amount(value),
+                        other => html! { code { (other.to_string()) } },
+                    }))
+                }
+                @if template.is_object() {
+                    (fact("Template", &html! {
+                        a href={ "/templates/" (template["id"].to_string()) } { "Template " (template["id"].to_string()) }
+                        ", version " (template["version"].to_string())
+                    }))
+                }
+            }
+        }
+    }
+}
+
+fn about(record: &Value, key: &Value) -> Markup {
+    let metadata = &record["metadata"];
+    let seconds = metadata["duration_ms"]
+        .as_f64()
+        .map(|ms| format!("{:.2}", ms / 1000.0));
+    let surface = match text(&record["surface"]) {
+        "generate" => "gensvc",
+        "openai" => "Chat Completions (OpenAI's SDK)",
+        "anthropic" => "Messages (Anthropic's SDK)",
+        other => other,
+    };
+    html! {
+        section.card {
+            h2 { "Details" }
+            dl.facts {
+                (fact("UUID", &copyable(text(&record["uuid"]))))
+                (fact("Made by", &html! {
+                    @if key.is_object() {
+                        a href={ "/keys/" (key["id"].to_string()) } { (text(&key["name"])) }
+                        " " code.muted { (text(&key["key_hint"])) }
+                    } @else { "A person who was logged in" }
+                }))
+                (fact("API", &html! { (surface) }))
+                (fact("Attempts", &amount(&metadata["attempts"])))
+                @if let Some(id) = metadata["provider_request_id"].as_str() {
+                    (fact("Provider's id", &copyable(id)))
+                }
+                @if let Some(why) = metadata["finish_reason"].as_str() {
+                    (fact("Ended early", &html! { (why) }))
+                }
+                (fact("Created", &time(&record["created_at"])))
+                (fact("Started", &time(&record["started_at"])))
+                (fact("Ended", &time(&record["completed_at"])))
+                @if let Some(seconds) = seconds {
+                    (fact("Took", &html! { (decimal(&seconds)) " s" }))
+                }
+            }
+            details.fold { summary { "Price row as it stood" } (json(&metadata["pricing"])) }
+            @if !record["usage"].is_null() {
+                details.fold { summary { "Counts" } (json(&record["usage"])) }
+            }
+        }
+    }
+}
+
+fn json(value: &Value) -> Markup {
+    let text = serde_json::to_string_pretty(value).unwrap_or_default();
+    html! { (parts::code_block("JSON", &text)) }
+}
+
+pub async fn cancel(session: Session, Path(uuid): Path<String>) -> Result<Redirect, Problem> {
+    match session.get(op::CANCEL, &[&uuid]).await {
+        // It ended while the page was read: the receipt says how.
+        Err(problem) if problem.code() != "already_finished" => Err(problem),
+        _ => Ok(Redirect::to(&format!("/generations/{uuid}"))),
+    }
+}
+
+pub async fn delete(session: Session, Path(uuid): Path<String>) -> Result<Redirect, Problem> {
+    session.get(op::DELETE_GENERATION, &[&uuid]).await?;
+    Ok(Redirect::to("/generations"))
+}

@@ -1,0 +1,213 @@
+//! Who looks at a page: the session's token in a cookie, login and logout.
+
+use axum::{
+    extract::{FromRequestParts, State},
+    response::{IntoResponse, Redirect, Response},
+};
+use chrono::{DateTime, Utc};
+use http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts};
+use maud::{Markup, html};
+use secrecy::SecretString;
+use serde_json::{Value, json};
+
+use super::{
+    Console,
+    client::{Call, Client, Problem},
+    form::Form,
+    guard, operations as op,
+    operations::Operation,
+    parts, shell,
+};
+
+/// Where https can be relied on, no other host and no plain connection can set it.
+const SECURE_NAME: &str = "__Host-gensvc";
+const NAME: &str = "gensvc";
+
+/// A logged-in person. Whoever takes it in a change has checked where that comes from.
+pub struct Session {
+    client: Client,
+    /// Where clients reach the server.
+    pub public_url: String,
+    pub now: DateTime<Utc>,
+    /// The address of the page.
+    pub path: String,
+    pub me: Value,
+    pub balance: Value,
+}
+
+impl Session {
+    pub fn call(&self, operation: Operation, ids: &[&str]) -> Call<'_> {
+        self.client.call(operation, ids)
+    }
+
+    /// An operation without a body or a query.
+    pub async fn get(&self, operation: Operation, ids: &[&str]) -> Result<Value, Problem> {
+        self.call(operation, ids).json().await
+    }
+
+    /// The balance after what this page has done.
+    pub async fn refresh(&mut self) -> Result<(), Problem> {
+        self.balance = self.get(op::BALANCE, &[]).await?;
+        Ok(())
+    }
+}
+
+fn cookie_name(console: &Console) -> &'static str {
+    if console.0.is_https {
+        SECURE_NAME
+    } else {
+        NAME
+    }
+}
+
+/// The token of the cookie.
+fn token(headers: &HeaderMap, console: &Console) -> Option<SecretString> {
+    let name = cookie_name(console);
+    let values = headers.get_all(header::COOKIE).iter();
+    let values = values.filter_map(|value| value.to_str().ok());
+    let mut pairs = values.flat_map(|value| value.split(';'));
+    pairs.find_map(|pair| {
+        let value = pair.trim().strip_prefix(name)?.strip_prefix('=')?;
+        (!value.is_empty()).then(|| value.into())
+    })
+}
+
+/// The header that sets the cookie until `expires`, or removes it.
+fn cookie(console: &Console, token: &str, expires: Option<&str>) -> Result<HeaderValue, Problem> {
+    let name = cookie_name(console);
+    let until = match expires.and_then(|at| DateTime::parse_from_rfc3339(at).ok()) {
+        Some(at) => format!(
+            "Expires={}",
+            at.to_utc().format("%a, %d %b %Y %H:%M:%S GMT")
+        ),
+        None => "Max-Age=0".to_owned(),
+    };
+    let secure = if console.0.is_https { "; Secure" } else { "" };
+    let text = format!("{name}={token}; Path=/; HttpOnly; SameSite=Strict; {until}{secure}");
+    let mut value = HeaderValue::from_str(&text).map_err(|_| Problem::logged_out())?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+impl FromRequestParts<Console> for Session {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Response> {
+        guard::check_origin(&parts.method, &parts.headers, console)
+            .map_err(IntoResponse::into_response)?;
+        let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+        let token = token(&parts.headers, console).ok_or_else(|| to_login(path))?;
+        let client = Client::new(console, parts, Some(token));
+        let known = tokio::try_join!(
+            client.call(op::ME, &[]).json(),
+            client.call(op::BALANCE, &[]).json(),
+        );
+        let (me, balance) = known.map_err(|problem| match problem.status {
+            StatusCode::UNAUTHORIZED => to_login(path),
+            _ => problem.into_response(),
+        })?;
+        Ok(Self {
+            client,
+            public_url: console.0.public_url.clone(),
+            now: console.0.clock.now(),
+            path: path.to_owned(),
+            me,
+            balance,
+        })
+    }
+}
+
+/// To the login, and back to `path` after it.
+fn to_login(path: &str) -> Response {
+    if path == "/" {
+        return Redirect::to("/login").into_response();
+    }
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    query.append_pair("next", path);
+    Redirect::to(&format!("/login?{}", query.finish())).into_response()
+}
+
+/// A page of this server to go on to; the overview for anything else.
+fn next(form: &Form) -> &str {
+    let next = form.get("next");
+    let is_own = next.starts_with('/') && !next.starts_with("//") && !next.contains('\\');
+    if is_own && next.bytes().all(|b| b.is_ascii_graphic()) {
+        next
+    } else {
+        "/"
+    }
+}
+
+pub async fn form(uri: http::Uri) -> Markup {
+    let query = Form::of_query(uri.query());
+    login_page("", next(&query), None)
+}
+
+fn login_page(email: &str, next: &str, problem: Option<&Problem>) -> Markup {
+    shell::bare(
+        "Log in",
+        &html! {
+            form.card.login method="post" action="/login" {
+                h1 { "Log in" }
+                @if let Some(problem) = problem {
+                    p.notice.bad role="alert" { (parts::sentence(problem.message())) }
+                }
+                input type="hidden" name="next" value=(next);
+                label.field {
+                    span.label { "Email" }
+                    input type="email" name="email" value=(email) required
+                        autocomplete="username" autofocus;
+                }
+                label.field {
+                    span.label { "Password" }
+                    input type="password" name="password" required autocomplete="current-password";
+                }
+                button.primary.wide type="submit" { "Log in" }
+            }
+            p.muted.small.centered {
+                "Programs use the " a href="/docs" { "API" } " with a key. The operator of this "
+                "server makes accounts."
+            }
+        },
+    )
+}
+
+pub async fn log_in(
+    State(console): State<Console>,
+    parts: LoginParts,
+    form: Form,
+) -> Result<Response, Problem> {
+    let body = json!({"email": form.word("email"), "password": form.get("password")});
+    let client = Client::new(&console, &parts.0, None);
+    match client.call(op::LOG_IN, &[]).body(body).json().await {
+        Ok(made) => {
+            let token = made["token"].as_str().unwrap_or_default();
+            let cookie = cookie(&console, token, made["expires_at"].as_str())?;
+            Ok(([(header::SET_COOKIE, cookie)], Redirect::to(next(&form))).into_response())
+        }
+        Err(problem) => {
+            let page = login_page(form.word("email"), next(&form), Some(&problem));
+            Ok((problem.status, page).into_response())
+        }
+    }
+}
+
+/// Headers and peer of a request whose body is read too.
+pub struct LoginParts(Parts);
+
+impl FromRequestParts<Console> for LoginParts {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Console) -> Result<Self, Self::Rejection> {
+        Ok(Self(parts.clone()))
+    }
+}
+
+pub async fn log_out(
+    State(console): State<Console>,
+    session: Session,
+) -> Result<Response, Problem> {
+    session.get(op::LOG_OUT, &[]).await?;
+    let cookie = cookie(&console, "", None)?;
+    Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/login")).into_response())
+}

@@ -1,0 +1,285 @@
+//! Prompt templates: written, tried, replaced, deleted.
+
+use axum::{
+    extract::Path,
+    response::{IntoResponse as _, Redirect, Response},
+};
+use http::{StatusCode, Uri};
+use maud::{Markup, html};
+use serde_json::{Map, Value};
+
+use super::{
+    client::Problem,
+    form::Form,
+    operations as op,
+    parts::{self, Field, amount, list as rows_of, text, time},
+    session::Session,
+    shell,
+};
+
+pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
+    let query = Form::of_query(uri.query());
+    let call = session
+        .call(op::TEMPLATES, &[])
+        .query("cursor", query.get("cursor"));
+    let found = call.json().await?;
+    let rows = rows_of(&found["data"]);
+    let new = html! { a.button.primary href="/templates/new" { "New template" } };
+    let content = html! {
+        (shell::head("Templates", "Prompts with places for values, kept here and used by their id.", &new))
+        section.card {
+            @if rows.is_empty() {
+                (parts::empty("No templates yet", "A template keeps a prompt in one place, so that programs send the values only.", &new))
+            } @else {
+                div.table { table.cards {
+                    thead { tr { th { "Name" } th.right { "Id" } th.right { "Version" } th.cut { "Variables" } th { "Changed" } } }
+                    tbody { @for row in rows {
+                        @let id = row["id"].to_string();
+                        tr {
+                            td { a href={ "/templates/" (id) } { (text(&row["name"])) } }
+                            td.right.narrow-hidden { (amount(&row["id"])) }
+                            td.right.narrow-hidden { (amount(&row["version"])) }
+                            td.cut { (names(&row["variables"])) }
+                            td { (time(&row["updated_at"])) }
+                        }
+                    } }
+                } }
+            }
+        }
+        (parts::pager(&uri, &found["next_cursor"]))
+    };
+    Ok(shell::page(&session, "Templates", &content))
+}
+
+fn names(variables: &Value) -> String {
+    let names: Vec<&str> = rows_of(variables).iter().map(text).collect();
+    names.join(", ")
+}
+
+/// What the editor shows beside its fields.
+#[derive(Default)]
+struct Outcome {
+    problem: Option<Problem>,
+    preview: Option<Result<Value, Problem>>,
+    saved: bool,
+}
+
+pub async fn new(session: Session) -> Markup {
+    editor(&session, &Form::default(), None, &Outcome::default())
+}
+
+pub async fn page(session: Session, Path(id): Path<String>) -> Result<Markup, Problem> {
+    let template = session.get(op::TEMPLATE, &[&id]).await?;
+    let mut form = Form::default();
+    for name in ["name", "prompt", "system_prompt"] {
+        form.push(name, text(&template[name]));
+    }
+    Ok(editor(
+        &session,
+        &form,
+        Some(&template),
+        &Outcome::default(),
+    ))
+}
+
+fn body(form: &Form) -> Map<String, Value> {
+    let mut body = Map::new();
+    for name in ["name", "prompt", "system_prompt"] {
+        form.put_text(&mut body, name);
+    }
+    body
+}
+
+/// What the template becomes with the values of the form.
+async fn preview(session: &Session, form: &Form) -> Result<Value, Problem> {
+    let mut asked = body(form);
+    asked.remove("name");
+    let values = form.below("v.").filter(|(_, value)| !value.is_empty());
+    let mut variables: Map<String, Value> = values
+        .map(|(name, value)| (name.to_owned(), Value::from(value)))
+        .collect();
+    // `{{ prompt }}` is the request's own.
+    let own = variables.remove("prompt");
+    asked.insert("template_variables".to_owned(), Value::Object(variables));
+    asked.insert(
+        "request_prompt".to_owned(),
+        own.unwrap_or_else(|| Value::from("…")),
+    );
+    session
+        .call(op::PREVIEW_TEMPLATE, &[])
+        .body(Value::Object(asked))
+        .json()
+        .await
+}
+
+async fn outcome(session: &Session, form: &Form, problem: Option<Problem>) -> Outcome {
+    let preview = match form.word("prompt") {
+        "" => None,
+        _ => Some(preview(session, form).await),
+    };
+    Outcome {
+        problem,
+        preview,
+        saved: false,
+    }
+}
+
+pub async fn create(session: Session, form: Form) -> Result<Response, Problem> {
+    if form.get("action") == "preview" {
+        let outcome = outcome(&session, &form, None).await;
+        return Ok(editor(&session, &form, None, &outcome).into_response());
+    }
+    let call = session
+        .call(op::CREATE_TEMPLATE, &[])
+        .body(Value::Object(body(&form)));
+    match call.json().await {
+        Ok(template) => Ok(Redirect::to(&format!("/templates/{}", template["id"])).into_response()),
+        Err(problem) => {
+            let status = problem.status;
+            let outcome = outcome(&session, &form, Some(problem)).await;
+            Ok((status, editor(&session, &form, None, &outcome)).into_response())
+        }
+    }
+}
+
+pub async fn replace(
+    Path(id): Path<String>,
+    session: Session,
+    form: Form,
+) -> Result<Response, Problem> {
+    let mut status = StatusCode::OK;
+    let mut template = session.get(op::TEMPLATE, &[&id]).await?;
+    let mut refused = None;
+    let previewed = form.get("action") == "preview";
+    if !previewed {
+        let call = session
+            .call(op::REPLACE_TEMPLATE, &[&id])
+            .body(Value::Object(body(&form)));
+        match call.json().await {
+            Ok(replaced) => template = replaced,
+            Err(problem) => {
+                status = problem.status;
+                refused = Some(problem);
+            }
+        }
+    }
+    let mut outcome = outcome(&session, &form, refused).await;
+    outcome.saved = !previewed && outcome.problem.is_none();
+    Ok((status, editor(&session, &form, Some(&template), &outcome)).into_response())
+}
+
+pub async fn delete(session: Session, Path(id): Path<String>) -> Result<Redirect, Problem> {
+    session.get(op::DELETE_TEMPLATE, &[&id]).await?;
+    Ok(Redirect::to("/templates"))
+}
+
+fn editor(session: &Session, form: &Form, template: Option<&Value>, outcome: &Outcome) -> Markup {
+    let id = template.map(|template| template["id"].to_string());
+    let action = id
+        .as_ref()
+        .map_or("/templates".to_owned(), |id| format!("/templates/{id}"));
+    let title = template.map_or("New template", |template| text(&template["name"]));
+    let about = template.map(|t| format!("Template {}, version {}", t["id"], t["version"]));
+    let actions = html! {
+        @if id.is_some() {
+            (parts::confirmed("Delete", "Requests that use it are refused from then on.", &format!("{action}/delete")))
+        }
+    };
+    let content = html! {
+        (shell::head(title, about.as_deref().unwrap_or_default(), &actions))
+        @if outcome.saved { p.notice.good role="status" { "Saved, as a new version." } }
+        form.columns method="post" action=(action) data-follows="preview" {
+            (fields(form, outcome.problem.as_ref(), template.is_some()))
+            (rendering(form, template, outcome.preview.as_ref()))
+        }
+    };
+    shell::page(session, title, &content)
+}
+
+fn fields(form: &Form, problem: Option<&Problem>, exists: bool) -> Markup {
+    let field = |label, param, hint, input| {
+        let field = Field {
+            label,
+            param,
+            hint,
+            problem,
+            input,
+        };
+        html! { (field) }
+    };
+    html! {
+        section.card {
+            (parts::refusal(problem, &["name", "prompt", "system_prompt"]))
+            (field("Name", "name", "", html! {
+                input type="text" name="name" value=(form.get("name")) required maxlength="100";
+            }))
+            (field("Prompt", "prompt", "Jinja: {{ name }} for a value, {{ prompt }} for the request's own prompt.", html! {
+                textarea.code-input name="prompt" required spellcheck="false" { "\n" (form.get("prompt")) }
+            }))
+            (field("System prompt", "system_prompt", "May use the same values.", html! {
+                textarea.code-input.short name="system_prompt" spellcheck="false" { "\n" (form.get("system_prompt")) }
+            }))
+            div.actions {
+                button.primary type="submit" { @if exists { "Save as a new version" } @else { "Create the template" } }
+                button.without-script type="submit" name="action" value="preview" { "Preview" }
+                a.button href="/templates" { "Back" }
+            }
+        }
+    }
+}
+
+fn rendering(
+    form: &Form,
+    template: Option<&Value>,
+    preview: Option<&Result<Value, Problem>>,
+) -> Markup {
+    let known = match preview {
+        Some(Ok(preview)) => &preview["variables"],
+        _ => template.map_or(&Value::Null, |template| &template["variables"]),
+    };
+    let missing = |problem: &Problem| -> Vec<String> {
+        let errors = rows_of(&problem.body["error"]["errors"]).iter();
+        let params = errors.map(|error| text(&error["param"]));
+        params
+            .filter_map(|p| p.strip_prefix("template_variables."))
+            .map(str::to_owned)
+            .collect()
+    };
+    let mut variables: Vec<String> = rows_of(known)
+        .iter()
+        .map(|name| text(name).to_owned())
+        .collect();
+    if let Some(Err(problem)) = preview {
+        variables.extend(missing(problem));
+    }
+    variables.extend(form.below("v.").map(|(name, _)| name.to_owned()));
+    variables.push("prompt".to_owned());
+    variables.sort_unstable();
+    variables.dedup();
+    html! {
+        div.stack {
+            section.card #preview {
+                h2 { "Preview" }
+                div.fields {
+                    @for name in &variables {
+                        @let field = format!("v.{name}");
+                        label.field {
+                            span.label { code { (name) } }
+                            input #(field) type="text" name=(field) value=(form.get(&field));
+                        }
+                    }
+                }
+                @match preview {
+                    None => { p.muted { "What the template becomes shows here." } }
+                    Some(Ok(preview)) => {
+                        @if let Some(system) = preview["system_prompt"].as_str() {
+                            h3 { "System prompt" } p.prose.scroll { (system) }
+                        }
+                        h3 { "Prompt" } p.prose.scroll { (text(&preview["prompt"])) }
+                    }
+                    Some(Err(problem)) => { p.notice.bad { (parts::sentence(problem.message())) } }
+                }
+            }
+        }
+    }
+}

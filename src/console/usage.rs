@@ -1,0 +1,218 @@
+//! What was made and what it cost, by day, type, provider, model or key: each figure a link to the
+//! rows that it sums.
+
+use axum::response::Response;
+use chrono::{Days, NaiveDate};
+use http::Uri;
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::{
+    chart::{self, Bar},
+    client::Problem,
+    csv::Csv,
+    form::Form,
+    operations as op,
+    parts::{self, amount, list, option, text},
+    session::Session,
+    shell,
+};
+
+const GROUPS: [(&str, &str); 5] = [
+    ("day", "Day"),
+    ("type", "Type"),
+    ("provider", "Provider"),
+    ("model", "Model"),
+    ("api_key", "API key"),
+];
+
+/// The counts of a row beside its generations and its cost.
+const COUNTS: [(&str, &str); 5] = [
+    ("input_tokens", "Tokens in"),
+    ("output_tokens", "Tokens out"),
+    ("images", "Images"),
+    ("seconds", "Seconds of video"),
+    ("characters", "Characters"),
+];
+
+/// A report: what it was asked for, and its rows.
+struct Report {
+    by: &'static str,
+    /// The first and the last day, as they were typed; empty where the API's default serves.
+    days: (String, String),
+    found: Value,
+    /// The names of the account's keys, by id.
+    keys: Vec<(String, String)>,
+}
+
+impl Report {
+    async fn read(session: &Session, uri: &Uri) -> Result<Self, Problem> {
+        let form = Form::of_query(uri.query());
+        let by = GROUPS.iter().find(|(name, _)| *name == form.word("by"));
+        let by = by.map_or("day", |(name, _)| *name);
+        let day = |name: &str| form.word(name).parse::<NaiveDate>().ok();
+        let (from, to) = (day("from"), day("to"));
+        let start = |day: Option<NaiveDate>| {
+            day.map(|day| format!("{day}T00:00:00Z"))
+                .unwrap_or_default()
+        };
+        let end = to.and_then(|day| day.checked_add_days(Days::new(1)));
+        let call = session.call(op::USAGE, &[]).query("group_by", by);
+        let call = call.query("from", &start(from)).query("to", &start(end));
+        let keys = async {
+            if by == "api_key" {
+                return session
+                    .call(op::KEYS, &[])
+                    .query("per_page", "100")
+                    .json()
+                    .await;
+            }
+            Ok(Value::Null)
+        };
+        let (found, keys) = tokio::try_join!(call.json(), keys)?;
+        let keys = list(&keys["data"]).iter();
+        let days = (form.word("from").to_owned(), form.word("to").to_owned());
+        Ok(Self {
+            by,
+            days,
+            found,
+            keys: keys
+                .map(|key| (key["id"].to_string(), text(&key["name"]).to_owned()))
+                .collect(),
+        })
+    }
+
+    /// What a row is of, for people.
+    fn name(&self, row: &Value) -> String {
+        match (self.by, &row[self.by]) {
+            ("type", kind) => parts::type_name(text(kind)).to_owned(),
+            ("api_key", Value::Null) => "Logged-in people".to_owned(),
+            ("api_key", id) => {
+                let id = id.to_string();
+                let known = self.keys.iter().find(|(known, _)| *known == id);
+                known.map_or_else(|| format!("Key {id}"), |(_, name)| name.clone())
+            }
+            (_, other) => text(other).to_owned(),
+        }
+    }
+
+    /// The rows of the history that a figure of a row sums.
+    fn link(&self, row: Option<&Value>, status: &str) -> String {
+        let (mut from, mut to) = (self.days.0.clone(), self.days.1.clone());
+        let mut value = String::new();
+        if let Some(row) = row {
+            value = match &row[self.by] {
+                Value::Null => "none".to_owned(),
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            if self.by == "day" {
+                (from, to) = (value.clone(), value.clone());
+            }
+        }
+        let by = if self.by == "day" { "" } else { value.as_str() };
+        parts::link(
+            "/generations",
+            &[
+                (self.by, by),
+                ("status", status),
+                ("from", &from),
+                ("to", &to),
+            ],
+        )
+    }
+}
+
+pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
+    let report = Report::read(&session, &uri).await?;
+    let rows = list(&report.found["data"]);
+    let total = &report.found["total"];
+    let export = format!("/usage.csv?{}", uri.query().unwrap_or_default());
+    let actions = html! { @if !rows.is_empty() { a.button href=(export) { "Download CSV" } } };
+    let by = GROUPS
+        .iter()
+        .find(|(name, _)| *name == report.by)
+        .map_or("", |(_, name)| *name);
+    let bars: Vec<Bar> = rows.iter().map(|row| bar(&report, row)).collect();
+    let content = html! {
+        (shell::head("Usage", "What was made, and what it cost. Every figure leads to the rows that it sums.", &actions))
+        dl.figures {
+            div { dt { "Charged" } dd { a href=(report.link(None, "completed")) { (amount(&total["charged"])) } } }
+            div { dt { "Generations" } dd { a href=(report.link(None, "")) { (amount(&total["generations"])) } } }
+            div { dt { "Failed, free" } dd { a href=(report.link(None, "failed")) { (amount(&total["failed"])) } } }
+        }
+        section.card {
+            form.filters method="get" action="/usage" {
+                label.field {
+                    span.label { "By" }
+                    select name="by" { @for (name, word) in GROUPS { (option(name, report.by, word)) } }
+                }
+                label.field { span.label { "From (UTC)" } input type="date" name="from" value=(report.days.0); }
+                label.field { span.label { "To (UTC)" } input type="date" name="to" value=(report.days.1); }
+                div.actions { button.primary type="submit" { "Show" } }
+            }
+            @if report.days.0.is_empty() && report.days.1.is_empty() { p.muted.small { "The last 30 days." } }
+        }
+        section.card {
+            h2 { "Credits by " (by.to_lowercase()) }
+            @if rows.is_empty() {
+                (parts::empty("Nothing was made in this time", "Choose another time, or make something.",
+                    &html! { a.button href="/playground" { "Open the playground" } }))
+            } @else {
+                @if report.by == "day" { (chart::columns(&bars)) } @else { (chart::rows(&bars)) }
+                (table(&report, by))
+            }
+        }
+    };
+    Ok(shell::page(&session, "Usage", &content))
+}
+
+/// The bar of a row: its cost.
+fn bar(report: &Report, row: &Value) -> Bar {
+    Bar::new(
+        report.name(row),
+        text(&row["charged"]),
+        report.link(Some(row), "completed"),
+    )
+}
+
+fn table(report: &Report, by: &str) -> Markup {
+    let total = &report.found["total"];
+    let told: Vec<_> = COUNTS.iter().filter(|(name, _)| total[name] != 0).collect();
+    let cells = |row: Option<&Value>| {
+        let values = row.unwrap_or(total);
+        html! {
+            td.right { a href=(report.link(row, "completed")) { (amount(&values["charged"])) } }
+            td.right { a href=(report.link(row, "")) { (amount(&values["generations"])) } }
+            td.right { a href=(report.link(row, "failed")) { (amount(&values["failed"])) } }
+            @for (name, _) in &told { td.right { (amount(&values[name])) } }
+        }
+    };
+    html! {
+        div.table {
+            table {
+                thead { tr {
+                    th { (by) } th.right { "Credits" } th.right { "Generations" } th.right { "Failed" }
+                    @for (_, name) in &told { th.right { (name) } }
+                } }
+                tbody { @for row in list(&report.found["data"]) {
+                    tr { th scope="row" { (report.name(row)) } (cells(Some(row))) }
+                } }
+                tfoot { tr { th scope="row" { "Sum" } (cells(None)) } }
+            }
+        }
+    }
+}
+
+pub async fn csv(session: Session, uri: Uri) -> Result<Response, Problem> {
+    let report = Report::read(&session, &uri).await?;
+    let counts = COUNTS.map(|(name, _)| name);
+    let mut headings = vec![report.by, "charged", "generations", "completed", "failed"];
+    headings.extend(counts);
+    let mut csv = Csv::new(&headings);
+    for row in list(&report.found["data"]) {
+        let cells: Vec<&Value> = headings.iter().map(|name| &row[name]).collect();
+        csv.row(&cells);
+    }
+    Ok(csv.answer("usage"))
+}

@@ -1,0 +1,192 @@
+//! Webhooks: where events go, what was delivered, and sending it again.
+
+use axum::{
+    extract::Path,
+    response::{IntoResponse as _, Redirect, Response},
+};
+use http::Uri;
+use maud::{Markup, html};
+use serde_json::{Map, Value, json};
+
+use super::{
+    client::Problem,
+    form::Form,
+    operations as op,
+    parts::{self, Field, amount, badge, copyable, list as rows_of, text, time},
+    session::Session,
+    shell,
+};
+
+const EVENTS: [(&str, &str); 2] = [
+    ("generation.completed", "A generation completed"),
+    ("generation.failed", "A generation failed"),
+];
+
+pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
+    listing(&session, &uri, &Form::default(), None).await
+}
+
+async fn listing(
+    session: &Session,
+    uri: &Uri,
+    form: &Form,
+    problem: Option<&Problem>,
+) -> Result<Markup, Problem> {
+    let query = Form::of_query(uri.query());
+    let call = session
+        .call(op::WEBHOOKS, &[])
+        .query("cursor", query.get("cursor"));
+    let found = call.json().await?;
+    let rows = rows_of(&found["data"]);
+    let content = html! {
+        (shell::head("Webhooks", "Events are posted to your server, signed, as soon as a generation ends.", &html! {}))
+        section.card {
+            @if rows.is_empty() {
+                (parts::empty("No webhooks yet", "With one, your program need not poll for the end of jobs.", &html! {}))
+            } @else {
+                div.table { table.cards {
+                    thead { tr { th.cut { "Address" } th { "Events" } th { "Created" } } }
+                    tbody { @for row in rows {
+                        tr {
+                            td.cut { a href={ "/webhooks/" (row["id"].to_string()) } { (text(&row["url"])) } }
+                            td { (events(row)) }
+                            td { (time(&row["created_at"])) }
+                        }
+                    } }
+                } }
+            }
+        }
+        (parts::pager(uri, &found["next_cursor"]))
+        (new(form, problem))
+    };
+    Ok(shell::page(session, "Webhooks", &content))
+}
+
+fn events(webhook: &Value) -> String {
+    let names: Vec<&str> = rows_of(&webhook["events"]).iter().map(text).collect();
+    names.join(", ")
+}
+
+fn new(form: &Form, problem: Option<&Problem>) -> Markup {
+    let ticked = form.all("event");
+    let url = Field {
+        label: "Address",
+        param: "url",
+        hint: "https, at a public address.",
+        problem,
+        input: html! {
+            input type="url" name="url" value=(form.get("url")) required placeholder="https://example.com/hooks/gensvc";
+        },
+    };
+    html! {
+        form.card method="post" action="/webhooks" {
+            h2 { "New webhook" }
+            @if problem.is_some() { (parts::refusal(problem, &["url", "events"])) }
+            (url)
+            fieldset {
+                legend { "Events" }
+                div.checks {
+                    @for (name, about) in EVENTS {
+                        label.check {
+                            input type="checkbox" name="event" value=(name)
+                                checked[problem.is_none() || ticked.contains(&name)];
+                            span { (about) " " code.muted { (name) } }
+                        }
+                    }
+                }
+                @if let Some(wrong) = problem.and_then(|p| p.field("events")) { p.error { (parts::sentence(wrong)) } }
+            }
+            div.actions { button.primary type="submit" { "Create the webhook" } }
+        }
+    }
+}
+
+pub async fn create(uri: Uri, session: Session, form: Form) -> Result<Response, Problem> {
+    let mut body = Map::new();
+    form.put_text(&mut body, "url");
+    body.insert("events".to_owned(), json!(form.all("event")));
+    let call = session
+        .call(op::CREATE_WEBHOOK, &[])
+        .body(Value::Object(body));
+    match call.json().await {
+        Ok(made) => {
+            let content = html! {
+                (shell::head("Your new webhook", "", &html! { a.button href="/webhooks" { "To all webhooks" } }))
+                section.card {
+                    p.notice { "Copy the secret now: it is shown this once only. Your server checks the signature of each event with it." }
+                    div.secret { (copyable(text(&made["secret"]))) }
+                    p { "Events go to " code { (text(&made["url"])) } "." }
+                }
+            };
+            Ok(shell::page(&session, "Your new webhook", &content).into_response())
+        }
+        Err(problem) => {
+            let page = listing(&session, &uri, &form, Some(&problem)).await?;
+            Ok((problem.status, page).into_response())
+        }
+    }
+}
+
+pub async fn page(session: Session, Path(id): Path<String>, uri: Uri) -> Result<Markup, Problem> {
+    let query = Form::of_query(uri.query());
+    let deliveries = session
+        .call(op::DELIVERIES, &[&id])
+        .query("cursor", query.get("cursor"));
+    let webhook = session.call(op::WEBHOOK, &[&id]).json();
+    let (webhook, found) = tokio::try_join!(webhook, deliveries.json())?;
+    let rows = rows_of(&found["data"]);
+    let action = format!("/webhooks/{}/delete", webhook["id"]);
+    let remove = parts::confirmed("Delete", "Nothing is posted to it from then on.", &action);
+    let content = html! {
+        (shell::head("Webhook", text(&webhook["url"]), &remove))
+        section.card {
+            h2 { "Deliveries" }
+            @if rows.is_empty() {
+                (parts::empty("Nothing to deliver yet", &format!("Posted here: {}.", events(&webhook)), &html! {}))
+            } @else {
+                div.table { table.cards {
+                    thead { tr {
+                        th { "State" } th { "Event" } th.right { "Attempts" } th { "Answer" } th { "Last attempt" } th { "Next attempt" } th {}
+                    } }
+                    tbody { @for row in rows { (delivery(&webhook, row)) } }
+                } }
+            }
+        }
+        (parts::pager(&uri, &found["next_cursor"]))
+    };
+    Ok(shell::page(&session, "Webhook", &content))
+}
+
+fn delivery(webhook: &Value, row: &Value) -> Markup {
+    html! {
+        tr {
+            td { (badge(text(&row["status"]))) }
+            td { a href={ "/generations/" (text(&row["generation"])) } { (text(&row["event"])) } }
+            td.right.narrow-hidden { (amount(&row["attempts"])) }
+            td {
+                @if let Some(status) = row["response_status"].as_u64() { (status) " " }
+                @if let Some(error) = row["error"].as_str() { span.muted { (error) } }
+            }
+            td.narrow-hidden { (time(&row["last_attempt_at"])) }
+            td.narrow-hidden { (time(&row["next_attempt_at"])) }
+            td.right {
+                form method="post" action={ "/webhooks/" (webhook["id"].to_string()) "/deliveries/" (row["id"].to_string()) } {
+                    button type="submit" { "Send again" }
+                }
+            }
+        }
+    }
+}
+
+pub async fn redeliver(
+    session: Session,
+    Path((id, delivery)): Path<(String, String)>,
+) -> Result<Redirect, Problem> {
+    session.get(op::REDELIVER, &[&id, &delivery]).await?;
+    Ok(Redirect::to(&format!("/webhooks/{id}")))
+}
+
+pub async fn delete(session: Session, Path(id): Path<String>) -> Result<Redirect, Problem> {
+    session.get(op::DELETE_WEBHOOK, &[&id]).await?;
+    Ok(Redirect::to("/webhooks"))
+}

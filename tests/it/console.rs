@@ -1,0 +1,111 @@
+//! The console: pages by URL, as a browser asks for them.
+
+mod forms;
+mod pages;
+mod safety;
+
+use http::{Method, Request, StatusCode};
+use serde_json::Value;
+
+use crate::common::{Account, Answer, PASSWORD, TestApp};
+
+/// What browsers accept.
+const HTML: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+
+/// A browser in which somebody is logged in.
+struct Browser<'a> {
+    app: &'a TestApp,
+    cookie: String,
+}
+
+impl<'a> Browser<'a> {
+    async fn logged_in(app: &'a TestApp, account: &Account) -> Self {
+        let nobody = Browser {
+            app,
+            cookie: String::new(),
+        };
+        let fields = [("email", account.email.as_str()), ("password", PASSWORD)];
+        let answer = nobody.post("/login", &fields).await;
+        assert_eq!(answer.status, StatusCode::SEE_OTHER, "{}", answer.text);
+        let cookie = answer
+            .header("set-cookie")
+            .split(';')
+            .next()
+            .unwrap()
+            .to_owned();
+        Self { app, cookie }
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.send(Method::GET, path, &[], String::new()).await
+    }
+
+    /// Gets a page that must be there.
+    async fn page(&self, path: &str) -> String {
+        let answer = self.get(path).await;
+        assert_eq!(answer.status, StatusCode::OK, "{path}: {}", answer.text);
+        assert!(
+            answer.header("content-type").starts_with("text/html"),
+            "{path}"
+        );
+        answer.text
+    }
+
+    /// Sends a form as a page of the console does.
+    async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
+        let mut body = url::form_urlencoded::Serializer::new(String::new());
+        body.extend_pairs(fields);
+        let headers = [
+            ("origin", "http://test"),
+            ("sec-fetch-site", "same-origin"),
+            ("content-type", "application/x-www-form-urlencoded"),
+        ];
+        self.send(Method::POST, path, &headers, body.finish()).await
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: String,
+    ) -> Answer {
+        let mut request = Request::builder().method(method).uri(path);
+        request = request.header("host", "test").header("accept", HTML);
+        if !self.cookie.is_empty() {
+            request = request.header("cookie", &self.cookie);
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        self.app.send(request.body(body.into()).unwrap()).await
+    }
+}
+
+/// The uuid that follows `before` in a page.
+fn uuid_after(page: &str, before: &str) -> String {
+    let at = page
+        .find(before)
+        .unwrap_or_else(|| panic!("no {before} in {page}"));
+    page[at + before.len()..].chars().take(36).collect()
+}
+
+/// A page's text without its tags and the space around them.
+fn words(page: &str) -> String {
+    let mut text = String::new();
+    for part in page.split('<').skip(1) {
+        let (_, rest) = part.split_once('>').unwrap_or_default();
+        if !rest.trim().is_empty() {
+            text.push_str(rest.trim());
+            text.push(' ');
+        }
+    }
+    text
+}
+
+async fn generate(app: &TestApp, account: &Account, kind: &str, body: Value) -> Value {
+    let path = format!("/v1/generate/{kind}");
+    let answer = app.post(&account.key, &path, &body).await;
+    assert!(answer.status.is_success(), "{}", answer.text);
+    answer.json()
+}

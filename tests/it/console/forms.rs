@@ -1,0 +1,427 @@
+//! What forms do: keys, the playground, templates, settings, webhooks; files of tables.
+
+use http::StatusCode;
+use serde_json::json;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::{Browser, generate, uuid_after, words};
+use crate::common::TestApp;
+
+#[sqlx::test]
+async fn a_key_is_made_shown_once_used_and_revoked(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("10").await;
+    let browser = Browser::logged_in(&app, &account).await;
+    let fields = [
+        ("name", "backend"),
+        ("ability", "generate:text"),
+        ("ability", "read:credits"),
+        ("rate_limit_per_minute", "30"),
+        ("expires", "2030-01-31"),
+        ("spend_limit", "2.5"),
+        ("spend_period", "day"),
+    ];
+    let made = browser.post("/keys", &fields).await;
+    assert_eq!(made.status, StatusCode::OK, "{}", made.text);
+    let at = made.text.find("svc_").unwrap();
+    let key = &made.text[at..at + 44];
+    app.text(key, json!({"prompt": "x"})).await.expect(200);
+    app.get(key, "/v1/generate/history")
+        .await
+        .error(403, "missing_ability");
+    let listed = app.get(&account.key, "/v1/api-keys").await.json()["data"][0].clone();
+    assert_eq!(
+        listed["abilities"],
+        json!(["generate:text", "read:credits"])
+    );
+    assert_eq!(listed["rate_limit_per_minute"], 30);
+    assert_eq!(listed["expires_at"], "2030-02-01T00:00:00.000000Z");
+    assert_eq!(
+        (&listed["spend_limit"], &listed["spend_period"]),
+        (&json!("2.5"), &json!("day"))
+    );
+    let path = format!("/keys/{}", listed["id"]);
+    let page = browser.page(&path).await;
+    assert!(!page.contains(key), "{page}");
+    assert!(
+        words(&page).contains(listed["spent"].as_str().unwrap()),
+        "{page}"
+    );
+    let revoked = browser.post(&format!("{path}/revoke"), &[]).await;
+    assert_eq!(revoked.header("location"), path);
+    assert!(words(&browser.page(&path).await).contains("Revoked"));
+    app.text(key, json!({"prompt": "x"}))
+        .await
+        .error(401, "revoked_key");
+}
+
+/// Fields keep what was typed, and each says what is wrong with it.
+#[sqlx::test]
+async fn a_refused_form_says_why_beside_the_field(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("10").await;
+    let browser = Browser::logged_in(&app, &account).await;
+    let fields = [
+        ("name", "a name"),
+        ("rate_limit_per_minute", "0"),
+        ("spend_limit", "much"),
+    ];
+    let answer = browser.post("/keys", &fields).await;
+    assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
+    let page = words(&answer.text);
+    assert!(page.contains("Must be between 1 and 1000000."), "{page}");
+    assert!(page.contains("Must be a decimal number"), "{page}");
+    assert!(answer.text.contains("value=\"a name\"") && answer.text.contains("value=\"much\""));
+    let long = "x".repeat(10_001);
+    let fields = [
+        ("prompt", long.as_str()),
+        ("p.max_tokens", "5000"),
+        ("model", "sandbox/sandbox-text-1"),
+    ];
+    let answer = browser.post("/playground/text", &fields).await;
+    assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
+    let page = words(&answer.text);
+    assert!(page.contains("Must be between 1 and 4096"), "{page}");
+    assert!(
+        page.contains("Must be at most 10,000 characters") || page.contains("10000"),
+        "{page}"
+    );
+    let fields = [("current", "wrong password"), ("new", "battery staple")];
+    let answer = browser.post("/settings/password", &fields).await;
+    assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(
+        words(&answer.text).contains("Is not the current password."),
+        "{}",
+        answer.text
+    );
+}
+
+#[sqlx::test]
+async fn the_playground_generates_all_four(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1000").await;
+    let browser = Browser::logged_in(&app, &account).await;
+    for (kind, fields) in [
+        (
+            "text",
+            vec![
+                ("prompt", "Name three\r\nrivers"),
+                ("system_prompt", "Be short."),
+                ("p.max_tokens", "50"),
+            ],
+        ),
+        (
+            "image",
+            vec![
+                ("prompt", "A tower"),
+                ("p.size", "256x256"),
+                ("p.n", "2"),
+                ("p.quality", "hd"),
+            ],
+        ),
+        (
+            "video",
+            vec![
+                ("prompt", "Waves"),
+                ("p.duration", "2"),
+                ("p.ratio", "9:16"),
+            ],
+        ),
+        (
+            "audio",
+            vec![
+                ("prompt", "Good morning"),
+                ("p.format", "wav"),
+                ("p.speed", "1.5"),
+            ],
+        ),
+    ] {
+        let path = format!("/playground/{kind}");
+        let mut preview = fields.clone();
+        preview.push(("action", "preview"));
+        let page = browser.post(&path, &preview).await;
+        assert_eq!(page.status, StatusCode::OK, "{}", page.text);
+        assert!(
+            words(&page.text).contains("are available."),
+            "{kind}: {}",
+            page.text
+        );
+        assert!(words(&page.text).contains("The result shows here"));
+
+        let page = browser.post(&path, &fields).await;
+        assert_eq!(page.status, StatusCode::OK, "{}", page.text);
+        let uuid = uuid_after(&page.text, "href=\"/generations/");
+        let record = app.until_finished(&account, &uuid).await;
+        assert_eq!(
+            (&record["type"], &record["status"]),
+            (&json!(kind), &json!("completed"))
+        );
+        let parameters = &record["parameters"];
+        match kind {
+            "text" => {
+                assert_eq!(record["prompt"], "Name three\nrivers");
+                assert_eq!(parameters["max_tokens"], 50);
+            }
+            "image" => assert_eq!(
+                (&parameters["n"], &parameters["quality"]),
+                (&json!(2), &json!("hd"))
+            ),
+            "video" => assert_eq!(
+                (&parameters["duration"], &parameters["ratio"]),
+                (&json!(2), &json!("9:16"))
+            ),
+            _ => assert_eq!(
+                (&parameters["format"], &parameters["speed"]),
+                (&json!("wav"), &json!(1.5))
+            ),
+        }
+        let shown = browser.page(&format!("{path}?generation={uuid}")).await;
+        let expected = match kind {
+            "text" => "class=\"prose\"",
+            "image" => "<img src=\"http://test/v1/media/",
+            "video" => "<video src=\"http://test/v1/media/",
+            _ => "<audio src=\"http://test/v1/media/",
+        };
+        assert!(shown.contains(expected), "{kind}: {shown}");
+    }
+    app.assert_verified().await;
+}
+
+/// A form that is sent again, by a second press or a reload, is the same request.
+#[sqlx::test]
+async fn a_form_sent_twice_is_charged_once(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1000").await;
+    let browser = Browser::logged_in(&app, &account).await;
+    let page = browser.page("/playground/text").await;
+    let ticket = uuid_after(&page, "name=\"ticket\" value=\"");
+    let fields = [("prompt", "once"), ("ticket", ticket.as_str())];
+    let first = browser.post("/playground/text", &fields).await;
+    let again = browser.post("/playground/text", &fields).await;
+    let uuid = |page: &str| uuid_after(page, "href=\"/generations/");
+    assert_eq!(uuid(&first.text), uuid(&again.text));
+    let next = uuid_after(&again.text, "name=\"ticket\" value=\"");
+    let fields = [("prompt", "once"), ("ticket", next.as_str())];
+    let other = browser.post("/playground/text", &fields).await;
+    assert_ne!(uuid(&first.text), uuid(&other.text));
+}
+
+#[sqlx::test]
+async fn a_text_streams_to_the_page(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1000").await;
+    let browser = Browser::logged_in(&app, &account).await;
+    let headers = [
+        ("origin", "http://test"),
+        ("accept", "text/event-stream"),
+        ("content-type", "application/x-www-form-urlencoded"),
+    ];
+    let mut request = http::Request::post("/playground/text").header("host", "test");
+    for (name, value) in headers {
+        request = request.header(name, value);
+    }
+    let request = request
+        .header("cookie", &browser.cookie)
+        .body("prompt=rivers".into())
+        .unwrap();
+    let events = app.send(request).await.events();
+    assert_eq!(events.first().unwrap().0, "generation");
+    let (name, record) = events.last().unwrap();
+    assert_eq!(
+        (name.as_str(), &record["status"]),
+        ("completed", &json!("completed"))
+    );
+}
+
+#[sqlx::test]
+async fn a_template_is_previewed_kept_and_replaced(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("10").await;
+    let browser = Browser::logged_in(&app, &account).await;
+    let fields = [
+        ("name", "translate"),
+        ("prompt", "Into {{ language }}: {{ prompt }}"),
+        ("v.language", "French"),
+        ("v.prompt", "Good morning"),
+    ];
+    let mut preview = fields.to_vec();
+    preview.push(("action", "preview"));
+    let page = browser.post("/templates", &preview).await;
+    assert!(
+        words(&page.text).contains("Into French: Good morning"),
+        "{}",
+        page.text
+    );
+    let missing = [("prompt", "Into {{ language }}"), ("action", "preview")];
+    let page = browser.post("/templates", &missing).await;
+    assert!(
+        words(&page.text).contains("is required by the template"),
+        "{}",
+        page.text
+    );
+    assert!(page.text.contains("name=\"v.language\""), "{}", page.text);
+    let made = browser.post("/templates", &fields).await;
+    let path = made.header("location").to_owned();
+    assert!(path.starts_with("/templates/"), "{}", made.text);
+    let broken = [("name", "translate"), ("prompt", "{% set x = 1 %}")];
+    let answer = browser.post(&path, &broken).await;
+    assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(
+        words(&answer.text).contains("Is not a valid template"),
+        "{}",
+        answer.text
+    );
+    let new = [
+        ("name", "translate"),
+        ("prompt", "{{ prompt }}, in {{ language }}"),
+    ];
+    let answer = browser.post(&path, &new).await;
+    assert!(words(&answer.text).contains("version 2"), "{}", answer.text);
+    let id = path.rsplit('/').next().unwrap();
+    let use_it = [
+        ("prompt", "Hello"),
+        ("template_id", id),
+        ("v.language", "Greek"),
+    ];
+    let page = browser.post("/playground/text", &use_it).await;
+    let uuid = uuid_after(&page.text, "href=\"/generations/");
+    let record = app
+        .get(&account.key, &format!("/v1/generate/{uuid}"))
+        .await
+        .json();
+    assert_eq!(record["prompt"], "Hello, in Greek");
+    let gone = browser.post(&format!("{path}/delete"), &[]).await;
+    assert_eq!(gone.header("location"), "/templates");
+    assert_eq!(browser.get(&path).await.status, StatusCode::NOT_FOUND);
+}
+
+/// Each figure of the usage leads to the rows that it sums.
+#[sqlx::test]
+async fn usage_leads_to_the_rows_that_it_sums(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1000").await;
+    let browser = Browser::logged_in(&app, &account).await;
+    let other = app.key(account.id, json!({"name": "other"})).await;
+    generate(&app, &account, "text", json!({"prompt": "by the first"})).await;
+    app.text(&other, json!({"prompt": "by the other"}))
+        .await
+        .expect(200);
+    app.text(&other, json!({"prompt": "[[fail]] by the other"}))
+        .await
+        .expect(502);
+    browser
+        .post(
+            "/playground/image",
+            &[("prompt", "by a person"), ("p.size", "256x256")],
+        )
+        .await;
+    for (by, filters) in [
+        ("day", vec![("from=2027-01-15&to=2027-01-15", 4)]),
+        ("type", vec![("type=text", 3), ("type=image", 1)]),
+        ("provider", vec![("provider=sandbox", 4)]),
+        ("model", vec![("model=sandbox-text-1", 3)]),
+        ("api_key", vec![("api_key=none", 1)]),
+    ] {
+        let page = browser.page(&format!("/usage?by={by}")).await;
+        for (filter, rows) in filters {
+            let link = format!("/generations?{filter}");
+            let escaped = link.replace('&', "&amp;");
+            assert!(
+                page.contains(&format!("href=\"{escaped}\"")),
+                "{escaped} in {page}"
+            );
+            let listed = browser.page(&link).await;
+            assert_eq!(
+                listed.matches("href=\"/generations/").count(),
+                rows,
+                "{link}"
+            );
+        }
+    }
+    let keys = app.get(&account.key, "/v1/api-keys").await.json();
+    let id = &keys["data"][0]["id"];
+    let failed = browser
+        .page(&format!("/generations?api_key={id}&status=failed"))
+        .await;
+    assert!(failed.contains("[[fail]] by the other") && !failed.contains("by the first"));
+    app.get(&account.key, "/v1/generate/history?api_key=x")
+        .await
+        .error(422, "validation_failed");
+    let csv = browser.get("/usage.csv?by=type").await;
+    assert_eq!(csv.header("content-type"), "text/csv; charset=utf-8");
+    assert!(
+        csv.text
+            .starts_with("type,charged,generations,completed,failed,"),
+        "{}",
+        csv.text
+    );
+    assert!(csv.text.contains("\r\nimage,1,1,1,0,"), "{}", csv.text);
+    let history = browser.get("/generations.csv?status=failed").await;
+    assert_eq!(history.text.lines().count(), 2, "{}", history.text);
+    let ledger = browser.get("/ledger.csv").await;
+    assert_eq!(ledger.text.lines().count(), 1 + 1 + 8, "{}", ledger.text);
+}
+
+#[sqlx::test]
+async fn settings_and_webhooks_are_changed(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("10").await;
+    let browser = Browser::logged_in(&app, &account).await;
+    let fields = [
+        ("text", "sandbox/sandbox-text-1"),
+        ("image", "sandbox/"),
+        ("video", ""),
+        ("audio", ""),
+    ];
+    let page = browser.post("/settings", &fields).await;
+    assert!(
+        words(&page.text).contains("The defaults were saved."),
+        "{}",
+        page.text
+    );
+    let defaults = app.get(&account.key, "/v1/account").await.json()["defaults"].clone();
+    assert_eq!(
+        defaults["text"],
+        json!({"provider": "sandbox", "model": "sandbox-text-1"})
+    );
+    assert_eq!(
+        defaults["image"],
+        json!({"provider": "sandbox", "model": null})
+    );
+    let hook = [
+        ("url", "http://127.0.0.1:9/hook"),
+        ("event", "generation.completed"),
+    ];
+    let page = browser.post("/webhooks", &hook).await;
+    assert!(words(&page.text).contains("whsec_"), "{}", page.text);
+    generate(&app, &account, "text", json!({"prompt": "x"})).await;
+    let id = app.get(&account.key, "/v1/webhooks").await.json()["data"][0]["id"].to_string();
+    let page = browser.page(&format!("/webhooks/{id}")).await;
+    assert!(words(&page).contains("generation.completed"), "{page}");
+    let action = page
+        .split(&format!("action=\"/webhooks/{id}/deliveries/"))
+        .nth(1)
+        .unwrap();
+    let delivery = action.split('"').next().unwrap();
+    let again = browser
+        .post(&format!("/webhooks/{id}/deliveries/{delivery}"), &[])
+        .await;
+    assert_eq!(again.header("location"), format!("/webhooks/{id}"));
+    let refused = browser
+        .post(
+            "/webhooks",
+            &[("url", "ftp://x"), ("event", "generation.failed")],
+        )
+        .await;
+    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(
+        words(&refused.text).contains("Must begin with https://"),
+        "{}",
+        refused.text
+    );
+    browser.post(&format!("/webhooks/{id}/delete"), &[]).await;
+    assert_eq!(
+        browser.get(&format!("/webhooks/{id}")).await.status,
+        StatusCode::NOT_FOUND
+    );
+}

@@ -1,0 +1,236 @@
+//! Who may look at a page, where a change may come from, what a page may load.
+
+use gensvc::console::OPERATIONS;
+use http::{Method, StatusCode};
+use serde_json::json;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::{Browser, HTML, generate};
+use crate::common::{PASSWORD, TestApp};
+
+/// Every page that needs nothing but an account.
+const PAGES: [&str; 16] = [
+    "/",
+    "/playground/text",
+    "/playground/image",
+    "/playground/video",
+    "/playground/audio",
+    "/generations",
+    "/usage",
+    "/usage?by=model",
+    "/usage?by=api_key",
+    "/ledger",
+    "/keys",
+    "/keys/new",
+    "/templates",
+    "/templates/new",
+    "/webhooks",
+    "/settings",
+];
+
+#[sqlx::test]
+async fn pages_are_for_those_who_are_logged_in(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("10").await;
+    let nobody = Browser {
+        app: &app,
+        cookie: String::new(),
+    };
+    for path in PAGES {
+        let answer = nobody.get(path).await;
+        assert_eq!(answer.status, StatusCode::SEE_OTHER, "{path}");
+        assert!(answer.header("location").starts_with("/login"), "{path}");
+    }
+    let wrong = [
+        ("email", account.email.as_str()),
+        ("password", "wrong password"),
+    ];
+    let answer = nobody.post("/login", &wrong).await;
+    assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+    assert!(!answer.headers.contains_key("set-cookie"));
+    // Back to where one wanted to go, but to no other place.
+    for (next, target) in [
+        ("/keys?a=b", "/keys?a=b"),
+        ("//evil.example", "/"),
+        ("https://evil.example", "/"),
+        ("/\\evil.example", "/"),
+        ("/\tevil", "/"),
+    ] {
+        let fields = [
+            ("email", account.email.as_str()),
+            ("password", PASSWORD),
+            ("next", next),
+        ];
+        let answer = nobody.post("/login", &fields).await;
+        assert_eq!(answer.header("location"), target);
+        let cookie = answer.header("set-cookie");
+        for part in ["; Path=/", "; HttpOnly", "; SameSite=Strict", "; Expires="] {
+            assert!(cookie.contains(part), "{cookie}");
+        }
+        assert!(!cookie.contains("Secure"), "{cookie}");
+    }
+    let browser = Browser::logged_in(&app, &account).await;
+    for path in PAGES {
+        browser.page(path).await;
+    }
+    let answer = browser.post("/logout", &[]).await;
+    assert_eq!(answer.header("location"), "/login");
+    assert!(answer.header("set-cookie").contains("Max-Age=0"));
+    assert_eq!(browser.get("/keys").await.status, StatusCode::SEE_OTHER);
+}
+
+#[sqlx::test]
+async fn behind_https_the_cookie_is_for_https_alone(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1").await;
+    let clock = app.clock.clone();
+    let router = gensvc::console::router(app.app.router.clone(), clock, "https://console.example");
+    let body = format!("email={}&password={PASSWORD}", account.email);
+    let request = http::Request::post("/login")
+        .header("origin", "https://console.example")
+        .header("host", "console.example")
+        .header("content-type", "application/x-www-form-urlencoded")
+        .extension(axum::extract::ConnectInfo(std::net::SocketAddr::from((
+            [127, 0, 0, 1],
+            9,
+        ))))
+        .body(axum::body::Body::from(body))
+        .unwrap();
+    let response = tower::ServiceExt::oneshot(router, request).await.unwrap();
+    let cookie = response.headers()["set-cookie"].to_str().unwrap();
+    assert!(
+        cookie.starts_with("__Host-gensvc=") && cookie.ends_with("; Secure"),
+        "{cookie}"
+    );
+}
+
+/// What another site, another page or a program without a page sends is refused.
+#[sqlx::test]
+async fn changes_come_from_our_own_pages_only(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("10").await;
+    let browser = Browser::logged_in(&app, &account).await;
+    let form = ("content-type", "application/x-www-form-urlencoded");
+    for headers in [
+        vec![form],
+        vec![form, ("origin", "null")],
+        vec![form, ("origin", "https://evil.example")],
+        vec![form, ("origin", "http://test.evil.example")],
+        vec![
+            form,
+            ("origin", "http://test"),
+            ("sec-fetch-site", "cross-site"),
+        ],
+        vec![
+            form,
+            ("origin", "http://test"),
+            ("sec-fetch-site", "same-site"),
+        ],
+        vec![form, ("sec-fetch-site", "same-origin")],
+    ] {
+        for path in [
+            "/login",
+            "/logout",
+            "/keys",
+            "/playground/text",
+            "/settings/password",
+        ] {
+            let body = "name=stolen&prompt=x".to_owned();
+            let answer = browser.send(Method::POST, path, &headers, body).await;
+            assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path} {headers:?}");
+        }
+    }
+    let keys = app.get(&account.key, "/v1/api-keys").await.json();
+    assert_eq!(keys["data"].as_array().unwrap().len(), 1);
+    browser.page("/keys").await;
+}
+
+#[sqlx::test]
+async fn a_page_loads_and_runs_our_own_files_only(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("10").await;
+    let browser = Browser::logged_in(&app, &account).await;
+    let record = generate(&app, &account, "text", json!({"prompt": "x"})).await;
+    let receipt = format!("/generations/{}", record["uuid"].as_str().unwrap());
+    let more = [
+        "/login",
+        "/connect",
+        "/nowhere",
+        "/generations/none",
+        &receipt,
+    ];
+    for path in PAGES.iter().chain(&more) {
+        let answer = browser.get(path).await;
+        assert!(
+            answer.header("content-type").starts_with("text/html"),
+            "{path}"
+        );
+        assert_eq!(
+            answer.header("content-security-policy"),
+            "default-src 'none'; script-src 'self'; style-src 'self'; \
+             img-src 'self' data: blob: http://test; media-src 'self' data: blob: http://test; \
+             connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+            "{path}"
+        );
+        assert_eq!(answer.header("cache-control"), "no-store", "{path}");
+        assert_eq!(answer.header("x-content-type-options"), "nosniff", "{path}");
+        for wrong in [" style=\"", " onclick", " onload", "javascript:", "<style"] {
+            assert!(!answer.text.contains(wrong), "{wrong} in {path}");
+        }
+        let mut size = answer.text.len();
+        for (tag, attribute) in [
+            ("<script", "src=\""),
+            ("<link rel=\"stylesheet\"", "href=\""),
+        ] {
+            for element in answer.text.split(tag).skip(1) {
+                let (_, rest) = element.split_once(attribute).unwrap();
+                let file = rest.split('"').next().unwrap();
+                assert!(file.starts_with("/assets/console-"), "{file}");
+                let asset = browser.get(file).await;
+                assert_eq!(asset.status, StatusCode::OK);
+                assert!(asset.header("cache-control").contains("immutable"));
+                size += asset.text.len();
+            }
+        }
+        assert!(size < 100_000, "{path} loads {size} bytes");
+    }
+}
+
+/// Programs are answered as if there were no console.
+#[sqlx::test]
+async fn the_api_stays_as_it_is(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let browser = [("accept", HTML)];
+    for path in [
+        "/v1/nowhere",
+        "/v1",
+        "/openai/v1/nowhere",
+        "/anthropic/v1/nowhere",
+    ] {
+        let answer = app.call(Method::GET, "", path, &browser, None).await;
+        assert_eq!(answer.status, StatusCode::NOT_FOUND, "{path}");
+        assert!(answer.json()["error"]["message"].is_string(), "{path}");
+    }
+    let answer = app.call(Method::GET, "", "/nowhere", &browser, None).await;
+    assert_eq!(answer.status, StatusCode::NOT_FOUND);
+    assert!(
+        answer.text.starts_with("<!DOCTYPE html>"),
+        "{}",
+        answer.text
+    );
+    app.get("", "/nowhere").await.error(404, "not_found");
+    app.get("", "/").await.expect(200);
+}
+
+/// The console is a client of the API: it does nothing that the document does not have.
+#[test]
+fn each_action_is_an_operation_of_the_document() {
+    let document = gensvc::api::openapi().unwrap();
+    for operation in OPERATIONS {
+        let method = operation.method.as_str().to_lowercase();
+        assert!(
+            document["paths"][operation.path][&method].is_object(),
+            "{operation:?}"
+        );
+    }
+}
