@@ -1,6 +1,7 @@
 //! The command line (contract section 8). Results go to stdout, logs to stderr.
 
 mod args;
+mod client;
 mod commands;
 mod output;
 mod password;
@@ -20,7 +21,7 @@ use crate::{
     config::{Config, LogFormat},
     telemetry,
 };
-use args::{Arguments, Command, Serving};
+use args::{Any, Arguments, Command, Serving};
 use output::Output;
 
 /// Why a command failed, in words for people.
@@ -73,7 +74,17 @@ async fn run(arguments: Arguments, output: Output) -> Result<ExitCode, Failure> 
         .collect();
     let command = arguments
         .command
-        .unwrap_or(Command::Serve(Serving::default()));
+        .unwrap_or(Any::Server(Command::Serve(Serving::default())));
+    let command = match command {
+        Any::Completions { shell } => return commands::manual::completions(shell, output),
+        Any::Man { folder } => return commands::manual::pages(folder.as_deref(), output),
+        // A client needs no configuration of a server.
+        Any::Client(command) => return client::run(command, &env, output).await,
+        Any::Server(Command::Usage(asked)) if asked.own => {
+            return client::usage(&asked, &env, output).await;
+        }
+        Any::Server(command) => command,
+    };
     let serves = matches!(command, Command::Serve(_));
     let mut config = match app::config::load(arguments.config.as_deref(), &env) {
         Err(error) if serves && env.get("GENSVC_LOG_FORMAT").is_some_and(|f| f == "json") => {

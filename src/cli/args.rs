@@ -4,8 +4,10 @@ use std::{num::NonZeroUsize, path::PathBuf};
 
 use chrono::{DateTime, Utc};
 use clap::{Args, Parser, Subcommand, value_parser};
+use clap_complete::Shell;
 use secrecy::SecretString;
 
+use super::client;
 use crate::domain::{
     ability::{Abilities, AbilitiesError},
     credits::Credits,
@@ -28,7 +30,26 @@ pub(super) struct Arguments {
     #[arg(long, global = true)]
     pub(super) json: bool,
     #[command(subcommand)]
-    pub(super) command: Option<Command>,
+    pub(super) command: Option<Any>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Any {
+    #[command(flatten)]
+    Server(Command),
+    #[command(flatten)]
+    Client(client::args::Command),
+    /// Print completions for a shell.
+    Completions {
+        /// Which shell.
+        shell: Shell,
+    },
+    /// Print the manual page, or write those of all commands into a folder.
+    Man {
+        /// The folder.
+        #[arg(long, value_name = "FOLDER")]
+        folder: Option<PathBuf>,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -182,7 +203,7 @@ pub(super) struct Refund {
     pub(super) reference: String,
 }
 
-fn generation(text: &str) -> Result<GenerationId, &'static str> {
+pub(super) fn generation(text: &str) -> Result<GenerationId, &'static str> {
     GenerationId::parse(text).ok_or("must be a uuid")
 }
 
@@ -305,6 +326,9 @@ pub(super) struct Usage {
     /// The email of a user of the account; all accounts by default.
     #[arg(long)]
     pub(super) email: Option<String>,
+    /// Of the API key's account, asked of a running server.
+    #[arg(long, conflicts_with = "email")]
+    pub(super) own: bool,
     /// From when on, such as 2030-01-31T12:00:00Z; 30 days before the end by default.
     #[arg(long, value_parser = time)]
     pub(super) from: Option<DateTime<Utc>>,

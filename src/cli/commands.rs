@@ -7,6 +7,7 @@ pub(super) mod database;
 pub(super) mod generations;
 pub(super) mod keys;
 pub(super) mod ledger;
+pub(super) mod manual;
 pub(super) mod media;
 pub(super) mod usage;
 

@@ -20,6 +20,20 @@ impl Output {
         Self { json }
     }
 
+    pub(super) const fn is_json(self) -> bool {
+        self.json
+    }
+
+    /// Prints what a server refused, on stderr: its message, or its whole body.
+    pub(super) fn refused(self, message: &str, body: &serde_json::Value) {
+        if self.json && body.is_object() {
+            // Nobody is left to tell when stderr is closed.
+            let _ = writeln!(std::io::stderr(), "{body}");
+        } else {
+            self.failed(message);
+        }
+    }
+
     /// Prints a result: `people` or `script`. A reader that wants no more (`| head`) is no
     /// failure.
     pub(super) fn result(self, people: &str, script: &impl Serialize) -> std::io::Result<()> {

@@ -10,11 +10,16 @@ const MAX_BYTES: u64 = 1 << 16;
 
 /// Reads all of stdin without its last line break; from a terminal a line, which is not shown.
 pub(super) fn read(email: &str) -> io::Result<SecretString> {
+    read_secret(&format!("New password of {email}: "))
+}
+
+/// The same of any secret, which a person is asked for with `question`.
+pub(super) fn read_secret(question: &str) -> io::Result<SecretString> {
     let stdin = io::stdin();
     let mut text = String::new();
     if stdin.is_terminal() {
         let mut err = io::stderr();
-        write!(err, "New password of {email}: ")?;
+        write!(err, "{question}")?;
         let shown = tcgetattr(&stdin)?;
         let mut hidden = shown.clone();
         hidden.local_flags.remove(LocalFlags::ECHO);
@@ -29,9 +34,7 @@ pub(super) fn read(email: &str) -> io::Result<SecretString> {
     let text = text.strip_suffix('\n').unwrap_or(&text);
     let text = text.strip_suffix('\r').unwrap_or(text);
     if text.contains(['\n', '\r']) {
-        return Err(io::Error::other(
-            "the password on stdin must be a single line",
-        ));
+        return Err(io::Error::other("what is on stdin must be a single line"));
     }
     Ok(text.into())
 }

@@ -1,0 +1,95 @@
+//! A client of a running server, over HTTP: what an account does, not what its operator does.
+
+pub(super) mod args;
+mod connection;
+mod generate;
+mod read;
+
+use std::{
+    collections::BTreeMap,
+    io::{self, IsTerminal as _, Write as _},
+    process::ExitCode,
+};
+
+use serde_json::json;
+
+use self::{
+    args::Command,
+    connection::{Connection, Credentials, Refused},
+};
+use super::{Failure, args::Usage, output::Output, password};
+
+pub(super) async fn run(
+    command: Command,
+    env: &BTreeMap<String, String>,
+    output: Output,
+) -> Result<ExitCode, Failure> {
+    let done = match command {
+        Command::Login(login) => log_in(&login, env, output).await,
+        Command::Generate(kind) => generate::run(&kind, env, output).await,
+        Command::Estimate(kind) => generate::estimate(&kind, env, output).await,
+        Command::History(history) => read::history(&history, env, output).await,
+        Command::Show(shown) => read::show(shown, env, output).await,
+        Command::Balance => read::balance(env, output).await,
+    };
+    told(done, output)
+}
+
+/// Usage of the key's account, which is also a command of the operator.
+pub(super) async fn usage(
+    asked: &Usage,
+    env: &BTreeMap<String, String>,
+    output: Output,
+) -> Result<ExitCode, Failure> {
+    told(read::usage(asked, env, output).await, output)
+}
+
+/// A refusal of the server is told here: it has an exit code of its own.
+fn told(done: Result<ExitCode, Failure>, output: Output) -> Result<ExitCode, Failure> {
+    let refused = match done {
+        Err(error) => error.downcast::<Refused>()?,
+        done => return done,
+    };
+    output.refused(&refused.to_string(), &refused.body);
+    Ok(ExitCode::from(refused.exit_code()))
+}
+
+/// Asks for a key, tries it, and keeps it.
+async fn log_in(
+    login: &args::Login,
+    env: &BTreeMap<String, String>,
+    output: Output,
+) -> Result<ExitCode, Failure> {
+    let path = connection::file(env)?;
+    let default = env
+        .get("GENSVC_BASE_URL")
+        .map_or("http://127.0.0.1:8080", String::as_str);
+    let url = login.base_url.as_deref().unwrap_or(default);
+    let key = password::read_secret(&format!("API key for {url}: "))?;
+    let key = secrecy::ExposeSecret::expose_secret(&key).trim().to_owned();
+    let connection = Connection::new(url, key.clone())?;
+    let me = connection.get("/v1/auth/me", &[]).await?;
+    let credentials = Credentials {
+        base_url: connection.base_url().to_owned(),
+        api_key: key,
+    };
+    connection::keep(&path, &credentials)?;
+    let account = me["account"]["name"].as_str().unwrap_or_default();
+    output.result(
+        &format!("The key of {account} was kept in {}.", path.display()),
+        &json!({"account": me["account"], "base_url": connection.base_url(), "file": path}),
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether somebody looks at what goes to stderr.
+fn is_watched() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// Writes a passing line over the last one.
+fn passing(text: &str) {
+    // Nobody is left to tell when stderr is closed.
+    let _ = write!(io::stderr(), "\r\x1b[K{text}");
+    let _ = io::stderr().flush();
+}

@@ -1,0 +1,174 @@
+//! What can be typed to a client of a running server.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::domain::{credits::Credits, ids::GenerationId};
+
+#[derive(Debug, Subcommand)]
+pub(in crate::cli) enum Command {
+    /// Generate with a running server: text, image, video, audio.
+    #[command(subcommand)]
+    Generate(Kind),
+    /// Say what a generation would cost.
+    #[command(subcommand)]
+    Estimate(Kind),
+    /// List generations, newest first.
+    History(History),
+    /// Show one generation.
+    Show(Shown),
+    /// Show the credits of the API key's account.
+    Balance,
+    /// Keep an API key for these commands; `GENSVC_API_KEY` and `GENSVC_BASE_URL` win over it.
+    Login(Login),
+}
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Login {
+    /// Where the server is.
+    #[arg(long, value_name = "URL")]
+    pub(super) base_url: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(in crate::cli) enum Kind {
+    /// A text, as it is written.
+    Text(Text),
+    /// Images.
+    Image(Image),
+    /// A video.
+    Video(Video),
+    /// Speech.
+    Audio(Audio),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Common {
+    /// What is asked for; read from stdin where it is left out, or `-`.
+    pub(super) prompt: Option<String>,
+    /// The provider; the account's default otherwise.
+    #[arg(long)]
+    pub(super) provider: Option<String>,
+    /// The model; the provider's default otherwise.
+    #[arg(long)]
+    pub(super) model: Option<String>,
+    /// Refuse it where it may cost more than this many credits.
+    #[arg(long, value_name = "CREDITS")]
+    pub(super) max_cost: Option<Credits>,
+}
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Text {
+    #[command(flatten)]
+    pub(super) common: Common,
+    /// The system prompt.
+    #[arg(long)]
+    pub(super) system: Option<String>,
+    /// The most tokens of the answer.
+    #[arg(long)]
+    pub(super) max_tokens: Option<u32>,
+    /// 0.0 to 2.0.
+    #[arg(long)]
+    pub(super) temperature: Option<f64>,
+    /// The id of a template.
+    #[arg(long, value_name = "ID")]
+    pub(super) template: Option<i64>,
+    /// A value for the template, as often as needed.
+    #[arg(long = "var", value_name = "NAME=VALUE", requires = "template", value_parser = pair)]
+    pub(super) variables: Vec<(String, String)>,
+}
+
+fn pair(text: &str) -> Result<(String, String), &'static str> {
+    let pair = text.split_once('=').ok_or("must be NAME=VALUE")?;
+    Ok((pair.0.to_owned(), pair.1.to_owned()))
+}
+
+/// Where files go.
+#[derive(Debug, Args)]
+pub(super) struct Files {
+    /// The file to write, `-` for stdout; several images get numbers. Without it the links are
+    /// printed.
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Image {
+    #[command(flatten)]
+    pub(super) common: Common,
+    #[command(flatten)]
+    pub(super) files: Files,
+    /// Such as 1024x1024.
+    #[arg(long)]
+    pub(super) size: Option<String>,
+    /// standard or hd.
+    #[arg(long)]
+    pub(super) quality: Option<String>,
+    /// vivid or natural.
+    #[arg(long)]
+    pub(super) style: Option<String>,
+    /// How many; billed each.
+    #[arg(short)]
+    pub(super) n: Option<u32>,
+    /// What to avoid.
+    #[arg(long)]
+    pub(super) negative_prompt: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Video {
+    #[command(flatten)]
+    pub(super) common: Common,
+    #[command(flatten)]
+    pub(super) files: Files,
+    /// Seconds.
+    #[arg(long)]
+    pub(super) duration: Option<u32>,
+    /// Such as 16:9.
+    #[arg(long)]
+    pub(super) ratio: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Audio {
+    #[command(flatten)]
+    pub(super) common: Common,
+    #[command(flatten)]
+    pub(super) files: Files,
+    /// A voice of the model.
+    #[arg(long)]
+    pub(super) voice: Option<String>,
+    /// 0.25 to 4.0.
+    #[arg(long)]
+    pub(super) speed: Option<f64>,
+    /// mp3 or wav.
+    #[arg(long)]
+    pub(super) format: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct History {
+    /// text, image, video or audio.
+    #[arg(long = "type", value_name = "TYPE")]
+    pub(super) kind: Option<String>,
+    /// pending, processing, completed or failed.
+    #[arg(long)]
+    pub(super) status: Option<String>,
+    /// Only those of this provider.
+    #[arg(long)]
+    pub(super) provider: Option<String>,
+    /// Only those of this model.
+    #[arg(long)]
+    pub(super) model: Option<String>,
+    /// How many, 1 to 100.
+    #[arg(long, default_value = "20")]
+    pub(super) limit: u32,
+}
+
+#[derive(Debug, Clone, Copy, Args)]
+pub(in crate::cli) struct Shown {
+    /// The generation's uuid.
+    #[arg(value_name = "UUID", value_parser = super::super::args::generation)]
+    pub(super) id: GenerationId,
+}

@@ -1,0 +1,228 @@
+//! Calls of the server: where it is, with which key, and what its refusals mean for a script.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::PathBuf,
+};
+
+use reqwest::{Method, Response, StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::cli::Failure;
+
+const DEFAULT_URL: &str = "http://127.0.0.1:8080";
+
+/// What `gensvc login` keeps.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Credentials {
+    pub(super) base_url: String,
+    pub(super) api_key: String,
+}
+
+/// The file of the user's configuration folder.
+pub(super) fn file(env: &BTreeMap<String, String>) -> Result<PathBuf, Failure> {
+    let folder = |name: &str| {
+        env.get(name)
+            .filter(|text| !text.is_empty())
+            .map(PathBuf::from)
+    };
+    let base = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));
+    let base = base.ok_or("there is no folder for the key: set HOME, or GENSVC_API_KEY")?;
+    Ok(base.join("gensvc").join("credentials.json"))
+}
+
+/// Writes the file, for this user alone to read.
+pub(super) fn keep(path: &PathBuf, credentials: &Credentials) -> Result<(), Failure> {
+    let folder = path.parent().ok_or("the file has no folder")?;
+    fs::create_dir_all(folder)?;
+    let mut file = tempfile(folder)?;
+    file.1
+        .write_all(serde_json::to_string_pretty(credentials)?.as_bytes())?;
+    file.1.sync_all()?;
+    fs::rename(&file.0, path)?;
+    Ok(())
+}
+
+/// A new file beside the old one, which is whole until it is replaced.
+fn tempfile(folder: &std::path::Path) -> io::Result<(PathBuf, fs::File)> {
+    let path = folder.join(format!(".credentials-{}", uuid::Uuid::now_v7()));
+    let mut options = OpenOptions::new();
+    let file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path)?;
+    Ok((path, file))
+}
+
+fn kept(env: &BTreeMap<String, String>) -> Result<Option<Credentials>, Failure> {
+    let Ok(path) = file(env) else { return Ok(None) };
+    match fs::read_to_string(&path) {
+        Ok(text) => {
+            let read = serde_json::from_str(&text);
+            let read = read.map_err(|error| format!("{} cannot be read: {error}", path.display()));
+            Ok(Some(read?))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("{} cannot be read: {error}", path.display()).into()),
+    }
+}
+
+pub(super) struct Connection {
+    client: reqwest::Client,
+    base_url: String,
+    key: String,
+}
+
+/// A refusal of the server.
+#[derive(Debug)]
+pub(super) struct Refused {
+    pub(super) status: StatusCode,
+    pub(super) body: Value,
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let error = &self.body["error"];
+        match error["message"].as_str() {
+            Some(message) => f.write_str(message)?,
+            None => write!(f, "the server answered {}", self.status)?,
+        }
+        let errors = error["errors"].as_array().map_or(&[][..], Vec::as_slice);
+        for error in errors.iter().skip(1) {
+            let text = |name: &str| error[name].as_str().unwrap_or_default();
+            write!(f, "\n        {} {}", text("param"), text("message"))?;
+        }
+        if let Some(shortfall) = error["shortfall"].as_str() {
+            write!(f, " ({shortfall} credits short)")?;
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            f.write_str("; set GENSVC_API_KEY, or run gensvc login")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl Refused {
+    /// What a script is to make of it.
+    pub(super) fn exit_code(&self) -> u8 {
+        match self.status.as_u16() {
+            400 | 404 | 405 | 413 | 415 | 422 => 2,
+            401 | 403 => 3,
+            402 => 4,
+            429 | 503 => 5,
+            409 | 502 | 504 => 6,
+            _ => 1,
+        }
+    }
+}
+
+impl Connection {
+    /// By the environment, or else by what `gensvc login` kept.
+    pub(super) fn open(env: &BTreeMap<String, String>) -> Result<Self, Failure> {
+        let given = |name: &str| env.get(name).filter(|text| !text.is_empty()).cloned();
+        let (url, key) = (given("GENSVC_BASE_URL"), given("GENSVC_API_KEY"));
+        let kept = match (&url, &key) {
+            (_, Some(_)) => None,
+            // A kept key goes to the server that it was kept for only.
+            (Some(url), None) => kept(env)?.filter(|kept| same(&kept.base_url, url)),
+            (None, None) => kept(env)?,
+        };
+        let (kept_url, kept_key) = kept.map(|kept| (kept.base_url, kept.api_key)).unzip();
+        let key = key.or(kept_key);
+        let key = key.ok_or("there is no API key: set GENSVC_API_KEY, or run gensvc login")?;
+        let url = url.or(kept_url).unwrap_or_else(|| DEFAULT_URL.to_owned());
+        Self::new(&url, key)
+    }
+
+    pub(super) fn new(base_url: &str, key: String) -> Result<Self, Failure> {
+        let client =
+            reqwest::Client::builder().user_agent(concat!("gensvc/", env!("CARGO_PKG_VERSION")));
+        let base_url = base_url.trim_end_matches('/');
+        Ok(Self {
+            client: client.build()?,
+            base_url: base_url.strip_suffix("/v1").unwrap_or(base_url).to_owned(),
+            key,
+        })
+    }
+
+    pub(super) fn base_url(&self) -> &str {
+        &self.base_url
+    }
+
+    /// One request; a refusal is an error.
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> Result<Response, Failure> {
+        let mut request = self
+            .client
+            .request(method, format!("{}{path}", self.base_url));
+        request = request.bearer_auth(&self.key);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let sent = request.send().await;
+        let response = sent.map_err(|error| self.unreachable(&error))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let body = response.json().await.unwrap_or_default();
+        Err(Box::new(Refused { status, body }))
+    }
+
+    pub(super) async fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, Failure> {
+        let mut text = url::form_urlencoded::Serializer::new(String::new());
+        text.extend_pairs(query);
+        let path = match text.finish() {
+            query if query.is_empty() => path.to_owned(),
+            query => format!("{path}?{query}"),
+        };
+        Ok(self
+            .send(Method::GET, &path, &[], None)
+            .await?
+            .json()
+            .await?)
+    }
+
+    /// A stored file, by its signed link: without the key, which is for the API alone.
+    pub(super) async fn file(&self, url: &str) -> Result<Response, Failure> {
+        let response = self.client.get(url).send().await?;
+        Ok(response
+            .error_for_status()
+            .map_err(reqwest::Error::without_url)?)
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> Failure {
+        let mut cause: &dyn std::error::Error = error;
+        while let Some(source) = cause.source() {
+            cause = source;
+        }
+        format!(
+            "cannot reach {} ({cause}); set GENSVC_BASE_URL to the server's address",
+            self.base_url
+        )
+        .into()
+    }
+}
+
+fn same(one: &str, other: &str) -> bool {
+    let plain = |url: &str| {
+        let url = url.trim_end_matches('/');
+        url.strip_suffix("/v1").unwrap_or(url).to_owned()
+    };
+    plain(one) == plain(other)
+}

@@ -1,0 +1,434 @@
+//! Generating: a text as it is written, files as they are made.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, IsTerminal as _, Read as _, Write as _},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use futures_util::StreamExt as _;
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+use sse_stream::SseStream;
+use uuid::Uuid;
+
+use super::{
+    args::{Audio, Common, Image, Kind, Text, Video},
+    connection::{Connection, Refused},
+    is_watched, passing,
+};
+use crate::cli::{Failure, output::Output};
+
+/// The exit code of a generation that failed, and of one that was left.
+const FAILED: u8 = 6;
+const INTERRUPTED: u8 = 130;
+
+type Env = BTreeMap<String, String>;
+
+/// A request as the API takes it.
+struct Request {
+    kind: &'static str,
+    body: Value,
+    output: Option<PathBuf>,
+}
+
+impl Request {
+    fn of(kind: &Kind) -> Result<Self, Failure> {
+        let (name, common, output) = match kind {
+            Kind::Text(text) => ("text", &text.common, None),
+            Kind::Image(image) => ("image", &image.common, image.files.output.clone()),
+            Kind::Video(video) => ("video", &video.common, video.files.output.clone()),
+            Kind::Audio(audio) => ("audio", &audio.common, audio.files.output.clone()),
+        };
+        let mut body = Map::new();
+        let mut put = |name: &str, value: Value| {
+            if !value.is_null() {
+                body.insert(name.to_owned(), value);
+            }
+        };
+        put("prompt", Value::from(prompt(common)?));
+        put("provider", json!(common.provider));
+        put("model", json!(common.model));
+        put("max_cost", json!(common.max_cost));
+        if let Kind::Text(text) = kind {
+            put("system_prompt", json!(text.system));
+            put("template_id", json!(text.template));
+            if !text.variables.is_empty() {
+                let values: Map<String, Value> = text
+                    .variables
+                    .iter()
+                    .map(|(n, v)| (n.clone(), json!(v)))
+                    .collect();
+                put("template_variables", Value::Object(values));
+            }
+        }
+        if let Kind::Image(image) = kind {
+            put("negative_prompt", json!(image.negative_prompt));
+        }
+        let mut parameters = parameters(kind);
+        if let Some(members) = parameters.as_object_mut() {
+            members.retain(|_, value| !value.is_null());
+            if !members.is_empty() {
+                put("parameters", parameters);
+            }
+        }
+        Ok(Self {
+            kind: name,
+            body: Value::Object(body),
+            output,
+        })
+    }
+
+    fn path(&self) -> String {
+        format!("/v1/generate/{}", self.kind)
+    }
+}
+
+fn parameters(kind: &Kind) -> Value {
+    match kind {
+        Kind::Text(Text {
+            max_tokens,
+            temperature,
+            ..
+        }) => {
+            json!({"max_tokens": max_tokens, "temperature": temperature})
+        }
+        Kind::Image(Image {
+            size,
+            quality,
+            style,
+            n,
+            ..
+        }) => {
+            json!({"size": size, "quality": quality, "style": style, "n": n})
+        }
+        Kind::Video(Video {
+            duration, ratio, ..
+        }) => json!({"duration": duration, "ratio": ratio}),
+        Kind::Audio(Audio {
+            voice,
+            speed,
+            format,
+            ..
+        }) => {
+            json!({"voice": voice, "speed": speed, "format": format})
+        }
+    }
+}
+
+fn prompt(common: &Common) -> Result<String, Failure> {
+    match common.prompt.as_deref() {
+        Some(prompt) if prompt != "-" => Ok(prompt.to_owned()),
+        _ => {
+            if io::stdin().is_terminal() && common.prompt.is_none() {
+                return Err("give a prompt, or pipe one in".into());
+            }
+            let mut text = String::new();
+            io::stdin().read_to_string(&mut text)?;
+            Ok(text)
+        }
+    }
+}
+
+pub(super) async fn estimate(kind: &Kind, env: &Env, output: Output) -> Result<ExitCode, Failure> {
+    let request = Request::of(kind)?;
+    let mut body = request.body;
+    body["type"] = json!(request.kind);
+    let connection = Connection::open(env)?;
+    let answer = connection
+        .send(Method::POST, "/v1/credits/estimate", &[], Some(&body))
+        .await?;
+    let found: Value = answer.json().await?;
+    let text = |name: &str| found[name].as_str().unwrap_or_default();
+    let most = if request.kind == "text" {
+        "at most "
+    } else {
+        ""
+    };
+    let enough = if found["sufficient"] == true {
+        ""
+    } else {
+        "; not enough credits are available"
+    };
+    let people = format!(
+        "{most}{} credits with {} {}{enough}",
+        text("estimated"),
+        text("provider"),
+        text("model")
+    );
+    output.result(&people, &found)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) async fn run(kind: &Kind, env: &Env, output: Output) -> Result<ExitCode, Failure> {
+    let request = Request::of(kind)?;
+    let connection = Connection::open(env)?;
+    if request.kind == "text" {
+        return text(&connection, request, output).await;
+    }
+    let record = match made(&connection, &request).await? {
+        Ok(record) => record,
+        Err(left) => return Ok(left),
+    };
+    if record["status"] == "failed" {
+        return Ok(failed(&record, output));
+    }
+    files(&connection, &record, request.output.as_deref(), output).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The key under which a request is made once, however often it is sent.
+fn once() -> String {
+    Uuid::now_v7().to_string()
+}
+
+fn failed(record: &Value, output: Output) -> ExitCode {
+    let message = record["error"]["message"]
+        .as_str()
+        .unwrap_or("the generation failed");
+    output.refused(
+        &format!("{message}; it cost nothing"),
+        &json!({"generation": record}),
+    );
+    ExitCode::from(FAILED)
+}
+
+/// What it has cost, on stderr.
+fn cost(record: &Value, output: Output) {
+    if let Some(charged) = record["credits"]["charged"].as_str() {
+        let uuid = record["uuid"].as_str().unwrap_or_default();
+        output.note(&format!("{charged} credits · {uuid}"));
+    }
+}
+
+/// A text goes to stdout as it arrives.
+async fn text(
+    connection: &Connection,
+    mut request: Request,
+    output: Output,
+) -> Result<ExitCode, Failure> {
+    request.body["stream"] = json!(true);
+    let key = once();
+    let headers = [("idempotency-key", key.as_str())];
+    let (method, path) = (Method::POST, request.path());
+    let response = connection
+        .send(method, &path, &headers, Some(&request.body))
+        .await?;
+    let mut events = SseStream::from_bytes_stream(response.bytes_stream());
+    let (mut out, mut last, mut written) = (io::stdout(), None, false);
+    while let Some(event) = events.next().await {
+        let event = event.map_err(|error| format!("the stream broke off: {error}"))?;
+        let data: Value = serde_json::from_str(event.data.as_deref().unwrap_or_default())?;
+        match event.event.as_deref() {
+            Some("delta") if !output.is_json() => {
+                let piece = data["text"].as_str().unwrap_or_default();
+                out.write_all(printable(piece, out.is_terminal()).as_bytes())?;
+                out.flush()?;
+                written = true;
+            }
+            Some("completed" | "failed") => last = Some(data),
+            _ => {}
+        }
+    }
+    let record = last.ok_or("the stream ended before the text did; see gensvc history")?;
+    if record["status"] == "failed" {
+        if written {
+            writeln!(out)?;
+        }
+        return Ok(failed(&record, output));
+    }
+    if output.is_json() {
+        output.result("", &record)?;
+    } else {
+        writeln!(out)?;
+        cost(&record, output);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A model's text must not steer a terminal; a file gets it as it is.
+fn printable(text: &str, is_terminal: bool) -> String {
+    if !is_terminal {
+        return text.to_owned();
+    }
+    text.replace(
+        |c: char| c.is_control() && c != '\n' && c != '\t',
+        "\u{fffd}",
+    )
+}
+
+/// The finished record of an image, a video or speech; or how the person left it.
+async fn made(
+    connection: &Connection,
+    request: &Request,
+) -> Result<Result<Value, ExitCode>, Failure> {
+    let key = once();
+    let mut headers = vec![("idempotency-key", key.as_str())];
+    if request.kind == "image" {
+        // An image too can be left, and be cancelled.
+        headers.push(("prefer", "respond-async"));
+    }
+    let (method, path) = (Method::POST, request.path());
+    let response = connection
+        .send(method, &path, &headers, Some(&request.body))
+        .await?;
+    let mut record: Value = response.json().await?;
+    let path = format!(
+        "/v1/generate/{}",
+        record["uuid"].as_str().unwrap_or_default()
+    );
+    let mut shown = false;
+    while matches!(record["status"].as_str(), Some("pending" | "processing")) {
+        if is_watched() {
+            passing(&bar(&record));
+            shown = true;
+        }
+        // The bar moves with what the provider tells; the server answers as soon as it is done.
+        let wait = [("prefer", "wait=3")];
+        let look = connection.send(Method::GET, &path, &wait, None);
+        tokio::select! {
+            answer = look => record = answer?.json().await?,
+            _ = tokio::signal::ctrl_c() => {
+                if shown {
+                    passing("");
+                }
+                if leave(connection, &path).await? {
+                    return Ok(Err(ExitCode::from(INTERRUPTED)));
+                }
+            }
+        }
+    }
+    if shown {
+        passing("");
+    }
+    Ok(Ok(record))
+}
+
+fn bar(record: &Value) -> String {
+    const WIDTH: usize = 30;
+    let Some(percent) = record["progress"].as_u64() else {
+        return format!("{}…", record["status"].as_str().unwrap_or_default());
+    };
+    let full = usize::try_from(percent).unwrap_or(100).min(100) * WIDTH / 100;
+    format!(
+        "[{}{}] {percent:>3} %",
+        "#".repeat(full),
+        "-".repeat(WIDTH - full)
+    )
+}
+
+/// Asks what is to become of work that a person interrupts; whether to leave it.
+async fn leave(connection: &Connection, path: &str) -> Result<bool, Failure> {
+    let uuid = path.rsplit('/').next().unwrap_or_default();
+    if !(io::stdin().is_terminal() && is_watched()) {
+        writeln!(io::stderr(), "gensvc: left running: gensvc show {uuid}")?;
+        return Ok(true);
+    }
+    write!(
+        io::stderr(),
+        "Cancel it? Its hold is released. [y]es, [n]o, [l]eave it running: "
+    )?;
+    let answer = tokio::task::spawn_blocking(|| {
+        let mut line = String::new();
+        io::stdin().read_line(&mut line).map(|_| line)
+    });
+    let answer = tokio::select! {
+        answer = answer => answer??,
+        // A second Ctrl-C.
+        _ = tokio::signal::ctrl_c() => "l".to_owned(),
+    };
+    match answer.trim().chars().next() {
+        Some('y' | 'Y') => {
+            match connection
+                .send(Method::POST, &format!("{path}/cancel"), &[], None)
+                .await
+            {
+                Ok(_) => writeln!(io::stderr(), "Cancelled; it cost nothing.")?,
+                Err(error) => match error.downcast::<Refused>() {
+                    // It ended meanwhile: the next look shows it.
+                    Ok(refused) if refused.status == 409 => return Ok(false),
+                    Ok(refused) => return Err(refused),
+                    Err(error) => return Err(error),
+                },
+            }
+            Ok(true)
+        }
+        Some('l' | 'L') => {
+            writeln!(io::stderr(), "Left running: gensvc show {uuid}")?;
+            Ok(true)
+        }
+        _ => Ok(false),
+    }
+}
+
+/// Writes the files, or prints their links.
+async fn files(
+    connection: &Connection,
+    record: &Value,
+    target: Option<&Path>,
+    output: Output,
+) -> Result<(), Failure> {
+    let outputs = record["outputs"].as_array().map_or(&[][..], Vec::as_slice);
+    let urls: Vec<&str> = outputs
+        .iter()
+        .filter_map(|file| file["url"].as_str())
+        .collect();
+    let Some(target) = target else {
+        output.result(&urls.join("\n"), record)?;
+        cost(record, output);
+        return Ok(());
+    };
+    let mut written = Vec::new();
+    for (at, url) in urls.iter().enumerate() {
+        let bytes = connection.file(url).await?.bytes().await?;
+        if target == Path::new("-") {
+            io::stdout().write_all(&bytes)?;
+            continue;
+        }
+        let path = if urls.len() == 1 {
+            target.to_owned()
+        } else {
+            numbered(target, at + 1)
+        };
+        tokio::fs::write(&path, &bytes)
+            .await
+            .map_err(|error| format!("cannot write {} ({error})", path.display()))?;
+        written.push(path.display().to_string());
+    }
+    if !written.is_empty() {
+        output.result(&written.join("\n"), record)?;
+    }
+    cost(record, output);
+    Ok(())
+}
+
+/// `picture.png` with a number: `picture-2.png`.
+fn numbered(path: &Path, number: usize) -> PathBuf {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let name = match path.extension() {
+        Some(extension) => format!("{stem}-{number}.{}", extension.to_string_lossy()),
+        None => format!("{stem}-{number}"),
+    };
+    path.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_files_are_numbered_before_their_extension() {
+        assert_eq!(
+            numbered(Path::new("a/b.tar.png"), 2),
+            Path::new("a/b.tar-2.png")
+        );
+        assert_eq!(numbered(Path::new("b"), 1), Path::new("b-1"));
+    }
+
+    #[test]
+    fn a_text_cannot_steer_a_terminal() {
+        assert_eq!(printable("a\u{1b}[2J\tb\n", true), "a\u{fffd}[2J\tb\n");
+        assert_eq!(printable("a\u{1b}[2J", false), "a\u{1b}[2J");
+    }
+}

@@ -1,0 +1,173 @@
+//! What was made, and how the account stands.
+
+use std::{collections::BTreeMap, process::ExitCode};
+
+use serde_json::Value;
+
+use super::{
+    args::{History, Shown},
+    connection::Connection,
+};
+use crate::cli::{
+    Failure,
+    args::Usage,
+    output::{Output, table},
+};
+
+type Env = BTreeMap<String, String>;
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// The beginning of a text, in one line.
+fn short(value: &Value) -> String {
+    const CHARS: usize = 50;
+    let whole = text(value).split_whitespace().collect::<Vec<_>>().join(" ");
+    let cut: String = whole.chars().take(CHARS).collect();
+    if cut.len() < whole.len() {
+        format!("{cut}…")
+    } else {
+        cut
+    }
+}
+
+pub(super) async fn history(
+    asked: &History,
+    env: &Env,
+    output: Output,
+) -> Result<ExitCode, Failure> {
+    let limit = asked.limit.to_string();
+    let mut query = vec![("per_page", limit.as_str())];
+    for (name, value) in [
+        ("type", &asked.kind),
+        ("status", &asked.status),
+        ("provider", &asked.provider),
+        ("model", &asked.model),
+    ] {
+        query.extend(value.as_deref().map(|value| (name, value)));
+    }
+    let found = Connection::open(env)?
+        .get("/v1/generate/history", &query)
+        .await?;
+    let rows = found["data"].as_array().map_or(&[][..], Vec::as_slice);
+    let cells: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            [
+                text(&row["uuid"]),
+                text(&row["type"]),
+                text(&row["status"]),
+                text(&row["model"]),
+                text(&row["credits"]["charged"]),
+                text(&row["created_at"]),
+                short(&row["prompt"]),
+            ]
+        })
+        .collect();
+    let headings = [
+        "UUID", "TYPE", "STATUS", "MODEL", "CREDITS", "CREATED", "PROMPT",
+    ];
+    let people = if rows.is_empty() {
+        "There is nothing that fits.".to_owned()
+    } else {
+        table(headings, &cells)
+    };
+    output.result(&people, &found)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) async fn show(shown: Shown, env: &Env, output: Output) -> Result<ExitCode, Failure> {
+    let path = format!("/v1/generate/{}", shown.id);
+    let record = Connection::open(env)?.get(&path, &[]).await?;
+    let (credits, metadata) = (&record["credits"], &record["metadata"]);
+    let rows = [
+        ("uuid", &record["uuid"]),
+        ("type", &record["type"]),
+        ("status", &record["status"]),
+        ("provider", &record["provider"]),
+        ("model", &record["model"]),
+        ("parameters", &record["parameters"]),
+        ("usage", &record["usage"]),
+        ("prices", &metadata["pricing"]),
+        ("estimated", &credits["estimated"]),
+        ("held", &credits["held"]),
+        ("charged", &credits["charged"]),
+        ("attempts", &metadata["attempts"]),
+        ("created", &record["created_at"]),
+        ("completed", &record["completed_at"]),
+        ("error", &record["error"]["message"]),
+    ];
+    let rows = rows.map(|(name, value)| [name.to_owned(), text(value)]);
+    let people = format!(
+        "{}\n\n{}\n\n{}",
+        table(["GENERATION", ""], &rows),
+        text(&record["prompt"]),
+        text(&record["result"])
+    );
+    output.result(people.trim_end(), &record)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) async fn balance(env: &Env, output: Output) -> Result<ExitCode, Failure> {
+    let found = Connection::open(env)?
+        .get("/v1/credits/balance", &[])
+        .await?;
+    let people = format!(
+        "{} credits available ({} owned, {} on hold)",
+        text(&found["available"]),
+        text(&found["balance"]),
+        text(&found["held"])
+    );
+    output.result(&people, &found)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) async fn usage(asked: &Usage, env: &Env, output: Output) -> Result<ExitCode, Failure> {
+    let time = |at: Option<chrono::DateTime<chrono::Utc>>| {
+        at.map(|at| at.to_rfc3339()).unwrap_or_default()
+    };
+    let groups: Vec<&str> = asked
+        .group_by
+        .iter()
+        .flatten()
+        .map(|group| group.as_str())
+        .collect();
+    let (from, to, groups) = (time(asked.from), time(asked.to), groups.join(","));
+    let query = [
+        ("from", from.as_str()),
+        ("to", to.as_str()),
+        ("group_by", groups.as_str()),
+    ];
+    let query: Vec<_> = query
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty())
+        .collect();
+    let found = Connection::open(env)?
+        .get("/v1/credits/usage", &query)
+        .await?;
+    let rows = found["data"].as_array().map_or(&[][..], Vec::as_slice);
+    let name = |row: &Value| {
+        let names = groups.split(',').filter(|name| !name.is_empty());
+        names
+            .map(|name| text(&row[name]))
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let counts = ["generations", "completed", "failed", "charged"];
+    let line = |name: String, row: &Value| {
+        let [made, completed, failed, charged] = counts.map(|count| text(&row[count]));
+        [name, made, completed, failed, charged]
+    };
+    let mut lines: Vec<_> = rows.iter().map(|row| line(name(row), row)).collect();
+    // Without groups the one row is the total.
+    lines.retain(|line| !line[0].is_empty());
+    lines.push(line("total".to_owned(), &found["total"]));
+    let headings = ["OF", "MADE", "COMPLETED", "FAILED", "CHARGED"];
+    output.result(&table(headings, &lines), &found)?;
+    Ok(ExitCode::SUCCESS)
+}
