@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     domain::{
+        conversation::Delta,
         generation::{Generation, Status},
         ids::GenerationId,
         request::{GenerationRequest, ImageRequest, SpeechRequest, TextRequest, VideoRequest},
@@ -190,7 +191,7 @@ async fn submit<T: Body>(
     headers: &HeaderMap,
     route: &str,
     body: JsonBody<T>,
-) -> Result<(Submitted, Option<UnboundedReceiver<String>>), ApiError>
+) -> Result<(Submitted, Option<UnboundedReceiver<Delta>>), ApiError>
 where
     GenerationRequest: From<T>,
 {

@@ -15,6 +15,7 @@ use utoipa::ToSchema;
 use super::{ApiState, media::MediaLinks, record::GenerationRecord};
 use crate::{
     domain::{
+        conversation::Delta,
         generation::{Generation, Status},
         ids::GenerationId,
     },
@@ -47,14 +48,18 @@ pub fn live(
     caller: Caller,
     record: Generation,
     handle: Handle,
-    deltas: UnboundedReceiver<String>,
+    deltas: UnboundedReceiver<Delta>,
 ) -> Response {
     let links = state.links().clone();
     let id = record.id;
     let first = event("generation", &GenerationRecord::of(record, &links));
     let pieces = stream::unfold(deltas, |mut deltas| async move {
-        let piece = deltas.recv().await?;
-        Some((event("delta", &json!({ "text": piece })), deltas))
+        loop {
+            // A prompt of a text has no answer but text, and what is thought is not shown.
+            if let Delta::Text(piece) = deltas.recv().await? {
+                return Some((event("delta", &json!({ "text": piece })), deltas));
+            }
+        }
     });
     let last = stream::once(async move {
         let settled = last(&state, &caller, id, handle).await;

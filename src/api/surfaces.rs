@@ -23,6 +23,7 @@ use super::{
 use crate::{
     domain::{
         catalogue::{Model, ModelKind, TextModel},
+        conversation::Delta,
         dialect::{Answer, Head, Writer},
         generation::{FinishReason, Generation, Modality, Status},
         ids::GenerationId,
@@ -130,6 +131,7 @@ impl Call<'_> {
         let (streamed, model) = (dialogue.stream, dialogue.model.clone());
         let bytes = dialogue.conversation.bytes();
         let service = &self.state.service;
+        let left_out = service.left_out(&self.caller, &dialogue);
         let submitted = service.generate(
             &self.caller,
             dialogue.into(),
@@ -149,7 +151,7 @@ impl Call<'_> {
                 // As where no provider counts them.
                 let input_tokens = (bytes as u64).div_ceil(4).max(1);
                 let writer = writer(head(&record, input_tokens));
-                let headers = Headers::of(&record);
+                let headers = Headers::of(&record, &left_out);
                 let body = stream::live(self, record.id, handle, deltas, writer).await?;
                 return Ok(headers.on(body));
             }
@@ -160,13 +162,13 @@ impl Call<'_> {
             (Submitted::Queued(record), _) => (self.replay(record.id).await?, false),
             (Submitted::Replay(id), _) => (self.replay(id).await?, true),
         };
-        let headers = Headers::of(&record);
+        let headers = Headers::of(&record, &left_out);
         let answer = answer_of(&record, self.state.links())?;
         let mut writer = writer(head(&record, answer.usage.input_tokens));
         let response = if streamed {
             let mut events = writer.begin();
-            if !answer.text.is_empty() {
-                events += &writer.text(&answer.text);
+            for delta in answer.parts.iter().cloned().flat_map(Delta::of) {
+                events += &writer.piece(&delta);
             }
             stream::response(events + &writer.end(&answer))
         } else {
@@ -204,10 +206,10 @@ fn answer_of(record: &Generation, links: &MediaLinks) -> Result<Answer, ApiError
 }
 
 /// What tells of the generation behind an answer.
-struct Headers([(HeaderName, Option<HeaderValue>); 2]);
+struct Headers([(HeaderName, Option<HeaderValue>); 3]);
 
 impl Headers {
-    fn of(record: &Generation) -> Self {
+    fn of(record: &Generation, left_out: &[&str]) -> Self {
         let limit = record.parameters["max_tokens"].as_u64();
         Self([
             (
@@ -215,6 +217,12 @@ impl Headers {
                 HeaderValue::from_str(&record.id.to_string()).ok(),
             ),
             (MAX_TOKENS, limit.map(HeaderValue::from)),
+            (
+                LEFT_OUT,
+                (!left_out.is_empty())
+                    .then(|| HeaderValue::from_str(&left_out.join(", ")).ok())
+                    .flatten(),
+            ),
         ])
     }
 
@@ -228,6 +236,8 @@ impl Headers {
     }
 }
 
+/// Fields that change no answer, and that the provider was not sent.
+const LEFT_OUT: HeaderName = HeaderName::from_static("x-gensvc-left-out");
 const MAX_TOKENS: HeaderName = HeaderName::from_static("x-gensvc-max-tokens");
 
 /// A text model, after the name that requests have for it.

@@ -1,15 +1,17 @@
 //! The catalogue: the models that this server offers, with their prices and limits.
 
+mod dialogue;
 mod media;
 mod text;
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use chrono::NaiveDate;
+pub use dialogue::Dialogue;
 pub use media::{
     ImageLimits, ImageModel, SpeechLimits, SpeechModel, Support, VideoLimits, VideoModel,
 };
-pub use text::{Dialogue, TextLimits, TextModel};
+pub use text::{TextLimits, TextModel};
 
 use super::{
     generation::Modality,

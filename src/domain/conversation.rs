@@ -1,9 +1,28 @@
-//! What a text model is asked, whichever vendor's it is.
+//! What a text model is asked, and what it answers, whichever vendor's it is.
 //!
-//! Not here: the model and its output limit, which belong to the call.
+//! Here: messages and their parts. Submodules: tools and the form of the answer ([`tools`]), and
+//! answers, whole and piece by piece ([`answer`]). Not here: the model and its output limit, which
+//! belong to the call.
+
+pub mod answer;
+mod json;
+mod tools;
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::named::named_enum;
+
+pub use answer::{Answered, Delta};
+pub use json::Json;
+pub use tools::{Effort, Format, Function, Reasoning, Schema, Thinking, ToolChoice, Tools};
 
 /// Tokens that a message may take beyond its text.
 const MESSAGE_TOKENS: usize = 8;
+/// Tokens that a tool may take beyond its strings.
+const TOOL_TOKENS: usize = 16;
 
 /// Instructions and the messages so far, the oldest first.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -11,6 +30,9 @@ pub struct Conversation {
     /// Instructions above the messages.
     pub system: Option<String>,
     pub messages: Vec<Message>,
+    pub tools: Tools,
+    /// Of the answer.
+    pub format: Format,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -24,26 +46,97 @@ pub struct Message {
 pub enum Role {
     /// Instructions between the messages; those before them are [`Conversation::system`].
     System,
+    /// The user, and the results of tools.
     User,
     Assistant,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+/// A part of a message, or of an answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
 pub enum Part {
-    Text(String),
+    Text {
+        text: String,
+    },
+    /// What a model thought. To be brought back as it is, to the same vendor.
+    Thinking {
+        text: String,
+        /// The vendor's proof that it is its own.
+        signature: String,
+    },
+    /// What a model thought, which only its vendor can read.
+    Redacted {
+        data: String,
+    },
+    Image(Image),
+    ToolCall(ToolCall),
+    ToolResult(ToolResult),
+    /// What only the dialect that it came in knows.
+    Opaque {
+        block: Value,
+    },
 }
 
-/// How the next token is chosen, and what ends the text. What is absent is the vendor's choice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    pub source: ImageSource,
+    /// Absent: the vendor's choice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Detail>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ImageSource {
+    Base64 { media_type: String, data: String },
+    Url(String),
+}
+
+named_enum!(
+    /// How closely a model looks at an image.
+    Detail {
+        Auto = "auto",
+        Low = "low",
+        High = "high",
+        Original = "original",
+    }
+);
+
+/// A function that the model wants called.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolCall {
+    pub id: String,
+    pub name: String,
+    /// JSON text; empty where the model gave none.
+    pub arguments: String,
+    /// Gemini's signature of the thoughts before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thought_signature: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolResult {
+    pub call_id: String,
+    /// Texts and images.
+    pub parts: Vec<Part>,
+    /// Whether the function failed.
+    pub is_error: bool,
+}
+
+/// How the next token is chosen, how much is thought before, and what ends the text. What is absent
+/// is the vendor's choice.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sampling {
     pub temperature: Option<f64>,
     pub top_p: Option<f64>,
     /// The text ends before the first of them.
     pub stop: Vec<String>,
+    pub reasoning: Reasoning,
 }
 
 /// Why a text ended.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Stop {
     /// The model was done, or, where a vendor does not tell, came to a stop sequence.
     #[default]
@@ -52,6 +145,8 @@ pub enum Stop {
     Limit,
     /// At this stop sequence.
     Sequence(String),
+    /// For tools to be called.
+    Tools,
 }
 
 impl Conversation {
@@ -60,88 +155,127 @@ impl Conversation {
         Self {
             system,
             messages: vec![Message::text(Role::User, prompt)],
+            ..Self::default()
         }
     }
 
     /// UTF-8 bytes of every string that the model sees: what input tokens are bounded by, and
     /// estimated from where no provider counts them.
     pub fn bytes(&self) -> usize {
-        let parts = self.messages.iter().flat_map(|message| &message.parts);
-        self.system.as_deref().map_or(0, str::len) + parts.map(Part::bytes).sum::<usize>()
+        let parts = self.parts().map(Part::bytes).sum::<usize>();
+        let system = self.system.as_deref().map_or(0, str::len);
+        system + parts + self.tools.bytes() + self.format.bytes()
     }
 
     /// The input tokens that it cannot exceed, without what a vendor's template adds.
     pub fn most_tokens(&self) -> usize {
         // Some servers make a message of each part.
-        let parts: usize = self.messages.iter().map(|m| m.parts.len().max(1)).sum();
+        let parts: usize = self.parts().map(Part::count).sum();
         let instructions = usize::from(self.system.is_some());
-        self.bytes() + MESSAGE_TOKENS * (parts + instructions)
+        self.bytes()
+            + MESSAGE_TOKENS * (parts + instructions)
+            + TOOL_TOKENS * self.tools.functions.len()
     }
 
-    /// The text of the last user message, its parts on lines of their own; empty when there is
-    /// no such message.
-    pub fn last_user_text(&self) -> String {
-        let mut messages = self.messages.iter().rev();
-        let last = messages.find(|message| message.role == Role::User);
-        let parts = last.map(|message| message.parts.as_slice());
-        let texts = parts.unwrap_or_default().iter().map(|part| match part {
-            Part::Text(text) => text.as_str(),
-        });
-        texts.collect::<Vec<_>>().join("\n")
+    /// The parts of all messages.
+    pub fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.messages.iter().flat_map(|message| &message.parts)
     }
+
+    /// The text of the last user message that has one, its parts on lines of their own.
+    pub fn last_user_text(&self) -> String {
+        let users = self.messages.iter().rev().filter(|m| m.role == Role::User);
+        let mut texts = users.map(|message| texts(&message.parts, "\n"));
+        texts.find(|text| !text.is_empty()).unwrap_or_default()
+    }
+
+    /// All images, those in results of tools included.
+    pub fn images(&self) -> impl Iterator<Item = &Image> {
+        fn within(part: &Part) -> &[Part] {
+            match part {
+                Part::ToolResult(result) => &result.parts,
+                part => std::slice::from_ref(part),
+            }
+        }
+        self.parts().flat_map(within).filter_map(|part| match part {
+            Part::Image(image) => Some(image),
+            _ => None,
+        })
+    }
+
+    /// The functions that were called, by the ids of the calls.
+    pub fn calls(&self) -> HashMap<&str, &str> {
+        let calls = self.parts().filter_map(|part| match part {
+            Part::ToolCall(call) => Some((call.id.as_str(), call.name.as_str())),
+            _ => None,
+        });
+        calls.collect()
+    }
+}
+
+/// The texts among parts.
+pub fn texts(parts: &[Part], between: &str) -> String {
+    let texts = parts.iter().filter_map(|part| match part {
+        Part::Text { text } => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect::<Vec<_>>().join(between)
 }
 
 impl Message {
     pub fn text(role: Role, text: impl Into<String>) -> Self {
         Self {
             role,
-            parts: vec![Part::Text(text.into())],
+            parts: vec![Part::text(text)],
         }
     }
 }
 
+impl ToolCall {
+    /// The arguments as an object, which they need not be: a model wrote them.
+    pub fn object(&self) -> Option<Json> {
+        let arguments = self.arguments.trim();
+        let json = Json::parse(if arguments.is_empty() {
+            "{}"
+        } else {
+            arguments
+        });
+        json.filter(|json| json.as_str().starts_with('{'))
+    }
+}
+
 impl Part {
-    fn bytes(&self) -> usize {
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text { text: text.into() }
+    }
+
+    /// Itself and the parts in it.
+    fn count(&self) -> usize {
         match self {
-            Self::Text(text) => text.len(),
+            Self::ToolResult(result) => 1 + result.parts.len(),
+            _ => 1,
+        }
+    }
+
+    /// UTF-8 bytes of its strings.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Text { text } => text.len(),
+            Self::Thinking { text, signature } => text.len() + signature.len(),
+            Self::Redacted { data } => data.len(),
+            // Counted by its size.
+            Self::Image(_) => 0,
+            Self::ToolCall(call) => {
+                let signature = call.thought_signature.as_ref().map_or(0, String::len);
+                call.id.len() + call.name.len() + call.arguments.len() + signature
+            }
+            Self::ToolResult(result) => {
+                result.call_id.len() + result.parts.iter().map(Self::bytes).sum::<usize>()
+            }
+            Self::Opaque { block } => block.to_string().len(),
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_string_that_the_model_sees_is_counted() {
-        let mut conversation = Conversation::from_prompt("é".to_owned(), None);
-        assert_eq!(conversation.bytes(), 2);
-        conversation.system = Some("be brief".to_owned());
-        conversation
-            .messages
-            .push(Message::text(Role::Assistant, "Hello"));
-        let parts = ["you", "!"].map(|text| Part::Text(text.to_owned()));
-        conversation.messages.push(Message {
-            role: Role::User,
-            parts: parts.into(),
-        });
-        assert_eq!(conversation.bytes(), 2 + 8 + 5 + 3 + 1);
-        assert_eq!(conversation.most_tokens(), 19 + 5 * 8);
-    }
-
-    #[test]
-    fn the_last_user_message_need_not_be_the_last() {
-        let mut conversation = Conversation::from_prompt("first".to_owned(), None);
-        assert_eq!(conversation.last_user_text(), "first");
-        let parts = ["second", "third"].map(|text| Part::Text(text.to_owned()));
-        conversation.messages.extend([
-            Message::text(Role::Assistant, "answer"),
-            Message {
-                role: Role::User,
-                parts: parts.into(),
-            },
-            Message::text(Role::Assistant, "prefix of the answer"),
-        ]);
-        assert_eq!(conversation.last_user_text(), "second\nthird");
-    }
-}
+mod tests;

@@ -1,22 +1,25 @@
 //! The dialects that SDKs speak: bodies read into a dialogue, and its answer written back, whole or
 //! as the events of a stream.
 //!
-//! One file for each dialect. Not here: HTTP, and the shape of errors that are no event.
+//! One module for each dialect. Not here: HTTP, and the shape of errors that are no event.
 
 pub mod chat;
 pub mod messages;
 
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use super::{
-    conversation::{Part, Stop},
+    conversation::{Answered, Delta, Json, Part, Stop, texts},
     generation::Generation,
     usage::TextUsage,
-    validate::{Fields, List, text, words},
+    validate::{FieldCode, Fields},
 };
 
 /// Output tokens that a request may ask for: more than any model writes.
 const MAX_LIMIT: i64 = 2_147_483_647;
+/// Tools of one request.
+const MAX_TOOLS: usize = 1_000;
 
 /// What is known of an answer before its text.
 #[derive(Debug, Clone)]
@@ -33,7 +36,7 @@ pub struct Head {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    pub text: String,
+    pub parts: Vec<Part>,
     pub stop: Stop,
     pub usage: TextUsage,
 }
@@ -42,30 +45,34 @@ impl Answer {
     /// The answer of a completed generation.
     pub fn of(generation: &Generation) -> Option<Self> {
         let usage: TextUsage = serde_json::from_value(generation.usage.clone()?).ok()?;
-        // Of a stored one, which was answered before, it is told by the numbers.
-        let stop = generation.stop.clone().unwrap_or_else(|| {
-            let limit = generation.parameters["max_tokens"].as_u64();
-            if limit.is_some_and(|limit| usage.output_tokens >= limit) {
-                Stop::Limit
-            } else {
-                Stop::Done
-            }
-        });
+        let limit = generation.parameters["max_tokens"].as_u64();
+        let at_limit = limit.is_some_and(|limit| usage.output_tokens >= limit);
+        let answered = generation.answer.clone();
+        let stop = answered.as_ref().map(|answered| answered.stop.clone());
+        let parts = answered.and_then(|answered| answered.parts);
+        let text = || {
+            let text = generation.result.clone().filter(|text| !text.is_empty());
+            text.map(Part::text).into_iter().collect()
+        };
         Some(Self {
-            text: generation.result.clone().unwrap_or_default(),
-            stop,
+            parts: parts.unwrap_or_else(text),
+            stop: stop.unwrap_or_else(|| Answered::told_by(at_limit)),
             usage,
         })
     }
+
+    pub fn text(&self) -> String {
+        texts(&self.parts, "")
+    }
 }
 
-/// Writes an answer. Of a stream: [`Self::begin`] once, then texts and signs of life, and
+/// Writes an answer. Of a stream: [`Self::begin`] once, then pieces and signs of life, and
 /// [`Self::end`] or [`Self::failed`] last.
 pub trait Writer: Send + 'static {
     /// The body of an answer that is not streamed.
     fn whole(&self, answer: &Answer) -> String;
     fn begin(&mut self) -> String;
-    fn text(&mut self, piece: &str) -> String;
+    fn piece(&mut self, delta: &Delta) -> String;
     /// What a client counts as life, and takes for nothing else.
     fn keep_alive(&self) -> String;
     fn end(&mut self, answer: &Answer) -> String;
@@ -79,36 +86,25 @@ fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-super::named::named_enum!(
-    /// What a part of a message is.
-    PartType {
-        Text = "text",
-    }
-);
-
-/// A list of texts, or one alone.
-fn texts(
-    fields: &Fields<'_>,
-    name: &'static str,
-    about: &'static str,
-    required: bool,
-) -> Option<Vec<Part>> {
-    let list = List {
-        about,
-        schema: ("TextPart", "A part of a message."),
-        required,
-        short: Some(|text| Part::Text(text.to_owned())),
-    };
-    list.read(fields, name, |part| {
-        part.required("type", "What it is.", words::<PartType>());
-        let text = part.required("text", "The text.", text(usize::MAX));
-        text.map(Part::Text)
-    })
-}
-
 /// The instructions of several parts or messages, as one.
 fn instructions(parts: Vec<Part>) -> Option<String> {
-    let texts = parts.into_iter().map(|Part::Text(text)| text);
+    let texts = parts.into_iter().filter_map(|part| match part {
+        Part::Text { text } => Some(text),
+        _ => None,
+    });
     let texts: Vec<String> = texts.filter(|text| !text.trim().is_empty()).collect();
     (!texts.is_empty()).then(|| texts.join("\n\n"))
+}
+
+/// A field that an object of its type must have.
+fn needed<T>(fields: &Fields<'_>, name: &str, value: Option<T>) -> Option<T> {
+    if value.is_none() && !fields.failed(name) {
+        fields.error(name, FieldCode::Required, "is required");
+    }
+    value
+}
+
+/// A schema, as it came.
+fn schema_of(members: Map<String, Value>) -> Json {
+    Json::from(&Value::Object(members))
 }

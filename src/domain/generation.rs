@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    conversation::Stop,
+    conversation::Answered,
     credits::Credits,
     ids::{AccountId, ApiKeyId, GenerationId, TemplateId},
     named::named_enum,
@@ -169,8 +169,8 @@ pub struct Generation {
     pub failure: Option<Failure>,
     /// Why it ended early.
     pub finish_reason: Option<FinishReason>,
-    /// Why its text ended; not stored.
-    pub stop: Option<Stop>,
+    /// What its answer says beyond its text, where it does.
+    pub answer: Option<Answered>,
     /// `None` for sessions.
     pub api_key_id: Option<ApiKeyId>,
     pub template: Option<TemplateUse>,

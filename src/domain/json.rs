@@ -3,8 +3,8 @@
 use std::fmt;
 
 use serde::{
-    Deserializer,
-    de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor},
+    Deserializer, Serialize,
+    de::{DeserializeOwned, DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::{Map, Number, Value};
 use sha2::{Digest as _, Sha256};
@@ -29,6 +29,30 @@ pub fn fingerprint(route: &str, body: &Map<String, Value>) -> [u8; 32] {
     hash.update(b"\n");
     hash.update(canonical.to_string().as_bytes());
     hash.finalize().into()
+}
+
+/// The same without U+0000 in any string, which Postgres cannot store.
+pub fn without_nul<T: Serialize + DeserializeOwned>(value: T) -> T {
+    let text = serde_json::to_string(&value).unwrap_or_default();
+    if !text.contains("\\u0000") {
+        return value;
+    }
+    let replaced = serde_json::from_str(&text).map(replace_nul);
+    replaced.and_then(serde_json::from_value).unwrap_or(value)
+}
+
+fn replace_nul(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(text.replace('\0', "\u{fffd}")),
+        Value::Array(items) => items.into_iter().map(replace_nul).collect(),
+        Value::Object(members) => {
+            let members = members.into_iter();
+            let replaced =
+                |(name, member): (String, _)| (name.replace('\0', "\u{fffd}"), replace_nul(member));
+            Value::Object(members.map(replaced).collect())
+        }
+        other => other,
+    }
 }
 
 /// Limits on reported paths and on the characters of a name in them: an error must not be many

@@ -374,6 +374,13 @@ impl<'a> Fields<'a> {
         self.unsupported.borrow_mut().extend(names);
     }
 
+    /// Of fields that change no answer: those that are there.
+    pub fn hints(&self, names: &[&'static str]) -> Vec<&'static str> {
+        self.unsupported.borrow_mut().extend(names);
+        let given = names.iter().copied().filter(|name| self.has(name));
+        given.collect()
+    }
+
     fn describe(
         &self,
         name: &'static str,

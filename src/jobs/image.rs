@@ -84,7 +84,7 @@ impl Runner {
             Some(charged) if images > 0 => Outcome::Completed(Completion {
                 result: None,
                 outputs,
-                stop: None,
+                answer: None,
                 usage: json!({ "images": images }),
                 charged,
                 finish_reason: None,

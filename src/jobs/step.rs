@@ -66,7 +66,7 @@ impl Step {
             outcome: Box::new(Outcome::Completed(Completion {
                 result: None,
                 outputs: vec![output],
-                stop: None,
+                answer: None,
                 usage,
                 charged: job.held,
                 finish_reason: None,

@@ -7,7 +7,10 @@ use super::{
     submit::Submission,
 };
 use crate::{
-    domain::{credits::Credits, generation::FinishReason, usage::TextUsage},
+    domain::{
+        conversation::Answered, credits::Credits, generation::FinishReason, json::without_nul,
+        usage::TextUsage,
+    },
     providers::{DeltaSink, TextAnswer},
     store::{
         generations::{Completion, Outcome},
@@ -45,7 +48,9 @@ impl Runner {
         finish_reason: Option<FinishReason>,
     ) -> Step {
         let input_bytes = work.call.conversation.bytes();
-        let usage = TextUsage::from_counts(answer.usage, input_bytes, answer.text.len());
+        let usage = TextUsage::from_counts(answer.usage, input_bytes, answer.bytes());
+        let at_limit = usage.output_tokens >= work.call.max_tokens.into();
+        let beyond = Answered::beyond_text(&answer.parts, &answer.stop, at_limit);
         let (charged, excess) = work.prices.charge(&usage, job.held);
         if excess > Credits::ZERO {
             tracing::warn!(
@@ -56,9 +61,9 @@ impl Runner {
         }
         Step::Finished {
             outcome: Box::new(Outcome::Completed(Completion {
-                result: Some(storable(&answer.text)),
+                result: Some(storable(&answer.text())),
                 outputs: Vec::new(),
-                stop: Some(answer.stop),
+                answer: beyond.map(without_nul),
                 usage: serde_json::json!(usage),
                 charged,
                 finish_reason,

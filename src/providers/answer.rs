@@ -1,4 +1,4 @@
-//! Shared parts of response parsing: collected text, plausible counts, the answering model,
+//! Shared parts of response parsing: collected parts, plausible counts, the answering model,
 //! files in base64, task ids.
 //!
 //! Not here: where a vendor's response has them.
@@ -11,9 +11,12 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::{DeltaSink, ProviderError, http::classify::clean_id};
-use crate::domain::usage::TokenCounts;
+use crate::domain::{
+    conversation::{Delta, Part},
+    usage::TokenCounts,
+};
 
-/// Longest text, in bytes: 128,000 tokens of 32 bytes, where some 4 are usual.
+/// Longest answer, in bytes: 128,000 tokens of 32 bytes, where some 4 are usual.
 const TEXT_CAP: usize = 4 << 20;
 /// Longest model id that is written to the log.
 const MODEL_CAP: usize = 128;
@@ -24,34 +27,64 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Visible text, collected and forwarded as it arrives.
+/// The parts of an answer, collected and forwarded as they arrive.
 #[derive(Debug)]
-pub struct TextBuffer<'a> {
-    text: String,
+pub struct PartBuffer<'a> {
+    parts: Vec<Part>,
+    bytes: usize,
     sink: Option<&'a DeltaSink>,
 }
 
-impl<'a> TextBuffer<'a> {
+impl<'a> PartBuffer<'a> {
     /// Empty; `sink` gets every piece.
     pub fn new(sink: Option<&'a DeltaSink>) -> Self {
         Self {
-            text: String::new(),
+            parts: Vec::new(),
+            bytes: 0,
             sink,
         }
     }
 
     /// Adds a piece. Fails above 4 MiB in all.
-    pub fn push(&mut self, piece: &str) -> Result<(), ProviderError> {
-        if piece.is_empty() {
+    pub fn push(&mut self, piece: Delta) -> Result<(), ProviderError> {
+        let nothing = matches!(
+            &piece,
+            Delta::Text(text)
+                | Delta::Thinking(text)
+                | Delta::Signature(text)
+                | Delta::Arguments(text) if text.is_empty()
+        );
+        if nothing {
             return Ok(());
         }
-        if self.text.len() + piece.len() > TEXT_CAP {
+        if !matches!(piece, Delta::Arguments(_)) {
+            self.close();
+        }
+        self.add(piece)
+    }
+
+    /// A call without arguments is one with none: no client parses an empty text.
+    fn close(&mut self) {
+        if let Some(Part::ToolCall(call)) = self.parts.last()
+            && call.arguments.is_empty()
+        {
+            // Two bytes more are no matter of the cap.
+            let _within = self.add(Delta::Arguments("{}".to_owned()));
+        }
+    }
+
+    fn add(&mut self, piece: Delta) -> Result<(), ProviderError> {
+        self.bytes += match &piece {
+            Delta::Signature(signature) => signature.len(),
+            piece => piece.bytes(),
+        };
+        if self.bytes > TEXT_CAP {
             return Err(ProviderError::failed("text over the cap"));
         }
-        self.text.push_str(piece);
         if let Some(sink) = self.sink {
-            sink.push(piece);
+            sink.push(piece.clone());
         }
+        piece.add_to(&mut self.parts);
         Ok(())
     }
 
@@ -62,12 +95,13 @@ impl<'a> TextBuffer<'a> {
         }
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.text.is_empty()
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
     }
 
-    pub fn into_text(self) -> String {
-        self.text
+    pub fn end(mut self) -> Vec<Part> {
+        self.close();
+        self.parts
     }
 }
 

@@ -1,19 +1,19 @@
 //! Anthropic Messages.
 //!
-//! Here: the request, its settings, and the call. Submodules: response parsing ([`response`])
-//! and error types ([`errors`]). Not here: which model takes a temperature; that is in the
+//! Here: the settings and the call. Submodules: the request ([`request`]), response parsing
+//! ([`response`]) and error types ([`errors`]). Not here: which model takes a temperature; that is in the
 //! catalogue. Source: anthropic 2.10.0 (`PyPI`) `anthropic/types/*.py`; checked against requests
 //! recorded from the package.
 
 pub mod errors;
+pub mod request;
 pub mod response;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use reqwest::header::{HeaderMap, HeaderValue};
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
+use serde::{Deserialize, Deserializer};
 use url::Url;
 
 use super::{
@@ -28,7 +28,6 @@ use super::{
 };
 use crate::domain::{
     catalogue::{Dialogue, ModelKind},
-    conversation::{Message, Part, Role},
     generation::Modality,
     settings::{ConfigError, word},
     vendor::{ModelSettings, Vendor, read_settings},
@@ -39,6 +38,9 @@ pub const ADAPTERS: Adapters = Adapters {
     vendor: Vendor {
         dialogue: Dialogue {
             top_p_with_temperature: false,
+            json_object: false,
+            free_arguments: false,
+            image_detail: false,
             ..Dialogue::ALL
         },
         ..Vendor::new("anthropic", &[Modality::Text], |_, wire| {
@@ -113,102 +115,6 @@ impl ModelSettings for AnthropicModel {
     }
 }
 
-#[derive(Serialize)]
-struct Body<'a> {
-    model: &'a str,
-    max_tokens: u32,
-    messages: Vec<WireMessage<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    system: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    temperature: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    top_p: Option<f64>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    stop_sequences: &'a [String],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    output_config: Option<OutputConfig<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    thinking: Option<Thinking<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stream: Option<bool>,
-}
-
-#[derive(Serialize)]
-struct WireMessage<'a> {
-    role: &'static str,
-    content: Content<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Content<'a> {
-    Text(&'a str),
-    Blocks(Vec<Block<'a>>),
-}
-
-#[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum Block<'a> {
-    Text { text: &'a str },
-}
-
-impl<'a> From<&'a Message> for WireMessage<'a> {
-    fn from(message: &'a Message) -> Self {
-        let role = match message.role {
-            Role::System => "system",
-            Role::User => "user",
-            Role::Assistant => "assistant",
-        };
-        let content = match &message.parts[..] {
-            [Part::Text(text)] => Content::Text(text),
-            parts => Content::Blocks(parts.iter().map(Block::from).collect()),
-        };
-        Self { role, content }
-    }
-}
-
-impl<'a> From<&'a Part> for Block<'a> {
-    fn from(part: &'a Part) -> Self {
-        match part {
-            Part::Text(text) => Self::Text { text },
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct OutputConfig<'a> {
-    effort: &'a str,
-}
-
-#[derive(Serialize)]
-struct Thinking<'a> {
-    #[serde(rename = "type")]
-    kind: &'a str,
-}
-
-fn body(call: &TextCall, settings: &AnthropicModel, streaming: bool) -> Value {
-    let messages = call.conversation.messages.iter();
-    let body = Body {
-        model: &call.model,
-        max_tokens: call.max_tokens,
-        messages: messages.map(WireMessage::from).collect(),
-        system: call.conversation.system.as_deref(),
-        // Sent even where the version refuses it: never silently dropped.
-        temperature: call.sampling.temperature,
-        top_p: call.sampling.top_p,
-        stop_sequences: &call.sampling.stop,
-        output_config: settings
-            .effort
-            .as_deref()
-            .map(|effort| OutputConfig { effort }),
-        thinking: settings.thinking.as_deref().map(|kind| Thinking { kind }),
-        stream: streaming.then_some(true),
-    };
-    // Strings and numbers only: this cannot fail.
-    serde_json::to_value(body).unwrap_or_default()
-}
-
 /// The text adapter of Anthropic.
 #[derive(Debug)]
 pub struct Anthropic {
@@ -263,7 +169,7 @@ impl TextProvider for Anthropic {
                 HeaderValue::from_static(CURRENT_VERSION),
             )
         });
-        let body = body(call, &settings, deltas.is_some());
+        let body = request::body(call, &settings, deltas.is_some());
         let mut headers = self.headers.clone();
         headers.insert("anthropic-version", version);
         let post = JsonPost {
@@ -272,7 +178,7 @@ impl TextProvider for Anthropic {
             body: &body,
             timeout: self.timeout,
         };
-        exchange::<ResponseParser<'_>>(&self.http, post, &self.name, &call.model, deltas).await
+        exchange::<ResponseParser<'_>, _>(&self.http, post, &self.name, &call.model, deltas).await
     }
 }
 

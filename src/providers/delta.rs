@@ -1,4 +1,4 @@
-//! Forwarding a streamed text to the client, and recording what was delivered, which is what a
+//! Forwarding a streamed answer to the client, and recording what was delivered, which is what a
 //! cancelled generation is charged for.
 
 use std::{
@@ -9,13 +9,13 @@ use std::{
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::TextAnswer;
-use crate::domain::usage::TokenCounts;
+use crate::domain::{conversation::Delta, usage::TokenCounts};
 
-/// Receives the pieces of a streamed text. Unbounded on purpose: a slow client must not stall
+/// Receives the pieces of a streamed answer. Unbounded on purpose: a slow client must not stall
 /// paid work, and the answer itself is capped ([`super::TextProvider::generate`]).
 #[derive(Debug)]
 pub struct DeltaSink {
-    channel: UnboundedSender<String>,
+    channel: UnboundedSender<Delta>,
     state: Mutex<State>,
 }
 
@@ -28,20 +28,20 @@ struct State {
 }
 
 impl DeltaSink {
-    pub fn channel() -> (Self, UnboundedReceiver<String>) {
+    pub fn channel() -> (Self, UnboundedReceiver<Delta>) {
         let (channel, receiver) = unbounded_channel();
         let state = Mutex::default();
         (Self { channel, state }, receiver)
     }
 
-    /// Forwards a piece of visible text. A client that disconnects does not stop a generation that
+    /// Forwards a piece. A client that disconnects does not stop a generation that
     /// is paid for.
-    pub fn push(&self, piece: &str) {
+    pub fn push(&self, piece: Delta) {
         let mut state = self.state();
         state.first_at.get_or_insert_with(Instant::now);
-        if self.channel.send(piece.to_owned()).is_ok() {
-            state.delivered.text.push_str(piece);
-            state.delivered.usage.uncounted_bytes += piece.len();
+        if self.channel.send(piece.clone()).is_ok() {
+            state.delivered.usage.uncounted_bytes += piece.bytes();
+            piece.add_to(&mut state.delivered.parts);
         } else {
             state.caller_gone = true;
         }
@@ -74,7 +74,7 @@ impl DeltaSink {
     /// What was delivered; `None` when nothing was.
     pub fn delivered(&self) -> Option<TextAnswer> {
         let state = self.state();
-        (!state.delivered.text.is_empty()).then(|| state.delivered.clone())
+        (!state.delivered.parts.is_empty()).then(|| state.delivered.clone())
     }
 
     /// When the first piece came.
@@ -91,6 +91,10 @@ impl DeltaSink {
 mod tests {
     use super::*;
 
+    fn text(text: &str) -> Delta {
+        Delta::Text(text.to_owned())
+    }
+
     fn counts(input: u64, output: Option<u64>) -> TokenCounts {
         TokenCounts {
             input: Some(input),
@@ -104,14 +108,14 @@ mod tests {
         let (sink, _receiver) = DeltaSink::channel();
         assert_eq!(sink.delivered(), None);
         sink.note(Some(counts(7, Some(0))), None);
-        sink.push("Hello");
+        sink.push(text("Hello"));
         let uncounted = TokenCounts {
             uncounted_bytes: 5,
             ..counts(7, None)
         };
         assert_eq!(sink.delivered().unwrap().usage, uncounted);
         sink.note(Some(counts(7, Some(3))), Some(&"id".to_owned()));
-        sink.push(" you");
+        sink.push(text(" you"));
         // A later report without an output count keeps the earlier one.
         sink.note(Some(counts(8, None)), None);
         let delivered = sink.delivered().unwrap();
@@ -120,21 +124,21 @@ mod tests {
             ..counts(8, Some(3))
         };
         assert_eq!(delivered.usage, uncounted);
-        assert_eq!(delivered.text, "Hello you");
+        assert_eq!(delivered.text(), "Hello you");
         assert_eq!(delivered.request_id.as_deref(), Some("id"));
     }
 
     #[test]
     fn what_nobody_gets_is_neither_kept_nor_counted() {
         let (sink, receiver) = DeltaSink::channel();
-        sink.push("Hello");
+        sink.push(text("Hello"));
         drop(receiver);
         // Still counts what was delivered.
         sink.note(Some(counts(7, Some(2))), None);
-        sink.push(" there");
+        sink.push(text(" there"));
         sink.note(Some(counts(7, Some(90))), None);
         let delivered = sink.delivered().unwrap();
-        assert_eq!(delivered.text, "Hello");
+        assert_eq!(delivered.text(), "Hello");
         assert_eq!(delivered.usage, counts(7, Some(2)));
     }
 }

@@ -2,18 +2,22 @@
 //!
 //! A vendor's wire format is its request and a [`TextParser`]. Here: everything else.
 
+use serde::Serialize;
 use serde_json::Value;
 
 use super::{
     DeltaSink, ProviderError, TextAnswer,
-    answer::{TextBuffer, note_model},
+    answer::{PartBuffer, note_model},
     http::{
         HttpClient, JsonPost, TEXT_BODY_CAP,
         classify::{self, ErrorInfo, Head, clean_id},
     },
     sse::Event,
 };
-use crate::domain::{conversation::Stop, usage::TokenCounts};
+use crate::domain::{
+    conversation::{Delta, Part, Stop, ToolCall},
+    usage::TokenCounts,
+};
 
 /// Parses one response of a vendor.
 pub trait TextParser<'a>: Sized {
@@ -34,9 +38,9 @@ pub trait TextParser<'a>: Sized {
 
 /// Sends once and parses the response, as events with `deltas` and as one body without. `asked`
 /// is the model as a response names it.
-pub async fn exchange<'a, P: TextParser<'a>>(
+pub async fn exchange<'a, P: TextParser<'a>, B: Serialize + ?Sized>(
     http: &HttpClient,
-    post: JsonPost<'_>,
+    post: JsonPost<'_, B>,
     provider: &'a str,
     asked: &'a str,
     deltas: Option<&'a DeltaSink>,
@@ -48,7 +52,7 @@ pub async fn exchange<'a, P: TextParser<'a>>(
         provider,
         asked,
         head: head.clone(),
-        text: TextBuffer::new(deltas),
+        parts: PartBuffer::new(deltas),
         id: None,
         model_noted: false,
     });
@@ -75,7 +79,7 @@ pub struct AnswerBuilder<'a> {
     provider: &'a str,
     asked: &'a str,
     pub head: Head,
-    text: TextBuffer<'a>,
+    parts: PartBuffer<'a>,
     id: Option<String>,
     model_noted: bool,
 }
@@ -101,31 +105,61 @@ impl AnswerBuilder<'_> {
         }
     }
 
-    /// Adds visible text. Fails above 4 MiB in all.
-    pub fn push(&mut self, text: &str) -> Result<(), ProviderError> {
-        self.text
-            .push(text)
+    /// Adds a piece. Fails above 4 MiB in all.
+    pub fn push(&mut self, piece: Delta) -> Result<(), ProviderError> {
+        self.parts
+            .push(piece)
             .map_err(|error| self.head.with_context(error))
     }
 
+    /// Adds visible text.
+    pub fn text(&mut self, text: &str) -> Result<(), ProviderError> {
+        self.push(Delta::Text(text.to_owned()))
+    }
+
+    /// Begins a call; one without an id gets one.
+    pub fn call(&mut self, mut call: ToolCall) -> Result<(), ProviderError> {
+        if call.id.is_empty() {
+            let random = crate::domain::token::random::<12>().unwrap_or_default();
+            let hex = random.map(|byte| format!("{byte:02x}"));
+            call.id = format!("call_{}", hex.concat());
+        }
+        self.push(Delta::ToolCall(call))
+    }
+
+    /// Whether nothing has been answered but thoughts.
     pub fn is_empty(&self) -> bool {
-        self.text.is_empty()
+        let thought = |part: &Part| matches!(part, Part::Thinking { .. } | Part::Redacted { .. });
+        self.parts.parts().iter().all(thought)
+    }
+
+    /// The calls so far.
+    pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
+        self.parts.parts().iter().filter_map(|part| match part {
+            Part::ToolCall(call) => Some(call),
+            _ => None,
+        })
     }
 
     /// Forwards the counts and the id so far ([`DeltaSink::note`]).
     pub fn note(&self, usage: Option<TokenCounts>) {
         let id = self.head.request_id.as_ref().or(self.id.as_ref());
-        self.text.note(usage, id);
+        self.parts.note(usage, id);
     }
 
-    /// An empty text is valid only at the token limit, which reasoning may have used up, and before
-    /// a stop sequence.
+    /// An empty answer is valid only at the token limit, which reasoning may have used up, and
+    /// before a stop sequence. Whoever calls tools ends for them, whatever the vendor says.
     pub fn finish(self, usage: TokenCounts, stop: Stop) -> Result<TextAnswer, ProviderError> {
-        if self.text.is_empty() && stop == Stop::Done {
+        let stop = match (stop, self.calls().next()) {
+            (Stop::Done, Some(_)) => Stop::Tools,
+            (Stop::Tools, None) => Stop::Done,
+            (stop, _) => stop,
+        };
+        if self.is_empty() && stop == Stop::Done {
             return Err(self.head.failed("empty answer"));
         }
         Ok(TextAnswer {
-            text: self.text.into_text(),
+            parts: self.parts.end(),
             stop,
             usage,
             request_id: self.head.request_id.or(self.id),

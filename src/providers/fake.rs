@@ -21,7 +21,7 @@ use super::{
 };
 use crate::domain::{
     clock::{ManualClock, machine_time},
-    conversation::{Conversation, Message, Part, Role},
+    conversation::{Conversation, Delta, Message, Part, Role},
     vendor::ModelSettings,
 };
 
@@ -258,7 +258,9 @@ pub async fn streamed(
     drop(sink);
     let mut deltas = Vec::new();
     while let Some(delta) = source.recv().await {
-        deltas.push(delta);
+        if let Delta::Text(text) = delta {
+            deltas.push(text);
+        }
     }
     (result, deltas)
 }
@@ -267,7 +269,7 @@ pub async fn streamed(
 pub fn dialogue() -> Conversation {
     let mut dialogue =
         Conversation::from_prompt("Say hi.".to_owned(), Some("Be brief.".to_owned()));
-    let parts = ["And", "goodbye?"].map(|text| Part::Text(text.to_owned()));
+    let parts = ["And", "goodbye?"].map(Part::text);
     dialogue.messages.extend([
         Message::text(Role::Assistant, "Hi."),
         Message {

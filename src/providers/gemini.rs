@@ -1,12 +1,13 @@
 //! Google Gemini `generateContent` and `streamGenerateContent`.
 //!
-//! Here: the text request, its settings, and the call. Submodules: response parsing
-//! ([`response`]), errors ([`errors`]), and the other modalities, [`speech`] and video
+//! Here: the settings and the call of a text. Submodules: its request ([`request`]), response
+//! parsing ([`response`]), errors ([`errors`]), and the other modalities, [`speech`] and video
 //! ([`omni`]). Source: google-genai 3.3.0 (`PyPI`) `google/genai/models.py`, `types.py`; checked
 //! against requests recorded from the package.
 
 pub mod errors;
 pub mod omni;
+pub mod request;
 pub mod response;
 pub mod speech;
 pub mod vendor;
@@ -15,8 +16,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use async_trait::async_trait;
 use reqwest::header::HeaderMap;
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
+use serde::{Deserialize, Deserializer};
 use url::Url;
 
 use super::{
@@ -30,7 +30,6 @@ use super::{
     setup::Setup,
 };
 use crate::domain::{
-    conversation::{Conversation, Message, Part, Role},
     settings::{range::bounded, word},
     vendor::ModelSettings,
 };
@@ -57,95 +56,6 @@ fn thinking_budget<'de, D: Deserializer<'de>>(source: D) -> Result<Option<i64>, 
 }
 
 impl ModelSettings for GeminiModel {}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Body<'a> {
-    contents: Vec<Content<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    system_instruction: Option<Content<'a>>,
-    generation_config: GenerationConfig<'a>,
-}
-
-#[derive(Serialize)]
-struct Content<'a> {
-    role: &'static str,
-    parts: Vec<WirePart<'a>>,
-}
-
-#[derive(Serialize)]
-struct WirePart<'a> {
-    text: &'a str,
-}
-
-impl<'a> From<&'a Message> for Content<'a> {
-    fn from(message: &'a Message) -> Self {
-        let role = match message.role {
-            // Refused before: there are no instructions between messages.
-            Role::System | Role::User => "user",
-            Role::Assistant => "model",
-        };
-        let parts = message.parts.iter().map(WirePart::from).collect();
-        Self { role, parts }
-    }
-}
-
-impl<'a> From<&'a Part> for WirePart<'a> {
-    fn from(part: &'a Part) -> Self {
-        match part {
-            Part::Text(text) => Self { text },
-        }
-    }
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct GenerationConfig<'a> {
-    max_output_tokens: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    temperature: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    top_p: Option<f64>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    stop_sequences: &'a [String],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    thinking_config: Option<ThinkingConfig<'a>>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ThinkingConfig<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    thinking_level: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    thinking_budget: Option<i64>,
-}
-
-fn body(call: &TextCall, settings: &GeminiModel) -> Value {
-    let Conversation { system, messages } = &call.conversation;
-    let thinking = ThinkingConfig {
-        thinking_level: settings.thinking_level.as_deref(),
-        thinking_budget: settings.thinking_budget,
-    };
-    let wanted = thinking.thinking_level.is_some() || thinking.thinking_budget.is_some();
-    let body = Body {
-        contents: messages.iter().map(Content::from).collect(),
-        system_instruction: system.as_deref().map(|text| Content {
-            // Ignored upstream; it is what the SDK sends.
-            role: "user",
-            parts: vec![WirePart { text }],
-        }),
-        generation_config: GenerationConfig {
-            max_output_tokens: call.max_tokens,
-            temperature: call.sampling.temperature,
-            top_p: call.sampling.top_p,
-            stop_sequences: &call.sampling.stop,
-            thinking_config: wanted.then_some(thinking),
-        },
-    };
-    // Strings and numbers only: this cannot fail.
-    serde_json::to_value(body).unwrap_or_default()
-}
 
 /// The text adapter of Gemini.
 #[derive(Debug)]
@@ -200,7 +110,7 @@ impl TextProvider for Gemini {
         deltas: Option<&DeltaSink>,
     ) -> Result<TextAnswer, ProviderError> {
         let settings = self.models.get(&call.model).cloned().unwrap_or_default();
-        let body = body(call, &settings);
+        let body = request::body(call, &settings);
         let model = call.model.strip_prefix("models/").unwrap_or(&call.model);
         let url = self.url(model, deltas.is_some())?;
         let headers = self.headers.clone();
@@ -210,7 +120,7 @@ impl TextProvider for Gemini {
             body: &body,
             timeout: self.timeout,
         };
-        exchange::<ResponseParser<'_>>(&self.http, post, &self.name, model, deltas).await
+        exchange::<ResponseParser<'_>, _>(&self.http, post, &self.name, model, deltas).await
     }
 }
 

@@ -19,6 +19,7 @@ use reqwest::{
     redirect::Policy,
 };
 use secrecy::{ExposeSecret, SecretString};
+use serde::Serialize;
 use serde_json::Value;
 use url::Url;
 
@@ -65,11 +66,11 @@ pub struct HttpClient {
 }
 
 #[derive(Debug)]
-pub struct JsonPost<'a> {
+pub struct JsonPost<'a, B: ?Sized> {
     pub url: Url,
     /// Authentication and version headers; secrets are marked sensitive.
     pub headers: HeaderMap,
-    pub body: &'a Value,
+    pub body: &'a B,
     /// From connecting to the last byte of the body.
     pub timeout: Duration,
 }
@@ -92,7 +93,10 @@ impl HttpClient {
 
     /// Sends once and reads the response's head, whatever its status. Accepts JSON unless the
     /// headers say otherwise.
-    pub async fn post_json(&self, post: JsonPost<'_>) -> Result<Answer, ProviderError> {
+    pub async fn post_json<B: Serialize + ?Sized>(
+        &self,
+        post: JsonPost<'_, B>,
+    ) -> Result<Answer, ProviderError> {
         let request = self.inner.post(post.url).json(post.body);
         send(request, post.headers, post.timeout).await
     }

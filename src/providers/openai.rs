@@ -1,13 +1,14 @@
 //! OpenAI Chat Completions, for OpenAI itself and for compatible servers.
 //!
 //! One adapter, because compatible servers differ only in details, which are settings of a
-//! model. Submodules: [`request`], [`response`], [`errors`], and the other modalities,
+//! model. Submodules: [`request`] with [`message`], [`response`], [`errors`], and the other modalities,
 //! [`images`] and [`speech`]. Not here: which model takes which parameter; that is in the
 //! catalogue. Source: openai 3.51.0 (`PyPI`) `openai/types/chat/`, and recorded bodies of the
 //! compatible servers; checked against requests recorded from the package.
 
 pub mod errors;
 pub mod images;
+pub mod message;
 pub mod request;
 pub mod response;
 pub mod speech;
@@ -87,7 +88,7 @@ impl TextProvider for OpenAi {
             body: &body,
             timeout: self.timeout,
         };
-        exchange::<ResponseParser<'_>>(&self.http, post, &self.name, &call.model, deltas).await
+        exchange::<ResponseParser<'_>, _>(&self.http, post, &self.name, &call.model, deltas).await
     }
 }
 

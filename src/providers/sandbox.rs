@@ -10,6 +10,7 @@ pub mod image;
 mod seed;
 pub mod speech;
 pub mod text;
+mod tools;
 pub mod video;
 mod voice;
 

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::{DeltaSink, ProviderError};
 use crate::domain::{
-    conversation::{Conversation, Sampling, Stop},
+    conversation::{Conversation, Part, Sampling, Stop, texts},
     usage::TokenCounts,
 };
 
@@ -21,18 +21,30 @@ pub struct TextCall {
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TextAnswer {
-    /// Empty when reasoning used up the token limit.
-    pub text: String,
+    /// In order; none when reasoning used up the token limit.
+    pub parts: Vec<Part>,
     pub stop: Stop,
     pub usage: TokenCounts,
     /// The provider's id of the request.
     pub request_id: Option<String>,
 }
 
+impl TextAnswer {
+    /// The visible text.
+    pub fn text(&self) -> String {
+        texts(&self.parts, "")
+    }
+
+    /// Bytes of all that was written.
+    pub fn bytes(&self) -> usize {
+        self.parts.iter().map(Part::bytes).sum()
+    }
+}
+
 #[async_trait]
 pub trait TextProvider: Send + Sync {
-    /// One submission, without retries. With `deltas` the response is streamed and every piece of
-    /// visible text is pushed as it arrives; the answer is their concatenation, at most 4 MiB.
+    /// One submission, without retries. With `deltas` the response is streamed and every piece is
+    /// pushed as it arrives; the answer is their concatenation, at most 4 MiB.
     async fn generate(
         &self,
         call: &TextCall,

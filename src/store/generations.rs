@@ -19,7 +19,7 @@ pub(super) use writer::CreditWriter;
 
 use super::{Store, StoreError, credits::Balance};
 use crate::domain::{
-    conversation::Stop,
+    conversation::Answered,
     credits::Credits,
     generation::{Failure, FinishReason, Modality, Output, Status, Surface, TemplateUse},
     ids::{AccountId, ApiKeyId, GenerationId, InstanceId, SessionId},
@@ -117,8 +117,8 @@ pub struct Completion {
     /// `None` for stored files.
     pub result: Option<String>,
     pub outputs: Vec<Output>,
-    /// Why the text ended; not stored.
-    pub stop: Option<Stop>,
+    /// What an answer says beyond its text, where it does.
+    pub answer: Option<Answered>,
     pub usage: Value,
     /// At most the hold.
     pub charged: Credits,

@@ -142,7 +142,7 @@ impl Store {
             ), generation as (
                 update finished_generations g
                 set deleted_at = $2, prompt = '', system_prompt = null, negative_prompt = null,
-                    result = null, outputs = null, parameters = '{}', error_message = null
+                    result = null, outputs = null, answer = null, parameters = '{}', error_message = null
                 from next, part
                 where g.account_id = next.account_id and g.id = next.id
                   and g.account_id = any(array(select account_id from next))

@@ -312,7 +312,7 @@ async fn the_database_itself_refuses_what_must_not_be(_: PgPoolOptions, options:
     let outcome = Outcome::Completed(Completion {
         result: Some("x".to_owned()),
         outputs: Vec::new(),
-        stop: None,
+        answer: None,
         usage: json!({}),
         charged: micros(61),
         finish_reason: None,

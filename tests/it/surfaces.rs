@@ -6,6 +6,7 @@ mod models;
 mod refused;
 mod streams;
 mod texts;
+mod tools;
 
 use http::Method;
 use serde_json::{Value, json};

@@ -118,7 +118,7 @@ impl Input for BetaQuery {
 
 /// Messages
 ///
-/// For the `anthropic` packages, with `base_url` `/anthropic` of this server. Dialogues of texts;
+/// For the `anthropic` packages, with `base_url` `/anthropic` of this server. Dialogues with tools;
 /// every other field is refused by name. Held, charged and recorded as by POST /v1/generate/text.
 #[utoipa::path(
     post, path = MESSAGES, tag = "anthropic",

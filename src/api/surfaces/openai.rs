@@ -73,7 +73,7 @@ impl OpenAiModelBody {
 
 /// Chat Completions
 ///
-/// For the `openai` packages, with `base_url` `/openai/v1` of this server. Dialogues of texts;
+/// For the `openai` packages, with `base_url` `/openai/v1` of this server. Dialogues with tools;
 /// every other field is refused by name. Held, charged and recorded as by POST /v1/generate/text;
 /// without a limit it may write what the account can pay for.
 #[utoipa::path(
@@ -108,10 +108,7 @@ pub async fn chat(
         request_id,
         key,
     };
-    let writer = |head| ChatWriter {
-        head,
-        include_usage,
-    };
+    let writer = |head| ChatWriter::new(head, include_usage);
     call.answer(dialogue, writer).await
 }
 

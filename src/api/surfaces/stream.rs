@@ -15,6 +15,7 @@ use super::{Call, answer_of};
 use crate::{
     api::{error::ApiError, stream::last},
     domain::{
+        conversation::Delta,
         dialect::{Answer, Writer},
         ids::GenerationId,
     },
@@ -28,12 +29,12 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// An answer, or the body of the error that it ended in.
 type Ended = Result<Answer, String>;
 
-/// The stream of a generation that has just begun; an error where it fails before the first text.
+/// The stream of a generation that has just begun; an error where it fails before the first piece.
 pub async fn live(
     call: Call<'_>,
     id: GenerationId,
     handle: Handle,
-    mut pieces: UnboundedReceiver<String>,
+    mut pieces: UnboundedReceiver<Delta>,
     writer: impl Writer,
 ) -> Result<Response, ApiError> {
     call.permit.release();
@@ -80,22 +81,22 @@ pub fn response(body: impl Into<Body>) -> Response {
 /// The events of an answer: its pieces from `first` on, then its end.
 fn events<W: Writer>(
     mut writer: W,
-    first: Option<String>,
-    pieces: UnboundedReceiver<String>,
+    first: Option<Delta>,
+    pieces: UnboundedReceiver<Delta>,
     end: Pin<Box<impl Future<Output = Ended> + Send>>,
     keep_alive: Duration,
 ) -> impl Stream<Item = String> + Send {
-    let begin = writer.begin() + &first.map_or_else(String::new, |piece| writer.text(&piece));
+    let begin = writer.begin() + &first.map_or_else(String::new, |piece| writer.piece(&piece));
     let rest = stream::unfold(Some((writer, pieces, end)), move |state| async move {
         let (mut writer, mut pieces, mut end) = state?;
         tokio::select! {
             biased;
-            Some(piece) = pieces.recv() => Some((writer.text(&piece), Some((writer, pieces, end)))),
+            Some(piece) = pieces.recv() => Some((writer.piece(&piece), Some((writer, pieces, end)))),
             ended = &mut end => {
                 let mut events = String::new();
                 // What came between the two looks.
                 while let Ok(piece) = pieces.try_recv() {
-                    events += &writer.text(&piece);
+                    events += &writer.piece(&piece);
                 }
                 events += &match ended {
                     Ok(answer) => writer.end(&answer),

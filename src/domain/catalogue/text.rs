@@ -5,14 +5,14 @@ use std::sync::Arc;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::Dialogue;
 use crate::domain::{
-    conversation::{Conversation, Message, Role, Sampling},
+    conversation::Conversation,
     pricing::{CacheWrites, TextPrices},
-    request::DialogueRequest,
     validate::{FieldCode, FieldError, too_long},
 };
 
-const NOT_TAKEN: &str = "is not supported by this model; leave it out";
+pub(super) const NOT_TAKEN: &str = "is not supported by this model; leave it out";
 
 /// Limits of a text model.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
@@ -27,22 +27,6 @@ pub struct TextLimits {
     pub max_input_tokens: Option<u32>,
     /// Maximum output tokens of a dialogue, reasoning included.
     pub max_output_tokens: u32,
-}
-
-/// What a dialogue can ask of a vendor's models.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Dialogue {
-    /// Instructions between the messages.
-    pub late_instructions: bool,
-    /// `top_p` beside a temperature.
-    pub top_p_with_temperature: bool,
-}
-
-impl Dialogue {
-    pub const ALL: Self = Self {
-        late_instructions: true,
-        top_p_with_temperature: true,
-    };
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -85,7 +69,11 @@ impl TextModel {
         errors
     }
 
-    fn temperature_violation(&self, param: &str, temperature: Option<f64>) -> Option<FieldError> {
+    pub(super) fn temperature_violation(
+        &self,
+        param: &str,
+        temperature: Option<f64>,
+    ) -> Option<FieldError> {
         let message = match (temperature?, self.limits.temperature) {
             (_, None) => NOT_TAKEN.to_owned(),
             (t, Some([low, high])) if !(low..=high).contains(&t) => {
@@ -101,30 +89,5 @@ impl TextModel {
         let most = conversation.most_tokens() as u64 + u64::from(self.overhead_tokens);
         let limit = self.limits.max_input_tokens;
         limit.map_or(most, |limit| most.min(limit.into()))
-    }
-
-    /// Every field of a dialogue that this model does not support.
-    pub fn dialogue_violations(&self, request: &DialogueRequest) -> Vec<FieldError> {
-        let unsupported =
-            |param: String, message| FieldError::new(param, FieldCode::NotSupported, message);
-        let Sampling {
-            temperature, top_p, ..
-        } = request.sampling;
-        let mut errors = Vec::from_iter(self.temperature_violation("temperature", temperature));
-        if top_p.is_some() && self.limits.temperature.is_none() {
-            errors.push(unsupported("top_p".to_owned(), NOT_TAKEN));
-        } else if top_p.and(temperature).is_some() && !self.dialogue.top_p_with_temperature {
-            let message = "is not supported by this model beside temperature; leave one out";
-            errors.push(unsupported("top_p".to_owned(), message));
-        }
-        if !self.dialogue.late_instructions {
-            let late = |message: &Message| message.role == Role::System;
-            if request.conversation.messages.iter().any(late) {
-                let message = "has instructions after the first message, which this model does not \
-                               support; put them first";
-                errors.push(unsupported("messages".to_owned(), message));
-            }
-        }
-        errors
     }
 }

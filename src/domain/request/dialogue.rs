@@ -18,6 +18,8 @@ pub struct DialogueRequest {
     pub max_tokens: Option<u32>,
     pub sampling: Sampling,
     pub stream: bool,
+    /// Fields that change no answer and that the provider is not sent.
+    pub left_out: Vec<&'static str>,
 }
 
 impl DialogueRequest {
@@ -32,6 +34,7 @@ impl DialogueRequest {
             max_tokens: None,
             sampling: Sampling::default(),
             stream: false,
+            left_out: Vec::new(),
         }
     }
 }

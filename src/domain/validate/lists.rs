@@ -16,6 +16,19 @@ pub struct List<T> {
 }
 
 impl<T> List<T> {
+    /// As [`Self::read`], where an array of none is as good as none.
+    pub fn read_any(
+        &self,
+        fields: &Fields<'_>,
+        name: &'static str,
+        read: impl Fn(&Fields<'_>) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        match fields.value(name) {
+            Some(Value::Array(items)) if items.is_empty() => None,
+            _ => self.read(fields, name, read),
+        }
+    }
+
     /// Reads the field, each of its objects with `read`.
     pub fn read(
         &self,

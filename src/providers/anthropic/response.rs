@@ -1,6 +1,6 @@
 //! Parses an Anthropic message, whole or event by event.
 //!
-//! Visible text is in `text` blocks; thinking, signatures, tools and unknown events are skipped.
+//! Blocks of other kinds than text, thinking and tools, and unknown events are skipped.
 //! Source: anthropic 2.10.0 (`PyPI`) `anthropic/types/message.py`,
 //! `raw_message_stream_event.py`, `usage.py`, `message_delta_usage.py`.
 
@@ -16,7 +16,10 @@ use super::{
     },
     errors,
 };
-use crate::domain::{conversation::Stop, usage::TokenCounts};
+use crate::domain::{
+    conversation::{Delta, Stop, ToolCall},
+    usage::TokenCounts,
+};
 
 #[derive(Debug)]
 pub struct ResponseParser<'a> {
@@ -65,10 +68,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
                 self.block(root.get("content_block").unwrap_or(&Value::Null))?;
             }
             Some("content_block_delta") => {
-                let delta = root.get("delta").unwrap_or(&Value::Null);
-                if delta.get("type").and_then(Value::as_str) == Some("text_delta") {
-                    self.text(delta)?;
-                }
+                self.delta(root.get("delta").unwrap_or(&Value::Null))?;
             }
             Some("message_delta") => {
                 self.merge_usage(root.get("usage"));
@@ -121,23 +121,63 @@ impl ResponseParser<'_> {
             Some("stop_sequence") => {
                 self.stop = Stop::Sequence(sequence.unwrap_or_default().to_owned());
             }
+            Some("tool_use") => self.stop = Stop::Tools,
             Some(_) => self.stop = Stop::Done,
         }
         Ok(())
     }
 
+    /// A whole block, or the beginning of one.
     fn block(&mut self, block: &Value) -> Result<(), ProviderError> {
-        if block.get("type").and_then(Value::as_str) == Some("text") {
-            self.text(block)?;
+        match block.get("type").and_then(Value::as_str) {
+            Some("text") => {
+                let text = self.string(block, "text")?;
+                self.answer.push(Delta::Text(text))
+            }
+            Some("thinking") => {
+                let thinking = self.string(block, "thinking")?;
+                self.answer.push(Delta::Thinking(thinking))?;
+                // Comes later in a stream.
+                let signature = block.get("signature").and_then(Value::as_str);
+                let signature = signature.unwrap_or_default().to_owned();
+                self.answer.push(Delta::Signature(signature))
+            }
+            Some("redacted_thinking") => {
+                let data = self.string(block, "data")?;
+                self.answer.push(Delta::Redacted(data))
+            }
+            Some("tool_use") => {
+                let input = block.get("input").and_then(Value::as_object);
+                // Of a stream it is empty, and its JSON comes piece by piece.
+                let input = input.filter(|input| !input.is_empty());
+                let arguments = input.map(serde_json::to_string).transpose();
+                let call = ToolCall {
+                    id: self.string(block, "id")?,
+                    name: self.string(block, "name")?,
+                    arguments: arguments.ok().flatten().unwrap_or_default(),
+                    thought_signature: None,
+                };
+                self.answer.call(call)
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
-    fn text(&mut self, holder: &Value) -> Result<(), ProviderError> {
-        let Some(text) = holder.get("text").and_then(Value::as_str) else {
-            return Err(self.answer.head.failed("text block without text"));
+    fn delta(&mut self, delta: &Value) -> Result<(), ProviderError> {
+        let piece = match delta.get("type").and_then(Value::as_str) {
+            Some("text_delta") => Delta::Text(self.string(delta, "text")?),
+            Some("thinking_delta") => Delta::Thinking(self.string(delta, "thinking")?),
+            Some("signature_delta") => Delta::Signature(self.string(delta, "signature")?),
+            Some("input_json_delta") => Delta::Arguments(self.string(delta, "partial_json")?),
+            _ => return Ok(()),
         };
-        self.answer.push(text)
+        self.answer.push(piece)
+    }
+
+    fn string(&self, holder: &Value, name: &str) -> Result<String, ProviderError> {
+        let text = holder.get(name).and_then(Value::as_str);
+        let missing = || self.answer.head.failed("block without its content");
+        text.map(str::to_owned).ok_or_else(missing)
     }
 
     /// Fields that are missing from a later usage keep their earlier value.

@@ -180,7 +180,7 @@ async fn plain_answers() {
         "output_tokens": 29, "output_tokens_details": {"thinking_tokens": 9}});
     let thinking = json!({"type": "thinking", "thinking": "hm", "signature": "s"});
     let redacted = json!({"type": "redacted_thinking", "data": "x"});
-    let tool = json!({"type": "tool_use", "id": "t", "input": {}});
+    let tool = json!({"type": "tool_use", "id": "t", "name": "f", "input": {}});
     for (content, stop, want) in [
         (
             json!([thinking, redacted, text("Hi "), tool, text("✓")]),
@@ -197,7 +197,7 @@ async fn plain_answers() {
         let reply = Reply::status(200, &[("request-id", "req_1")], &body);
         let got = ask(reply, false).await.0.unwrap();
         assert_eq!(
-            (got.text.as_str(), got.request_id.as_deref()),
+            (got.text().as_str(), got.request_id.as_deref()),
             (want, Some("req_1"))
         );
         assert_eq!(
@@ -314,7 +314,7 @@ async fn streams() {
     let (result, deltas, _) = ask(Reply::events(&items), true).await;
     let got = result.unwrap();
     assert_eq!(
-        (got.text.as_str(), &deltas[..]),
+        (got.text().as_str(), &deltas[..]),
         ("Hi you", &["Hi".to_owned(), " you".to_owned()][..])
     );
     assert_eq!(got.request_id.as_deref(), Some("msg_1"));
@@ -334,5 +334,5 @@ async fn streams() {
     let (result, _, _) = ask(Reply::events(&[start(), delta("Hi"), stop()]), true).await;
     assert_eq!(result.unwrap().usage.output, None);
     let (result, _, _) = ask(Reply::events(&[start(), end("max_tokens"), stop()]), true).await;
-    assert_eq!(result.unwrap().text, "");
+    assert_eq!(result.unwrap().text(), "");
 }

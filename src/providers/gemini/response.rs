@@ -15,7 +15,10 @@ use super::{
     },
     errors,
 };
-use crate::domain::{conversation::Stop, usage::TokenCounts};
+use crate::domain::{
+    conversation::{Stop, ToolCall},
+    usage::TokenCounts,
+};
 
 #[derive(Debug)]
 pub struct ResponseParser<'a> {
@@ -123,11 +126,34 @@ impl ResponseParser<'_> {
             }
             match part.get("text") {
                 None | Some(Value::Null) => {}
-                Some(Value::String(text)) => self.answer.push(text)?,
+                Some(Value::String(text)) => self.answer.text(text)?,
                 Some(_) => return Err(self.answer.head.failed("text is no string")),
+            }
+            if let Some(call) = part.get("functionCall") {
+                self.call(call, part.get("thoughtSignature"))?;
             }
         }
         Ok(())
+    }
+}
+
+impl ResponseParser<'_> {
+    /// A call comes whole.
+    fn call(&mut self, call: &Value, signature: Option<&Value>) -> Result<(), ProviderError> {
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+        let Some(name) = text(call.get("name")) else {
+            return Err(self.answer.head.failed("function call without a name"));
+        };
+        let arguments = match call.get("args") {
+            None | Some(Value::Null) => String::new(),
+            Some(arguments) => arguments.to_string(),
+        };
+        self.answer.call(ToolCall {
+            id: text(call.get("id")).unwrap_or_default(),
+            name,
+            arguments,
+            thought_signature: text(signature),
+        })
     }
 }
 

@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    domain::{conversation::Sampling, usage::TokenCounts},
+    domain::{
+        conversation::{Conversation, Sampling},
+        usage::TokenCounts,
+    },
     providers::{
         ProviderErrorKind,
         fake::{Reply, Seen, TIMEOUT, Upstream, dialogue, recorded, setup, streamed},
@@ -185,7 +188,7 @@ async fn plain_answers() {
         let body = answer(&parts, finish, &usage).to_string();
         let got = ask(Reply::status(200, &[], &body), false).await.0.unwrap();
         assert_eq!(
-            (got.text.as_str(), got.request_id.as_deref()),
+            (got.text().as_str(), got.request_id.as_deref()),
             (text, Some("resp-1"))
         );
         assert_eq!(
@@ -269,7 +272,7 @@ async fn streams() {
     let (result, deltas, _) = ask(Reply::events(&items), true).await;
     let got = result.unwrap();
     assert_eq!(
-        (got.text.as_str(), &deltas[..]),
+        (got.text().as_str(), &deltas[..]),
         ("Hi you", &["Hi".to_owned(), " you".to_owned()][..])
     );
     assert_eq!((got.usage.input, got.usage.output), (Some(9), Some(9)));
@@ -282,5 +285,5 @@ async fn streams() {
         true,
     )
     .await;
-    assert_eq!(result.unwrap().text, "");
+    assert_eq!(result.unwrap().text(), "");
 }

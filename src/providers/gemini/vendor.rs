@@ -28,6 +28,13 @@ pub const ADAPTERS: Adapters = Adapters {
         },
         dialogue: Dialogue {
             late_instructions: false,
+            thinking: false,
+            one_at_a_time: false,
+            strict_tools: false,
+            free_arguments: false,
+            image_urls: false,
+            result_images: false,
+            image_detail: false,
             ..Dialogue::ALL
         },
         ..Vendor::new(

@@ -5,9 +5,12 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::super::TextCall;
+use super::{
+    super::TextCall,
+    message::{self, WireFormat, WireMessage, WireTool},
+};
 use crate::domain::{
-    conversation::{Message, Part, Role},
+    conversation::{Effort, Reasoning, Thinking},
     pricing::CacheWrites,
     settings::blank_is_none,
     vendor::ModelSettings,
@@ -84,9 +87,17 @@ impl ModelSettings for OpenAiModel {
 }
 
 #[derive(Serialize)]
-struct Body<'a> {
+pub struct Body<'a> {
     model: &'a str,
     messages: Vec<WireMessage<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<WireTool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parallel_tool_calls: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_format: Option<WireFormat<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,49 +121,6 @@ struct Body<'a> {
 }
 
 #[derive(Serialize)]
-struct WireMessage<'a> {
-    role: &'static str,
-    content: Content<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Content<'a> {
-    /// The only form that every compatible server supports.
-    Text(&'a str),
-    Parts(Vec<WirePart<'a>>),
-}
-
-#[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum WirePart<'a> {
-    Text { text: &'a str },
-}
-
-impl<'a> WireMessage<'a> {
-    fn of(message: &'a Message, system_role: &'static str) -> Self {
-        let role = match message.role {
-            Role::System => system_role,
-            Role::User => "user",
-            Role::Assistant => "assistant",
-        };
-        let content = match &message.parts[..] {
-            [Part::Text(text)] => Content::Text(text),
-            parts => Content::Parts(parts.iter().map(WirePart::from).collect()),
-        };
-        Self { role, content }
-    }
-}
-
-impl<'a> From<&'a Part> for WirePart<'a> {
-    fn from(part: &'a Part) -> Self {
-        match part {
-            Part::Text(text) => Self::Text { text },
-        }
-    }
-}
-
-#[derive(Serialize)]
 struct CacheOptions {
     mode: &'static str,
 }
@@ -165,18 +133,11 @@ struct StreamOptions {
     include_obfuscation: Option<bool>,
 }
 
-pub fn body(call: &TextCall, settings: &OpenAiModel, streaming: bool) -> Value {
+pub fn body<'a>(call: &'a TextCall, settings: &'a OpenAiModel, streaming: bool) -> Body<'a> {
     let system_role = match settings.system_role {
         SystemRole::System => "system",
         SystemRole::Developer => "developer",
     };
-    let system = call.conversation.system.as_deref().map(|text| WireMessage {
-        role: system_role,
-        content: Content::Text(text),
-    });
-    let messages = call.conversation.messages.iter();
-    let messages = messages.map(|message| WireMessage::of(message, system_role));
-    let messages = system.into_iter().chain(messages).collect();
     let (max_tokens, max_completion_tokens) = match settings.token_field {
         TokenField::MaxTokens => (Some(call.max_tokens), None),
         TokenField::MaxCompletionTokens => (None, Some(call.max_tokens)),
@@ -186,22 +147,42 @@ pub fn body(call: &TextCall, settings: &OpenAiModel, streaming: bool) -> Value {
         include_obfuscation: settings.no_obfuscation.then_some(false),
     };
     let wanted = options.include_usage.is_some() || options.include_obfuscation.is_some();
-    let body = Body {
+    let tools = &call.conversation.tools;
+    let serial = tools.one_at_a_time && !tools.functions.is_empty();
+    Body {
         model: &call.model,
-        messages,
+        messages: message::messages(&call.conversation, system_role),
+        tools: message::tools(tools),
+        tool_choice: message::tool_choice(&tools.choice),
+        parallel_tool_calls: serial.then_some(false),
+        response_format: message::format(&call.conversation.format),
         max_tokens,
         max_completion_tokens,
         temperature: call.sampling.temperature,
         top_p: call.sampling.top_p,
         stop: &call.sampling.stop,
-        reasoning_effort: settings.reasoning_effort.as_deref(),
+        reasoning_effort: effort(call, settings),
         service_tier: settings.service_tier.as_deref(),
         prompt_cache_options: settings
             .explicit_cache
             .then_some(CacheOptions { mode: "explicit" }),
         stream: streaming.then_some(true),
         stream_options: (streaming && wanted).then_some(options),
-    };
-    // Strings and numbers only: this cannot fail.
-    serde_json::to_value(body).unwrap_or_default()
+    }
+}
+
+/// The model's own effort where none is asked for. Thinking that is asked for in another dialect
+/// becomes an effort, but not beside tools: models that can do without, which `none` stands for,
+/// take tools here only so.
+fn effort<'a>(call: &TextCall, settings: &'a OpenAiModel) -> Option<&'a str> {
+    let Reasoning { thinking, effort } = call.sampling.reasoning;
+    let own = settings.reasoning_effort.as_deref();
+    match (effort, thinking) {
+        (Some(effort), _) => Some(effort.as_str()),
+        (None, None | Some(Thinking::Off)) => own,
+        (None, Some(_)) if own == Some("none") && !call.conversation.tools.functions.is_empty() => {
+            own
+        }
+        (None, Some(_)) => call.sampling.reasoning.as_effort().map(Effort::as_str),
+    }
 }

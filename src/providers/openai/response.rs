@@ -1,7 +1,7 @@
 //! Parses a Chat Completions response, whole or chunk by chunk.
 //!
 //! Both forms share their fields (`message` and `delta`), so one parser serves both. Lenient
-//! where compatible servers differ, strict where it costs money: an answer without text, a
+//! where compatible servers differ, strict where it costs money: an empty answer, a
 //! truncated stream and a refusal are failures. Source: openai 3.51.0 (`PyPI`)
 //! `chat_completion.py`, `chat_completion_chunk.py`, `completion_usage.py`.
 
@@ -17,7 +17,10 @@ use super::{
     },
     errors,
 };
-use crate::domain::{conversation::Stop, usage::TokenCounts};
+use crate::domain::{
+    conversation::{Delta, Stop, ToolCall},
+    usage::TokenCounts,
+};
 
 /// Which field of a choice has the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +35,8 @@ pub struct ResponseParser<'a> {
     answer: AnswerBuilder<'a>,
     finish: Option<String>,
     usage: Option<TokenCounts>,
+    /// The calls of a stream, by the vendor's index and id; the last is open.
+    calls: Vec<(u64, String)>,
 }
 
 impl<'a> TextParser<'a> for ResponseParser<'a> {
@@ -40,6 +45,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
             answer,
             finish: None,
             usage: None,
+            calls: Vec::new(),
         }
     }
 
@@ -75,6 +81,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
         // `model_length`: Mistral's full context.
         let stop = match finish {
             Some("length" | "model_length") => Stop::Limit,
+            Some("tool_calls" | "function_call") => Stop::Tools,
             _ => Stop::Done,
         };
         self.answer.finish(self.usage.unwrap_or_default(), stop)
@@ -138,21 +145,59 @@ impl ResponseParser<'_> {
             return Err(self.answer.head.refused(None));
         }
         match body.get("content") {
-            None | Some(Value::Null) => Ok(()),
-            Some(Value::String(text)) => self.answer.push(text),
+            None | Some(Value::Null) => {}
+            Some(Value::String(text)) => self.answer.text(text)?,
             // Mistral's reasoning models answer in parts; those of type `text` are visible.
             Some(Value::Array(parts)) => {
                 for part in parts {
                     if part.get("type").and_then(Value::as_str) == Some("text") {
-                        self.answer
-                            .push(part.get("text").and_then(Value::as_str).unwrap_or_default())?;
+                        let text = part.get("text").and_then(Value::as_str);
+                        self.answer.text(text.unwrap_or_default())?;
                     }
                 }
-                Ok(())
             }
-            Some(_) => Err(self.answer.head.failed("content is no text")),
+            Some(_) => return Err(self.answer.head.failed("content is no text")),
+        }
+        match body.get("tool_calls") {
+            None | Some(Value::Null) => Ok(()),
+            Some(Value::Array(calls)) => calls.iter().try_for_each(|call| self.call(call)),
+            Some(_) => Err(self.answer.head.failed("tool calls are no array")),
         }
     }
+
+    /// A whole call, or the beginning of one, or more of its arguments. Some servers give several
+    /// calls one index: a new id is a new call.
+    fn call(&mut self, call: &Value) -> Result<(), ProviderError> {
+        let id = text(call.get("id")).to_owned();
+        let function = call.get("function");
+        let name = text(function.and_then(|function| function.get("name")));
+        let arguments = text(function.and_then(|function| function.get("arguments"))).to_owned();
+        let index = call.get("index").and_then(Value::as_u64);
+        let index = index.unwrap_or(self.calls.len() as u64);
+        let same = |known: &(u64, String)| known.0 == index && (id.is_empty() || known.1 == id);
+        if let Some(at) = self.calls.iter().rposition(same) {
+            let open = at + 1 == self.calls.len();
+            if !open && !arguments.is_empty() {
+                return Err(self.answer.head.failed("tool calls are mixed"));
+            }
+            return self.answer.push(Delta::Arguments(arguments));
+        }
+        if name.is_empty() {
+            return Err(self.answer.head.failed("tool call without a name"));
+        }
+        self.calls.push((index, id.clone()));
+        let signature = call.pointer("/extra_content/google/thought_signature");
+        self.answer.call(ToolCall {
+            id,
+            name: name.to_owned(),
+            arguments,
+            thought_signature: signature.and_then(Value::as_str).map(str::to_owned),
+        })
+    }
+}
+
+fn text(value: Option<&Value>) -> &str {
+    value.and_then(Value::as_str).unwrap_or_default()
 }
 
 /// xAI excludes reasoning from `completion_tokens`, but not from the total; everyone else includes

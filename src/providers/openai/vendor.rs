@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     domain::{
+        catalogue::Dialogue,
         generation::Modality,
         settings::ConfigError,
         vendor::{Access, SharedSettings, Vendor, read_settings},
@@ -23,17 +24,26 @@ use crate::{
 const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 const TIERS: &[&str] = &["auto", "default", "flex", "scale", "priority", "fast"];
 
+const DIALOGUE: Dialogue = Dialogue {
+    thinking: false,
+    result_images: false,
+    ..Dialogue::ALL
+};
+
 /// `OpenAI`.
 pub const ADAPTERS: Adapters = Adapters {
-    vendor: Vendor::new(
-        "openai",
-        &[Modality::Text, Modality::Image, Modality::Audio],
-        |modality, wire| match modality {
-            Modality::Image => read_settings::<OpenAiImageModel>(wire),
-            Modality::Audio => read_settings::<OpenAiSpeechModel>(wire),
-            Modality::Text | Modality::Video => text(wire),
-        },
-    ),
+    vendor: Vendor {
+        dialogue: DIALOGUE,
+        ..Vendor::new(
+            "openai",
+            &[Modality::Text, Modality::Image, Modality::Audio],
+            |modality, wire| match modality {
+                Modality::Image => read_settings::<OpenAiImageModel>(wire),
+                Modality::Audio => read_settings::<OpenAiSpeechModel>(wire),
+                Modality::Text | Modality::Video => text(wire),
+            },
+        )
+    },
     add: |registry, setup| {
         let name = || setup.name.clone();
         registry.text.insert(name(), Arc::new(OpenAi::new(setup)?));
@@ -50,6 +60,7 @@ pub const COMPATIBLE: Adapters = Adapters {
     vendor: Vendor {
         access: Access::OptionalKey,
         temperature: Some([0.0, 2.0]),
+        dialogue: DIALOGUE,
         ..Vendor::new("openai_compatible", &[Modality::Text], |_, wire| {
             read_settings::<OpenAiModel>(wire)
         })

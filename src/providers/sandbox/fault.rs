@@ -1,5 +1,6 @@
 //! What a prompt can request, like test card numbers: `[[fail]]`, `[[reject]]`, `[[timeout]]`,
-//! `[[rate_limit]]`, `[[slow:SECONDS]]`, and of a text `[[cached:TOKENS]]`, anywhere in it.
+//! `[[rate_limit]]`, `[[slow:SECONDS]]`, and of a text `[[cached:TOKENS]]`, `[[tool]]` and
+//! `[[tool:NAME]]`, anywhere in it.
 
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub struct Faults {
     pub slow: Duration,
     /// Input tokens that are said to come from a cache.
     pub cached: Option<u64>,
+    /// Functions that are to be called, by their names; an empty one: any.
+    pub tools: Vec<String>,
     /// The prompt without its markers.
     pub rest: String,
 }
@@ -63,6 +66,12 @@ impl Faults {
             "timeout" => Fault::Timeout,
             "rate_limit" => Fault::RateLimit,
             _ => {
+                if let Some(name) = word.strip_prefix("tool")
+                    && let Some(name) = name.strip_prefix(':').or(name.is_empty().then_some(name))
+                {
+                    self.tools.push(name.to_owned());
+                    return true;
+                }
                 let wait = word.strip_prefix("slow:").and_then(wait);
                 let cached = word.strip_prefix("cached:").and_then(|n| n.parse().ok());
                 self.slow = self.slow.max(wait.unwrap_or_default());
@@ -148,10 +157,18 @@ mod tests {
                 fault,
                 slow: Duration::from_millis(slow_ms),
                 cached: None,
+                tools: Vec::new(),
                 rest: rest.to_owned(),
             };
             assert_eq!(Faults::of(prompt), want, "{prompt}");
         }
+    }
+
+    #[test]
+    fn functions_to_call() {
+        let found = Faults::of("a [[tool]][[tool:f]] [[tool:]] [[tools]] [[toolx]]");
+        assert_eq!(found.tools, ["", "f", ""]);
+        assert_eq!(found.rest, "a   [[tools]] [[toolx]]");
     }
 
     #[test]

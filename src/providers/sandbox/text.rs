@@ -1,22 +1,24 @@
 //! Text of the sandbox: the same call always gets the same few sentences.
 //!
-//! A word is a token here. Streaming sends word by word.
+//! A word is a token here, and so is a piece of a call. Streaming sends word by word.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Faults, fault::Fault, seed::Seed};
+use super::{Faults, fault::Fault, seed::Seed, tools};
 use crate::{
     domain::{
-        conversation::{Part, Role, Stop},
+        conversation::{Conversation, Delta, Part, Role, Stop, ToolCall, texts},
         usage::TokenCounts,
     },
-    providers::{DeltaSink, ProviderError, TextAnswer, TextCall, TextProvider, answer::TextBuffer},
+    providers::{DeltaSink, ProviderError, TextAnswer, TextCall, TextProvider, answer::PartBuffer},
 };
 
 /// Words before `[[fail]]` and `[[timeout]]` end a stream.
 const WORDS_BEFORE_FAULT: usize = 5;
+/// Characters of a piece of a call's arguments.
+const PIECE_CHARS: usize = 8;
 /// How much of the prompt is quoted, in words and in characters.
 const TOPIC_WORDS: usize = 12;
 const TOPIC_CHARS: usize = 100;
@@ -67,21 +69,35 @@ impl TextProvider for SandboxText {
         call: &TextCall,
         deltas: Option<&DeltaSink>,
     ) -> Result<TextAnswer, ProviderError> {
-        let faults = Faults::of(&call.conversation.last_user_text());
+        let conversation = &call.conversation;
+        let faults = Faults::of(&conversation.last_user_text());
         if !faults.slow.is_zero() {
             tokio::time::sleep(faults.slow).await;
         }
         let seed = seed(call);
-        let mut text = compose(&faults.rest, &seed);
+        let result = last_result(conversation);
+        let calls = match result {
+            None => tools::calls(conversation, &faults.tools, &seed),
+            Some(_) => Vec::new(),
+        };
         let mut stop = Stop::Done;
-        let found = call.sampling.stop.iter();
-        let found = found.filter_map(|sequence| Some((text.find(sequence)?, sequence)));
-        if let Some((at, sequence)) = found.min_by_key(|(at, _)| *at) {
-            stop = Stop::Sequence(sequence.clone());
-            text.truncate(at);
-        }
+        let deltas_of_answer = if calls.is_empty() {
+            let topic = result.as_deref().unwrap_or(&faults.rest);
+            let mut text = compose(topic, &seed);
+            text = tools::structured(&conversation.format, &text).unwrap_or(text);
+            let found = call.sampling.stop.iter();
+            let found = found.filter_map(|sequence| Some((text.find(sequence)?, sequence)));
+            if let Some((at, sequence)) = found.min_by_key(|(at, _)| *at) {
+                stop = Stop::Sequence(sequence.clone());
+                text.truncate(at);
+            }
+            words(&text)
+        } else {
+            stop = Stop::Tools;
+            calls.into_iter().flat_map(pieces).collect()
+        };
         let limit = usize::try_from(call.max_tokens).unwrap_or(usize::MAX);
-        if text.split_inclusive(' ').nth(limit).is_some() {
+        if deltas_of_answer.len() > limit {
             stop = Stop::Limit;
         }
         // A late fault sends part of the stream first, like an upstream that breaks off.
@@ -90,37 +106,77 @@ impl TextProvider for SandboxText {
             Some(_) => limit.min(WORDS_BEFORE_FAULT),
             None => limit,
         };
-        let mut pieces = TextBuffer::new(deltas);
-        let mut words: u64 = 0;
-        for (index, word) in text.split_inclusive(' ').take(shown).enumerate() {
+        let mut parts = PartBuffer::new(deltas);
+        let mut written: u64 = 0;
+        for (index, piece) in deltas_of_answer.into_iter().take(shown).enumerate() {
             if index > 0 && deltas.is_some() && !self.word_delay.is_zero() {
                 tokio::time::sleep(self.word_delay).await;
             }
-            // The limit may cut after any word, and an answer does not end in a space.
-            let bare = word.trim_end();
-            if index > 0 {
-                pieces.push(&format!(" {bare}"))?;
-            } else {
-                pieces.push(bare)?;
-            }
-            words += 1;
+            parts.push(piece)?;
+            written += 1;
         }
         if let Some(fault) = faults.fault {
             return Err(Fault::happen(fault).await);
         }
         let input = input_tokens(call);
         Ok(TextAnswer {
-            text: pieces.into_text(),
+            parts: parts.end(),
             stop,
             usage: TokenCounts {
                 input: Some(input),
                 cached_input: faults.cached.map(|tokens| tokens.min(input)),
-                output: Some(words),
+                output: Some(written),
                 ..TokenCounts::default()
             },
             request_id: Some(seed.request_id()),
         })
     }
+}
+
+/// Word by word. The limit may cut after any word, and an answer does not end in a space.
+fn words(text: &str) -> Vec<Delta> {
+    let words = text.split_inclusive(' ').enumerate().map(|(index, word)| {
+        let bare = word.trim_end();
+        Delta::Text(if index > 0 {
+            format!(" {bare}")
+        } else {
+            bare.to_owned()
+        })
+    });
+    words.collect()
+}
+
+/// A call, and its arguments piece by piece.
+fn pieces(call: ToolCall) -> Vec<Delta> {
+    let arguments: Vec<char> = call.arguments.chars().collect();
+    let begin = Delta::ToolCall(ToolCall {
+        arguments: String::new(),
+        ..call
+    });
+    let chunks = arguments.chunks(PIECE_CHARS);
+    let rest = chunks.map(|piece| Delta::Arguments(piece.iter().collect()));
+    [begin].into_iter().chain(rest).collect()
+}
+
+/// What the last message brings back from tools: their names and results.
+fn last_result(conversation: &Conversation) -> Option<String> {
+    let calls = conversation.calls();
+    let parts = conversation
+        .messages
+        .last()
+        .map(|message| &message.parts[..]);
+    let results = parts
+        .unwrap_or_default()
+        .iter()
+        .filter_map(|part| match part {
+            Part::ToolResult(result) => {
+                let name = calls.get(&*result.call_id).unwrap_or(&"a tool");
+                Some(format!("{name}: {}", texts(&result.parts, " ")))
+            }
+            _ => None,
+        });
+    let results: Vec<String> = results.collect();
+    (!results.is_empty()).then(|| results.join(", "))
 }
 
 /// A quarter of the bytes, rounded up: close to real tokenizers, and always below the ceiling of a
@@ -150,7 +206,10 @@ fn seed(call: &TextCall) -> Seed {
             Role::Assistant => b"assistant",
         });
         fields.extend(message.parts.iter().map(|part| match part {
-            Part::Text(text) => text.as_bytes(),
+            Part::Text { text } => text.as_bytes(),
+            Part::ToolCall(call) => call.id.as_bytes(),
+            Part::ToolResult(result) => result.call_id.as_bytes(),
+            _ => &[],
         }));
     }
     Seed::of(&fields)

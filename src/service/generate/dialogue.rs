@@ -63,6 +63,16 @@ impl Service {
         Ok(cap.map_or(available, |cap| available.min(SpendLimit::left(cap))))
     }
 
+    /// What a dialogue asks that changes no answer and that its provider is not sent.
+    pub fn left_out(&self, caller: &Caller, request: &DialogueRequest) -> Vec<&'static str> {
+        let account = caller.account_default(Modality::Text);
+        let model = self.0.catalogue.named(&request.model, &account);
+        match model.map(|model| &model.kind) {
+            Ok(ModelKind::Text(text)) => text.left_out(request),
+            _ => Vec::new(),
+        }
+    }
+
     /// Input tokens that a dialogue cannot exceed.
     pub fn count_tokens(
         &self,

@@ -175,6 +175,7 @@ pub(super) fn plan_call<'a>(
         temperature,
         top_p,
         stop,
+        reasoning: _,
     } = &call.sampling;
     let mut parameters = json!({ "max_tokens": call.max_tokens });
     for (name, value) in [("temperature", temperature), ("top_p", top_p)] {

@@ -442,7 +442,7 @@ impl NewGeneration {
             charged: None,
             failure: None,
             finish_reason: None,
-            stop: None,
+            answer: None,
             api_key_id: match self.credential {
                 Credential::ApiKey(id) => Some(id),
                 Credential::Session(_) => None,

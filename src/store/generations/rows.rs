@@ -6,6 +6,7 @@ use sqlx::types::Json;
 
 use super::{Bound, Store, StoreError};
 use crate::domain::{
+    conversation::Answered,
     credits::Credits,
     generation::{
         Failure, FailureCode, FinishReason, Generation, Modality, Output, Status, Surface,
@@ -44,6 +45,7 @@ pub(in crate::store) struct GenerationRow {
     pub template_id: Option<TemplateId>,
     pub template_version: Option<i32>,
     pub surface: Option<Surface>,
+    pub answer: Option<Json<Answered>>,
 }
 
 impl Store {
@@ -83,7 +85,7 @@ impl Store {
                 error_message, attempts as "attempts!", provider_request_id,
                 created_at as "created_at!", started_at, completed_at, outputs as "outputs: _",
                 progress, finish_reason as "finish_reason: _", template_id as "template_id: _",
-                template_version, surface as "surface: _"
+                template_version, surface as "surface: _", answer as "answer: _"
             from generations
             where account_id = $1 and id = $2 and ($3 or deleted_at is null)
             "#,
@@ -107,7 +109,8 @@ impl Store {
             "with generation as (
                  update finished_generations
                  set deleted_at = $3, prompt = '', system_prompt = null, negative_prompt = null,
-                     result = null, outputs = null, parameters = '{}', error_message = null
+                     result = null, outputs = null, answer = null, parameters = '{}',
+                     error_message = null
                  where id = $1 and account_id = $2 and deleted_at is null
                  returning id, model_id
              ), trash as (
@@ -183,7 +186,7 @@ impl From<GenerationRow> for Generation {
             charged: row.charged,
             failure: row.error_code.map(|code| Failure::new(code, message)),
             finish_reason: row.finish_reason,
-            stop: None,
+            answer: row.answer.map(|answer| answer.0),
             api_key_id: row.api_key_id,
             template: row
                 .template_id

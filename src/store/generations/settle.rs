@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     domain::{
+        conversation::Answered,
         credits::Credits,
         generation::{FinishReason, Generation, Modality, Output, Status},
         ids::AccountId,
@@ -38,6 +39,7 @@ struct Row<'a> {
     charged: i64,
     usage: Option<&'a Value>,
     outputs: Option<&'a [Output]>,
+    answer: Option<&'a Answered>,
     error_code: Option<&'a str>,
     error_message: Option<&'a str>,
     finish_reason: Option<&'a str>,
@@ -75,6 +77,7 @@ impl Settle {
             charged: completion.map_or(0, |completion| completion.charged.micros()),
             usage: completion.map(|completion| &completion.usage),
             outputs: outputs.filter(|outputs| !outputs.is_empty()),
+            answer: completion.and_then(|completion| completion.answer.as_ref()),
             error_code: failure.map(|failure| failure.code.as_str()),
             error_message: failure.map(|failure| failure.message.as_str()),
             finish_reason: finish_reason.map(FinishReason::as_str),
@@ -133,12 +136,12 @@ async fn write(
             select * from rows from (
                 json_to_recordset($1::text::json) as (
                     id uuid, account_id bigint, instance uuid, charged bigint, usage jsonb,
-                    outputs jsonb, error_code text, error_message text, finish_reason text,
+                    outputs jsonb, answer jsonb, error_code text, error_message text, finish_reason text,
                     attempts integer, provider_request_id text, now timestamptz),
                 unnest($2::text[])
             ) with ordinality as w (
-                id, account_id, instance, charged, usage, outputs, error_code, error_message,
-                finish_reason, attempts, provider_request_id, now, result, place)
+                id, account_id, instance, charged, usage, outputs, answer, error_code,
+                error_message, finish_reason, attempts, provider_request_id, now, result, place)
         ), open as materialized (
             -- Not waited for: one locked account would hold up all others.
             select id from accounts where id = any($3) for no key update skip locked
@@ -148,8 +151,8 @@ async fn write(
             where g.account_id + 0 = w.account_id and g.id = w.id
               and g.id = any($4)
               and (w.instance is null or g.lease_token = w.instance)
-            returning g.*, w.place, w.charged, w.usage, w.outputs, w.error_code,
-                      w.error_message, w.finish_reason, w.result, w.now,
+            returning g.*, w.place, w.charged, w.usage, w.outputs, w.answer,
+                      w.error_code, w.error_message, w.finish_reason, w.result, w.now,
                       greatest(g.attempts, w.attempts) as made,
                       coalesce(w.provider_request_id, g.remote_id) as provider_request_id,
                       coalesce(g.started_at, g.created_at) as started,
@@ -169,11 +172,12 @@ async fn write(
                 (id, account_id, api_key_id, session_id, estimated, charged, created_at,
                  started_at, completed_at, template_id, template_version, model_id, price_id,
                  attempts, prompt, system_prompt, negative_prompt, parameters, usage, result,
-                 outputs, error_code, error_message, finish_reason, provider_request_id, surface)
+                 outputs, answer, error_code, error_message, finish_reason, provider_request_id,
+                 surface)
             select id, account_id, api_key_id, session_id, estimated, charged, created_at,
                    started, ended, template_id, template_version, model_id, price_id, made,
                    prompt, system_prompt, negative_prompt, parameters, usage, result, outputs,
-                   error_code, error_message, finish_reason, provider_request_id, surface
+                   answer, error_code, error_message, finish_reason, provider_request_id, surface
             from gone
         ), entry as (
             insert into ledger_entries
@@ -286,7 +290,7 @@ impl NewGeneration {
                 usage: Some(completion.usage),
                 charged: Some(completion.charged),
                 finish_reason: completion.finish_reason,
-                stop: completion.stop,
+                answer: completion.answer,
                 ..record
             },
             Outcome::Failed(failure) => Generation {

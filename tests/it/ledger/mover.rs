@@ -25,7 +25,7 @@ pub fn completed(charge: i64) -> Outcome {
     Outcome::Completed(Completion {
         result: Some("x".to_owned()),
         outputs: Vec::new(),
-        stop: None,
+        answer: None,
         usage: json!({}),
         charged: micros(charge),
         finish_reason: None,

@@ -214,7 +214,7 @@ impl World {
             Some(part) => Outcome::Completed(Completion {
                 result: Some("x".to_owned()),
                 outputs: Vec::new(),
-                stop: None,
+                answer: None,
                 usage: json!({"input_tokens": 1}),
                 charged: micros(part_of(opening.hold, part)),
                 finish_reason: None,

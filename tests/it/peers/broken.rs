@@ -7,6 +7,7 @@ use std::sync::{
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
+use gensvc::domain::conversation::Delta;
 use gensvc::providers::{
     DeltaSink, ImageAnswer, ImageCall, ImageProvider, ProviderError, Registry, SpeechAnswer,
     SpeechCall, SpeechProvider, TextAnswer, TextCall, TextProvider, VideoCall, VideoProvider,
@@ -123,7 +124,7 @@ impl TextProvider for Panics {
         deltas: Option<&DeltaSink>,
     ) -> Result<TextAnswer, ProviderError> {
         if let Some(deltas) = deltas {
-            deltas.push("half an ans");
+            deltas.push(Delta::Text("half an ans".to_owned()));
         }
         tokio::task::yield_now().await;
         panic!("a defect");

@@ -6,10 +6,6 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::{CHAT, MESSAGES, MODELS, ROUTES, ask, error, with};
 use crate::common::{TestApp, Upstream};
 
-fn tools() -> Value {
-    json!([{"type": "function", "function": {"name": "f", "parameters": {}}}])
-}
-
 fn message(content: &Value) -> Value {
     json!({"messages": [{"role": "user", "content": content}]})
 }
@@ -21,29 +17,18 @@ async fn what_a_chat_asks_beyond_text_is_named(_: PgPoolOptions, options: PgConn
     let image = json!([{"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}]);
     let marked = json!([{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}]);
     let called = json!({"messages": [{"role": "user", "content": "x"},
-        {"role": "assistant", "content": "x", "tool_calls": []},
+        {"role": "assistant", "content": "x", "tool_calls": null},
         {"role": "tool", "content": "1", "tool_call_id": "c"}]});
     for (param, more) in [
-        ("tools", json!({"tools": tools()})),
         ("tool_choice", json!({"tool_choice": "auto"})),
-        ("parallel_tool_calls", json!({"parallel_tool_calls": true})),
         ("functions", json!({"functions": []})),
         ("function_call", json!({"function_call": "none"})),
-        (
-            "response_format",
-            json!({"response_format": {"type": "json_object"}}),
-        ),
-        (
-            "response_format",
-            json!({"response_format": {"type": "json_schema", "json_schema": {}}}),
-        ),
         ("n", json!({"n": 2})),
         ("logprobs", json!({"logprobs": true})),
         ("top_logprobs", json!({"top_logprobs": 2})),
         ("logit_bias", json!({"logit_bias": {"1": 1}})),
         ("audio", json!({"audio": {"voice": "x", "format": "mp3"}})),
         ("modalities", json!({"modalities": ["text", "audio"]})),
-        ("reasoning_effort", json!({"reasoning_effort": "low"})),
         ("verbosity", json!({"verbosity": "low"})),
         ("seed", json!({"seed": 1})),
         ("presence_penalty", json!({"presence_penalty": 0.5})),
@@ -53,15 +38,6 @@ async fn what_a_chat_asks_beyond_text_is_named(_: PgPoolOptions, options: PgConn
             json!({"prediction": {"type": "content", "content": "x"}}),
         ),
         ("store", json!({"store": true})),
-        ("metadata", json!({"metadata": {}})),
-        ("user", json!({"user": "x"})),
-        ("safety_identifier", json!({"safety_identifier": "x"})),
-        ("prompt_cache_key", json!({"prompt_cache_key": "x"})),
-        ("prompt_cache_options", json!({"prompt_cache_options": {}})),
-        (
-            "prompt_cache_retention",
-            json!({"prompt_cache_retention": "24h"}),
-        ),
         ("moderation", json!({"moderation": {}})),
         ("web_search_options", json!({"web_search_options": {}})),
         ("service_tier", json!({"service_tier": "priority"})),
@@ -73,9 +49,9 @@ async fn what_a_chat_asks_beyond_text_is_named(_: PgPoolOptions, options: PgConn
         ("conversation", json!({"conversation": "x"})),
         ("background", json!({"background": true})),
         ("something_new", json!({"something_new": 1})),
-        ("messages[0].content[0].type", message(&image)),
+        ("messages", message(&image)),
         ("messages[0].content[0].cache_control", message(&marked)),
-        ("messages[1].tool_calls", called),
+        ("messages", called),
         (
             "messages[0].name",
             json!({"messages": [{"role": "user", "content": "x", "name": "a"}]}),
@@ -93,12 +69,12 @@ async fn what_a_chat_asks_beyond_text_is_named(_: PgPoolOptions, options: PgConn
         );
         assert_eq!(answer.header("x-should-retry"), "false");
     }
-    let body = with(ask(MODELS[0], "x"), &json!({"tools": [], "seed": 1}));
+    let body = with(ask(MODELS[0], "x"), &json!({"functions": [], "seed": 1}));
     let refused = app.post(&account.key, CHAT, &body).await;
     let refused = error(CHAT, &refused, 400, "unsupported_parameter");
     let message = refused["message"].as_str().unwrap();
     assert!(
-        message.contains("tools") && message.contains("seed"),
+        message.contains("functions") && message.contains("seed"),
         "{message}"
     );
     nothing_was_made(&app, &account.key).await;
@@ -111,43 +87,24 @@ async fn what_messages_ask_beyond_text_is_named(_: PgPoolOptions, options: PgCon
     let source = json!({"type": "url", "url": "https://example.com/a.png"});
     let image = json!([{"type": "image", "source": source}]);
     let result = json!([{"type": "tool_result", "tool_use_id": "t", "content": "1"}]);
-    let marked = json!([{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}]);
+    let cited = json!([{"type": "text", "text": "x", "citations": [{"type": "page_location"}]}]);
+    let document = json!([{"type": "document", "source": source}]);
     for (param, more) in [
-        (
-            "tools",
-            json!({"tools": [{"name": "f", "input_schema": {}}]}),
-        ),
         ("tool_choice", json!({"tool_choice": {"type": "auto"}})),
-        (
-            "thinking",
-            json!({"thinking": {"type": "enabled", "budget_tokens": 1024}}),
-        ),
-        ("thinking", json!({"thinking": {"type": "adaptive"}})),
-        ("output_config", json!({"output_config": {"effort": "low"}})),
-        (
-            "output_format",
-            json!({"output_format": {"type": "json_schema"}}),
-        ),
         ("top_k", json!({"top_k": 5})),
-        ("metadata", json!({"metadata": {"user_id": "x"}})),
         ("service_tier", json!({"service_tier": "priority"})),
         ("speed", json!({"speed": "fast"})),
         ("container", json!({"container": "x"})),
-        ("context_management", json!({"context_management": {}})),
         ("mcp_servers", json!({"mcp_servers": []})),
         ("fallbacks", json!({"fallbacks": []})),
         ("inference_geo", json!({"inference_geo": "eu"})),
-        (
-            "cache_control",
-            json!({"cache_control": {"type": "ephemeral"}}),
-        ),
-        ("diagnostics", json!({"diagnostics": {}})),
         ("user_profile_id", json!({"user_profile_id": "x"})),
         ("something_new", json!({"something_new": 1})),
-        ("system[0].cache_control", json!({ "system": marked })),
-        ("messages[0].content[0].cache_control", message(&marked)),
-        ("messages[0].content[0].type", message(&image)),
-        ("messages[0].content[0].type", message(&result)),
+        ("system[0].citations", json!({ "system": cited })),
+        ("messages[0].content[0].citations", message(&cited)),
+        ("messages[0].content[0].type", message(&document)),
+        ("messages", message(&image)),
+        ("messages", message(&result)),
     ] {
         let answer = app
             .post(&account.key, MESSAGES, &with(ask(MODELS[0], "x"), &more))
@@ -167,6 +124,63 @@ async fn what_messages_ask_beyond_text_is_named(_: PgPoolOptions, options: PgCon
     let refused = error(MESSAGES, &refused, 400, "thread_unsupported_request");
     assert_eq!(refused["details"]["unsupported"], json!(["thread"]));
     nothing_was_made(&app, &account.key).await;
+}
+
+/// Hints: they cost nothing, and the answer says that they were left out.
+#[sqlx::test]
+async fn what_changes_no_answer_is_left_out_and_told(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("10").await;
+    let ephemeral = json!({"type": "ephemeral"});
+    let marked = json!([{"type": "text", "text": "x", "cache_control": ephemeral}]);
+    for (path, left_out, more) in [
+        (CHAT, "user", json!({"user": "x"})),
+        (
+            CHAT,
+            "metadata, safety_identifier",
+            json!({"metadata": {}, "safety_identifier": "x"}),
+        ),
+        (
+            CHAT,
+            "prompt_cache_key",
+            json!({"prompt_cache_key": "x", "user": null}),
+        ),
+        (
+            CHAT,
+            "prompt_cache_options",
+            json!({"prompt_cache_options": {}}),
+        ),
+        (
+            CHAT,
+            "prompt_cache_retention",
+            json!({"prompt_cache_retention": "24h"}),
+        ),
+        (CHAT, "", json!({})),
+        (MESSAGES, "metadata", json!({"metadata": {"user_id": "x"}})),
+        (
+            MESSAGES,
+            "cache_control",
+            json!({"cache_control": ephemeral}),
+        ),
+        (MESSAGES, "cache_control", message(&marked)),
+        (MESSAGES, "cache_control", json!({ "system": marked })),
+        (
+            MESSAGES,
+            "context_management",
+            json!({"context_management": {}}),
+        ),
+        (MESSAGES, "diagnostics", json!({"diagnostics": {}})),
+    ] {
+        for stream in [false, true] {
+            let body = with(
+                with(ask(MODELS[0], "x"), &more),
+                &json!({ "stream": stream }),
+            );
+            let answer = app.post(&account.key, path, &body).await;
+            assert_eq!(answer.status, 200, "{}", answer.text);
+            assert_eq!(answer.header("x-gensvc-left-out"), left_out);
+        }
+    }
 }
 
 async fn nothing_was_made(app: &TestApp, key: &str) {

@@ -5,7 +5,7 @@ use tokio::sync::{mpsc::unbounded_channel, oneshot};
 
 use super::*;
 use crate::domain::{
-    conversation::Stop,
+    conversation::{Part, Stop},
     usage::{TextUsage, TokenCounts},
 };
 
@@ -14,15 +14,18 @@ struct Letters;
 
 impl Writer for Letters {
     fn whole(&self, answer: &Answer) -> String {
-        answer.text.clone()
+        answer.text()
     }
 
     fn begin(&mut self) -> String {
         "(".to_owned()
     }
 
-    fn text(&mut self, piece: &str) -> String {
-        piece.to_owned()
+    fn piece(&mut self, delta: &Delta) -> String {
+        match delta {
+            Delta::Text(text) => text.clone(),
+            other => format!("{other:?}"),
+        }
     }
 
     fn keep_alive(&self) -> String {
@@ -40,10 +43,14 @@ impl Writer for Letters {
 
 fn answer() -> Answer {
     Answer {
-        text: "ab".to_owned(),
+        parts: vec![Part::text("ab")],
         stop: Stop::Done,
         usage: TextUsage::from_counts(TokenCounts::default(), 1, 1),
     }
+}
+
+fn text(text: &str) -> Delta {
+    Delta::Text(text.to_owned())
 }
 
 const LONG: Duration = Duration::from_hours(1);
@@ -53,10 +60,10 @@ async fn pieces_come_before_the_end_whichever_is_seen_first() {
     for ended in [Ok(answer()), Err("cut".to_owned())] {
         let last = if ended.is_ok() { ")" } else { "!cut" };
         let (sender, pieces) = unbounded_channel();
-        sender.send("b".to_owned()).unwrap();
-        sender.send("c".to_owned()).unwrap();
+        sender.send(text("b")).unwrap();
+        sender.send(text("c")).unwrap();
         let end = Box::pin(async move { ended });
-        let events = events(Letters, Some("a".to_owned()), pieces, end, LONG);
+        let events = events(Letters, Some(text("a")), pieces, end, LONG);
         let all: Vec<String> = events.collect().await;
         assert_eq!(all.concat(), format!("(abc{last}"));
     }
@@ -70,7 +77,7 @@ async fn silence_is_filled_and_disturbs_nothing() {
     let mut events = Box::pin(events(Letters, None, pieces, end, Duration::from_millis(1)));
     assert_eq!(events.next().await.unwrap(), "(");
     assert_eq!(events.next().await.unwrap(), ".");
-    sender.send("a".to_owned()).unwrap();
+    sender.send(text("a")).unwrap();
     assert_eq!(events.next().await.unwrap(), "a");
     assert_eq!(events.next().await.unwrap(), ".");
     // The channel may close before the end is known.

@@ -3,7 +3,15 @@
 use serde_json::Map;
 
 use super::*;
-use crate::domain::validate::{Body, FieldError};
+use crate::domain::{
+    conversation::{
+        Delta, Effort, Format, Function, Json, Message as Turn, Part, Reasoning, Role, Schema,
+        Stop, Thinking, ToolCall, ToolChoice, ToolResult, Tools,
+    },
+    dialect::{Answer, Head, Writer},
+    usage::TextUsage,
+    validate::{Body, FieldError},
+};
 
 fn read<T: Body>(body: Value) -> Result<T, Vec<FieldError>> {
     let members: Map<String, Value> = serde_json::from_value(body).unwrap();
@@ -25,7 +33,11 @@ fn writer() -> MessagesWriter {
 
 fn answer(text: &str, stop: Stop) -> Answer {
     Answer {
-        text: text.to_owned(),
+        parts: Some(text)
+            .filter(|t| !t.is_empty())
+            .map(Part::text)
+            .into_iter()
+            .collect(),
         stop,
         usage: TextUsage {
             input_tokens: 11,
@@ -62,9 +74,14 @@ fn a_dialogue_keeps_its_order() {
             Turn::text(Role::Assistant, "b"),
             Turn::text(Role::System, "c"),
         ],
+        ..Conversation::default()
     };
     let sampling = Sampling {
         stop: vec!["A".to_owned()],
+        reasoning: Reasoning {
+            thinking: Some(Thinking::Off),
+            effort: None,
+        },
         ..Sampling::default()
     };
     let dialogue = DialogueRequest {
@@ -139,8 +156,11 @@ fn a_stream_is_written_as_the_grammar_has_it() {
             r#"{{"type":"content_block_delta","index":0,"delta":{delta}}}"#
         ))
     };
-    assert_eq!(writer.text("Hi"), event(open) + &delta("Hi"));
-    assert_eq!(writer.text(" you"), delta(" you"));
+    assert_eq!(
+        writer.piece(&Delta::Text("Hi".to_owned())),
+        event(open) + &delta("Hi")
+    );
+    assert_eq!(writer.piece(&Delta::Text(" you".to_owned())), delta(" you"));
     let end = [
         r#"{"type":"content_block_stop","index":0}"#.to_owned(),
         format!(
@@ -157,4 +177,244 @@ fn a_stream_is_written_as_the_grammar_has_it() {
 fn a_stream_without_text_has_no_block() {
     let end = writer().end(&answer("", Stop::Limit));
     assert!(end.starts_with("event: message_delta\n"), "{end}");
+}
+
+fn call(id: &str, arguments: &str, signature: Option<&str>) -> ToolCall {
+    ToolCall {
+        id: id.to_owned(),
+        name: "weather".to_owned(),
+        arguments: arguments.to_owned(),
+        thought_signature: signature.map(str::to_owned),
+    }
+}
+
+fn thinking(text: &str, signature: &str) -> Part {
+    Part::Thinking {
+        text: text.to_owned(),
+        signature: signature.to_owned(),
+    }
+}
+
+#[test]
+fn blocks_are_read_in_their_order() {
+    let schema = json!({"type": "object"});
+    let ephemeral = json!({"type": "ephemeral"});
+    let MessagesRequest(request) = read(json!({"model": "m", "max_tokens": 5,
+        "thinking": {"type": "enabled", "budget_tokens": 2000},
+        "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": schema}},
+        "system": [{"type": "text", "text": "s", "cache_control": ephemeral}],
+        "metadata": {"user_id": "u"},
+        "tools": [{"name": "weather", "input_schema": schema, "cache_control": ephemeral},
+            {"type": "custom", "name": "b", "description": "B.", "input_schema": {}, "strict": true}],
+        "tool_choice": {"type": "any", "disable_parallel_tool_use": true},
+        "messages": [{"role": "user", "content": "x"},
+            {"role": "assistant", "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "s"},
+                {"type": "redacted_thinking", "data": "r"},
+                {"type": "text", "text": "I look."},
+                {"type": "tool_use", "id": "1", "name": "weather", "input": {"city": "Bonn"}},
+                {"type": "thinking", "thinking": "", "signature": "gemini:sig"},
+                {"type": "tool_use", "id": "2", "name": "weather", "input": {}, "caller": {"type": "direct"}}]},
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "1", "content": "warm", "is_error": true},
+                {"type": "tool_result", "tool_use_id": "2", "cache_control": ephemeral,
+                    "content": [{"type": "text", "text": "cold"}]},
+                {"type": "text", "text": "Well?"}]}]}))
+    .unwrap();
+    assert_eq!(request.left_out, ["cache_control", "metadata"]);
+    let reasoning = Reasoning {
+        thinking: Some(Thinking::Budget(2000)),
+        effort: Some(Effort::Low),
+    };
+    assert_eq!(request.sampling.reasoning, reasoning);
+    let function = |name: &str, description: Option<&str>, schema: &Value, strict| Function {
+        name: name.to_owned(),
+        description: description.map(str::to_owned),
+        parameters: Some(Json::from(schema)),
+        strict,
+    };
+    let tools = Tools {
+        functions: vec![
+            function("weather", None, &schema, None),
+            function("b", Some("B."), &json!({}), Some(true)),
+        ],
+        choice: ToolChoice::Required,
+        one_at_a_time: true,
+    };
+    assert_eq!(request.conversation.tools, tools);
+    let format = Format::Schema(Schema {
+        name: None,
+        description: None,
+        schema: Json::from(&schema),
+        strict: None,
+    });
+    assert_eq!(request.conversation.format, format);
+    let asked = [
+        thinking("hm", "s"),
+        Part::Redacted {
+            data: "r".to_owned(),
+        },
+        Part::text("I look."),
+        Part::ToolCall(call("1", "{\"city\":\"Bonn\"}", None)),
+        Part::ToolCall(call("2", "{}", Some("sig"))),
+    ];
+    assert_eq!(request.conversation.messages[1].parts, asked);
+    let result = |id: &str, text: &str, is_error| {
+        Part::ToolResult(ToolResult {
+            call_id: id.to_owned(),
+            parts: vec![Part::text(text)],
+            is_error,
+        })
+    };
+    let results = [
+        result("1", "warm", true),
+        result("2", "cold", false),
+        Part::text("Well?"),
+    ];
+    assert_eq!(request.conversation.messages[2].parts, results);
+    assert_eq!(request.prompt, "Well?");
+}
+
+#[test]
+fn what_is_wrong_with_blocks_is_named() {
+    let content = |block: Value| json!({"messages": [{"role": "user", "content": [block]}]});
+    for (param, more) in [
+        ("tool_choice", json!({"tool_choice": {"type": "auto"}})),
+        (
+            "tool_choice.name",
+            json!({"tool_choice": {"type": "tool", "name": "g"},
+            "tools": [{"name": "f", "input_schema": {}}]}),
+        ),
+        ("tools[0].input_schema", json!({"tools": [{"name": "f"}]})),
+        (
+            "tools[0].type",
+            json!({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}),
+        ),
+        (
+            "thinking.budget_tokens",
+            json!({"thinking": {"type": "enabled"}}),
+        ),
+        (
+            "output_config.format.type",
+            json!({"output_config": {"format": {"type": "json_object"}}}),
+        ),
+        (
+            "messages[0].content[0].type",
+            content(json!({"type": "document", "source": {}})),
+        ),
+        (
+            "messages[0].content[0].signature",
+            content(json!({"type": "thinking", "thinking": "x"})),
+        ),
+        (
+            "messages[0].content[0].tool_use_id",
+            content(json!({"type": "tool_result"})),
+        ),
+        (
+            "messages[0].content[0].source.data",
+            content(json!({"type": "image",
+            "source": {"type": "base64", "media_type": "image/png"}})),
+        ),
+        (
+            "messages[0].content[0].source.type",
+            content(json!({"type": "image",
+            "source": {"type": "file", "file_id": "f"}})),
+        ),
+    ] {
+        let mut body = json!({"model": "m", "max_tokens": 5,
+            "messages": [{"role": "user", "content": "x"}]});
+        for (name, value) in more.as_object().unwrap() {
+            body[name] = value.clone();
+        }
+        let errors = read::<MessagesRequest>(body).unwrap_err();
+        assert!(
+            errors.iter().any(|error| error.param == param),
+            "{param}: {errors:?}"
+        );
+    }
+}
+
+#[test]
+fn blocks_are_written_whole_and_in_pieces() {
+    let parts = vec![
+        thinking("hm", "s"),
+        Part::text("I look."),
+        Part::ToolCall(call("1", "{\"b\":1,\"a\":2}", None)),
+        Part::ToolCall(call("2", "{}", Some("sig"))),
+    ];
+    let answer = Answer {
+        parts,
+        ..answer("", Stop::Tools)
+    };
+    let whole = writer().whole(&answer);
+    let content = concat!(
+        r#""content":[{"type":"thinking","thinking":"hm","signature":"s"},{"type":"text","text":"I look."},"#,
+        r#"{"type":"tool_use","id":"1","name":"weather","input":{"b":1,"a":2}},"#,
+        r#"{"type":"thinking","thinking":"","signature":"gemini:sig"},"#,
+        r#"{"type":"tool_use","id":"2","name":"weather","input":{}}],"stop_reason":"tool_use""#,
+    );
+    assert!(whole.contains(content), "{whole}");
+
+    let mut writer = writer();
+    let deltas = [
+        Delta::Thinking("h".to_owned()),
+        Delta::Thinking("m".to_owned()),
+        Delta::Signature("s".to_owned()),
+        Delta::Thinking("again".to_owned()),
+        Delta::Redacted("r".to_owned()),
+        Delta::Text("I look.".to_owned()),
+        Delta::ToolCall(call("1", "", None)),
+        Delta::Arguments("{\"a\"".to_owned()),
+        Delta::Arguments(":1}".to_owned()),
+        Delta::ToolCall(call("2", "{}", Some("sig"))),
+    ];
+    let mut stream: String = deltas.iter().map(|delta| writer.piece(delta)).collect();
+    stream += &writer.end(&answer);
+    let events = stream.trim_end().split("\n\n").map(|event| {
+        let (_, data) = event.split_once("\ndata: ").unwrap();
+        let event: Value = serde_json::from_str(data).unwrap();
+        let kind = event["type"].as_str().unwrap();
+        match kind.strip_prefix("content_block_") {
+            Some("start") => format!(
+                "{}({}",
+                event["index"],
+                event["content_block"]["type"].as_str().unwrap()
+            ),
+            Some("delta") => {
+                let mut added = event["delta"].as_object().unwrap().iter();
+                let (name, value) = added.find(|(name, _)| *name != "type").unwrap();
+                format!("{name}={}", value.as_str().unwrap())
+            }
+            Some(_) => format!("{})", event["index"]),
+            None => kind.to_owned(),
+        }
+    });
+    let expected = [
+        "0(thinking",
+        "thinking=h",
+        "thinking=m",
+        "signature=s",
+        "0)",
+        "1(thinking",
+        "thinking=again",
+        "1)",
+        "2(redacted_thinking",
+        "2)",
+        "3(text",
+        "text=I look.",
+        "3)",
+        "4(tool_use",
+        "partial_json={\"a\"",
+        "partial_json=:1}",
+        "4)",
+        "5(thinking",
+        "signature=gemini:sig",
+        "5)",
+        "6(tool_use",
+        "partial_json={}",
+        "6)",
+        "message_delta",
+        "message_stop",
+    ];
+    assert_eq!(events.collect::<Vec<_>>(), expected);
 }

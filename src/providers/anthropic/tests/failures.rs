@@ -137,6 +137,11 @@ async fn unusable_answers() {
         (
             message(&json!([{"type": "tool_use"}]), "tool_use", &none).to_string(),
             Failed,
+            "block without its content",
+        ),
+        (
+            message(&json!([]), "tool_use", &none).to_string(),
+            Failed,
             "empty answer",
         ),
         (
@@ -152,7 +157,7 @@ async fn unusable_answers() {
         (
             message(&json!([{"type": "text", "text": 7}]), "end_turn", &none).to_string(),
             Failed,
-            "text block without text",
+            "block without its content",
         ),
         ("{}".to_owned(), Failed, "content is no array"),
         ("7".to_owned(), Failed, "content is no array"),

@@ -50,7 +50,7 @@ async fn unusable_answers() {
     let null_error = answer(&json!("Hi"), "stop", &none);
     let null_error = json!({"error": null, "choices": null_error["choices"]});
     assert_eq!(
-        ask(Reply::json(&null_error), false).await.0.unwrap().text,
+        ask(Reply::json(&null_error), false).await.0.unwrap().text(),
         "Hi"
     );
     let long = answer(&json!("x".repeat(5 << 20)), "stop", &none);

@@ -72,7 +72,7 @@ async fn streams() {
         let (result, deltas, _) = ask(Reply::events(&items), true).await;
         let got = result.unwrap();
         assert_eq!(
-            (got.text.as_str(), &deltas[..]),
+            (got.text().as_str(), &deltas[..]),
             ("Hi you", &["Hi".to_owned(), " you".to_owned()][..]),
             "{name}"
         );
@@ -88,7 +88,7 @@ async fn streams() {
         true,
     )
     .await;
-    assert_eq!((result.unwrap().text.as_str(), deltas.len()), ("", 0));
+    assert_eq!((result.unwrap().text().as_str(), deltas.len()), ("", 0));
 }
 
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn a_reader_that_left_does_not_stop_the_answer() {
     drop(source);
     let adapter = adapter(&upstream.base, None, OpenAiModel::default());
     assert_eq!(
-        adapter.generate(&call(), Some(&sink)).await.unwrap().text,
+        adapter.generate(&call(), Some(&sink)).await.unwrap().text(),
         "Hi"
     );
 }

@@ -1,0 +1,191 @@
+//! Answers of a model, whole and piece by piece.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Part, Stop, ToolCall};
+
+/// A piece of an answer, in order: each belongs to the part that the last one began, or begins the
+/// next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Delta {
+    Text(String),
+    Thinking(String),
+    /// The signature of the thinking before, or of thinking that is not shown.
+    Signature(String),
+    Redacted(String),
+    /// A call begins, with the arguments that are known already.
+    ToolCall(ToolCall),
+    /// More of the last call's arguments.
+    Arguments(String),
+    Opaque(Value),
+}
+
+/// What an answer says beyond its text: enough to give it once more.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Answered {
+    /// Absent where the text is all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<Vec<Part>>,
+    pub stop: Stop,
+}
+
+impl Delta {
+    /// Bytes of what the model wrote.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Text(text) | Self::Thinking(text) | Self::Arguments(text) => text.len(),
+            Self::Signature(_) => 0,
+            Self::Redacted(data) => data.len(),
+            Self::ToolCall(call) => call.name.len() + call.arguments.len(),
+            Self::Opaque(block) => block.to_string().len(),
+        }
+    }
+
+    /// The pieces of a part that is known whole.
+    pub fn of(part: Part) -> Vec<Self> {
+        match part {
+            Part::Text { text } => vec![Self::Text(text)],
+            Part::Thinking { text, signature } => {
+                vec![Self::Thinking(text), Self::Signature(signature)]
+            }
+            Part::Redacted { data } => vec![Self::Redacted(data)],
+            Part::ToolCall(call) => vec![Self::ToolCall(call)],
+            // No answer has one.
+            Part::ToolResult(_) | Part::Image(_) => Vec::new(),
+            Part::Opaque { block } => vec![Self::Opaque(block)],
+        }
+    }
+
+    /// Adds it to the parts before.
+    pub fn add_to(self, parts: &mut Vec<Part>) {
+        match (self, parts.last_mut()) {
+            (Self::Text(piece), Some(Part::Text { text }))
+            | (
+                Self::Arguments(piece),
+                Some(Part::ToolCall(ToolCall {
+                    arguments: text, ..
+                })),
+            ) => {
+                text.push_str(&piece);
+            }
+            // Thinking that is signed has ended.
+            (Self::Thinking(piece), Some(Part::Thinking { text, signature }))
+                if signature.is_empty() =>
+            {
+                text.push_str(&piece);
+            }
+            (Self::Signature(piece), Some(Part::Thinking { signature, .. })) => {
+                signature.push_str(&piece);
+            }
+            (Self::Text(text), _) => parts.push(Part::Text { text }),
+            (Self::Thinking(text), _) => parts.push(Part::Thinking {
+                text,
+                signature: String::new(),
+            }),
+            (Self::Signature(signature), _) => parts.push(Part::Thinking {
+                text: String::new(),
+                signature,
+            }),
+            (Self::Redacted(data), _) => parts.push(Part::Redacted { data }),
+            (Self::ToolCall(call), _) => parts.push(Part::ToolCall(call)),
+            // Without a call there is nothing that they are of.
+            (Self::Arguments(_), _) => {}
+            (Self::Opaque(block), _) => parts.push(Part::Opaque { block }),
+        }
+    }
+}
+
+impl Answered {
+    /// What must be kept of an answer beside its text; nothing where that and the usage say it all.
+    pub fn beyond_text(parts: &[Part], stop: &Stop, at_limit: bool) -> Option<Self> {
+        let plain = parts.iter().all(|part| matches!(part, Part::Text { .. }));
+        let told = *stop == Self::told_by(at_limit);
+        (!plain || !told).then(|| Self {
+            parts: (!plain).then(|| parts.to_vec()),
+            stop: stop.clone(),
+        })
+    }
+
+    /// Why an answer ended of which nothing was kept: `at_limit` where it has as many tokens as it
+    /// could have.
+    pub const fn told_by(at_limit: bool) -> Stop {
+        if at_limit { Stop::Limit } else { Stop::Done }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole(deltas: &[Delta]) -> Vec<Part> {
+        let mut parts = Vec::new();
+        for delta in deltas {
+            delta.clone().add_to(&mut parts);
+        }
+        parts
+    }
+
+    fn call(id: &str, arguments: &str) -> ToolCall {
+        ToolCall {
+            id: id.to_owned(),
+            name: "f".to_owned(),
+            arguments: arguments.to_owned(),
+            thought_signature: None,
+        }
+    }
+
+    #[test]
+    fn pieces_become_parts_and_parts_pieces() {
+        let text = |text: &str| text.to_owned();
+        let deltas = [
+            Delta::Thinking(text("a")),
+            Delta::Thinking(text("b")),
+            Delta::Signature(text("s")),
+            Delta::Thinking(text("c")),
+            Delta::Redacted(text("r")),
+            Delta::Text(text("Hi")),
+            Delta::Text(text(" you")),
+            Delta::ToolCall(call("1", "")),
+            Delta::Arguments(text("{\"a\":")),
+            Delta::Arguments(text("1}")),
+            Delta::ToolCall(call("2", "{}")),
+            Delta::Text(text("!")),
+        ];
+        let thinking = |text: &str, signature: &str| Part::Thinking {
+            text: text.to_owned(),
+            signature: signature.to_owned(),
+        };
+        let parts = vec![
+            thinking("ab", "s"),
+            thinking("c", ""),
+            Part::Redacted { data: text("r") },
+            Part::text("Hi you"),
+            Part::ToolCall(call("1", "{\"a\":1}")),
+            Part::ToolCall(call("2", "{}")),
+            Part::text("!"),
+        ];
+        assert_eq!(whole(&deltas), parts);
+        let again: Vec<Delta> = parts.iter().cloned().flat_map(Delta::of).collect();
+        assert_eq!(whole(&again), parts);
+        let kept = Answered::beyond_text(&parts, &Stop::Tools, false).unwrap();
+        let json = serde_json::to_value(&kept).unwrap();
+        assert_eq!(serde_json::from_value::<Answered>(json).unwrap(), kept);
+    }
+
+    #[test]
+    fn plain_texts_keep_nothing() {
+        let text = [Part::text("Hi")];
+        for (stop, at_limit, kept) in [
+            (Stop::Done, false, false),
+            (Stop::Limit, true, false),
+            (Stop::Done, true, true),
+            (Stop::Limit, false, true),
+            (Stop::Sequence("x".to_owned()), false, true),
+        ] {
+            let found = Answered::beyond_text(&text, &stop, at_limit);
+            assert_eq!(found.is_some(), kept, "{stop:?}");
+            assert!(found.is_none_or(|found| found.parts.is_none()));
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What a model may call, how it is to answer, and how much it is to think.
+
+use super::Json;
+use crate::domain::named::named_enum;
+
+/// The functions that a model may call.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Tools {
+    pub functions: Vec<Function>,
+    pub choice: ToolChoice,
+    /// At most one call in an answer.
+    pub one_at_a_time: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Function {
+    pub name: String,
+    pub description: Option<String>,
+    /// A JSON schema of its arguments.
+    pub parameters: Option<Json>,
+    /// Whether the arguments must follow the schema; absent: the vendor's choice.
+    pub strict: Option<bool>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// The model decides.
+    #[default]
+    Auto,
+    None,
+    /// At least one call.
+    Required,
+    /// A call of this function.
+    Named(String),
+}
+
+/// The form of an answer.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum Format {
+    #[default]
+    Text,
+    /// Any JSON object.
+    JsonObject,
+    Schema(Schema),
+}
+
+/// JSON of a schema.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Schema {
+    pub name: Option<String>,
+    pub description: Option<String>,
+    pub schema: Json,
+    /// Absent: the vendor's choice.
+    pub strict: Option<bool>,
+}
+
+/// How much is thought before the answer. What is absent is the vendor's choice.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reasoning {
+    pub thinking: Option<Thinking>,
+    pub effort: Option<Effort>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Thinking {
+    Off,
+    /// As much as the model finds right.
+    Adaptive,
+    /// At most so many tokens.
+    Budget(u32),
+}
+
+named_enum!(
+    /// How much effort a model puts into an answer.
+    Effort {
+        None = "none",
+        Minimal = "minimal",
+        Low = "low",
+        Medium = "medium",
+        High = "high",
+        XHigh = "xhigh",
+        Max = "max",
+    }
+);
+
+/// Budgets of thinking up to which an effort is low, and medium.
+const EFFORT_BUDGETS: [(u32, Effort); 2] = [(4_096, Effort::Low), (16_384, Effort::Medium)];
+
+impl Reasoning {
+    /// As an effort, for vendors that know no budgets.
+    pub fn as_effort(self) -> Option<Effort> {
+        self.effort.or_else(|| match self.thinking? {
+            Thinking::Off => Some(Effort::None),
+            Thinking::Adaptive => None,
+            Thinking::Budget(budget) => {
+                let mut named = EFFORT_BUDGETS.into_iter();
+                let found = named.find(|(most, _)| budget <= *most);
+                Some(found.map_or(Effort::High, |(_, effort)| effort))
+            }
+        })
+    }
+}
+
+impl Tools {
+    /// UTF-8 bytes of every string that the model sees.
+    pub fn bytes(&self) -> usize {
+        let functions = self.functions.iter().map(Function::bytes).sum::<usize>();
+        let choice = match &self.choice {
+            ToolChoice::Named(name) => name.len(),
+            ToolChoice::Auto | ToolChoice::None | ToolChoice::Required => 0,
+        };
+        functions + choice
+    }
+}
+
+impl Function {
+    fn bytes(&self) -> usize {
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let schema = self.parameters.as_ref().map_or(0, |p| p.as_str().len());
+        self.name.len() + text(&self.description) + schema
+    }
+}
+
+impl Format {
+    /// UTF-8 bytes of every string that the model sees.
+    pub fn bytes(&self) -> usize {
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        match self {
+            Self::Text | Self::JsonObject => 0,
+            Self::Schema(schema) => {
+                text(&schema.name) + text(&schema.description) + schema.schema.as_str().len()
+            }
+        }
+    }
+}

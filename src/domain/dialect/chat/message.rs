@@ -1,0 +1,193 @@
+//! The messages of a chat.
+
+use serde_json::json;
+
+use crate::domain::{
+    conversation::{Detail, Image, ImageSource, Message, Part, Role, ToolCall, ToolResult},
+    dialect::{instructions, needed},
+    named::named_enum,
+    validate::{FieldCode, Fields, List, only, text, words},
+};
+
+named_enum!(
+    /// Who says a message.
+    ChatRole {
+        System = "system",
+        Developer = "developer",
+        User = "user",
+        Assistant = "assistant",
+        Tool = "tool",
+    }
+);
+
+named_enum!(
+    /// What a part of a message is.
+    ChatPartType {
+        Text = "text",
+        ImageUrl = "image_url",
+        Refusal = "refusal",
+    }
+);
+
+named_enum!(
+    /// What a tool is.
+    ToolType {
+        Function = "function",
+    }
+);
+
+pub(super) fn read(fields: &Fields<'_>) -> Option<Message> {
+    let role = fields.required("role", "Who says it.", words::<ChatRole>());
+    let parts = content(fields);
+    let about = "Of an assistant: that it declined, and why.";
+    let refusal = fields.optional("refusal", about, text(usize::MAX));
+    let calls = List {
+        about: "Of an assistant: the calls that it wants.",
+        schema: ("ChatToolCall", "A call of a function."),
+        required: false,
+        short: None,
+    };
+    let calls = calls.read_any(fields, "tool_calls", call);
+    let about = "Of a tool: the call that it answers.";
+    let call_id = fields.optional("tool_call_id", about, text(usize::MAX));
+    // What an answer of ours brings back.
+    fields.optional("annotations", "None.", only([json!([])]));
+    fields.unsupported(&["audio", "function_call", "name"]);
+    let role = role?;
+    for (name, of) in [
+        ("tool_calls", ChatRole::Assistant),
+        ("refusal", ChatRole::Assistant),
+        ("tool_call_id", ChatRole::Tool),
+    ] {
+        if role != of && fields.has(name) && fields.value(name) != Some(&json!([])) {
+            let message = format!("is only for messages of role {}", of.as_str());
+            fields.error(name, FieldCode::NotAllowed, message);
+        }
+    }
+    let role = match role {
+        ChatRole::System | ChatRole::Developer => Role::System,
+        ChatRole::User => Role::User,
+        ChatRole::Assistant => {
+            let mut parts = parts.unwrap_or_default();
+            parts.extend(refusal.map(Part::text));
+            parts.extend(calls.into_iter().flatten().map(Part::ToolCall));
+            if parts.is_empty() {
+                needed::<()>(fields, "content", None);
+                return None;
+            }
+            let role = Role::Assistant;
+            return Some(Message { role, parts });
+        }
+        ChatRole::Tool => {
+            let call_id = needed(fields, "tool_call_id", call_id);
+            let result = ToolResult {
+                parts: needed(fields, "content", parts)?,
+                call_id: call_id?,
+                is_error: false,
+            };
+            return Some(Message {
+                role: Role::User,
+                parts: vec![Part::ToolResult(result)],
+            });
+        }
+    };
+    let parts = needed(fields, "content", parts)?;
+    Some(Message { role, parts })
+}
+
+fn content(fields: &Fields<'_>) -> Option<Vec<Part>> {
+    let list = List {
+        about: "What is said.",
+        schema: ("ChatPart", "A part of a message."),
+        required: false,
+        short: Some(|text| Part::text(text)),
+    };
+    list.read(fields, "content", |part| {
+        let kind = part.required("type", "What it is.", words::<ChatPartType>());
+        let said = part.optional("text", "The text.", text(usize::MAX));
+        let refusal = part.optional("refusal", "Of an assistant.", text(usize::MAX));
+        let schema = ("ChatImage", "An image.");
+        let image = part.object("image_url", "The image.", schema, image);
+        match kind? {
+            ChatPartType::Text => needed(part, "text", said).map(Part::text),
+            ChatPartType::Refusal => needed(part, "refusal", refusal).map(Part::text),
+            ChatPartType::ImageUrl if part.has("image_url") => image.map(Part::Image),
+            ChatPartType::ImageUrl => needed(part, "image_url", None),
+        }
+    })
+}
+
+fn image(fields: &Fields<'_>) -> Option<Image> {
+    let about = "An https URL, or a data URL in base64.";
+    let url = fields.required("url", about, text(usize::MAX).min(1));
+    let about = "How closely the model looks at it. Default: the provider's.";
+    let detail = fields.optional("detail", about, words::<Detail>());
+    let url = url?;
+    let source = match url.strip_prefix("data:") {
+        None => ImageSource::Url(url),
+        Some(data) => {
+            let Some((media_type, data)) = data.split_once(";base64,") else {
+                let message = "must be base64 where it is a data URL";
+                fields.error("url", FieldCode::InvalidFormat, message);
+                return None;
+            };
+            ImageSource::Base64 {
+                media_type: media_type.to_owned(),
+                data: data.to_owned(),
+            }
+        }
+    };
+    Some(Image { source, detail })
+}
+
+fn call(fields: &Fields<'_>) -> Option<ToolCall> {
+    let id = fields.required("id", "Its id.", text(usize::MAX).min(1));
+    fields.required("type", "What is called.", words::<ToolType>());
+    let function = ("ChatFunctionCall", "What is called, and with what.");
+    let function = fields.object("function", "The function.", function, |function| {
+        let name = function.required("name", "Its name.", text(usize::MAX).min(1));
+        let about = "Its arguments, in JSON.";
+        (
+            name,
+            function.required("arguments", about, text(usize::MAX)),
+        )
+    });
+    if !fields.has("function") {
+        needed::<()>(fields, "function", None);
+    }
+    let extra = ("ChatExtraContent", "What other vendors know.");
+    let thought_signature = fields.object("extra_content", "As it was answered.", extra, |extra| {
+        let google = ("ChatGoogleContent", "What Gemini knows.");
+        extra.object("google", "Gemini's.", google, |google| {
+            let about = "Brought back as it was answered.";
+            google.optional("thought_signature", about, text(usize::MAX))
+        })
+    });
+    Some(ToolCall {
+        id: id?,
+        name: function.0?,
+        arguments: function.1?,
+        thought_signature,
+    })
+}
+
+/// Instructions that come first stand above the messages; results of tools that follow each other
+/// are one message.
+pub(super) fn sorted(messages: Vec<Message>) -> (Option<String>, Vec<Message>) {
+    let mut messages = messages.into_iter().peekable();
+    let mut system = Vec::new();
+    while let Some(message) = messages.next_if(|message| message.role == Role::System) {
+        system.extend(message.parts);
+    }
+    let mut sorted: Vec<Message> = Vec::new();
+    let is_result = |message: &Message| matches!(message.parts[..], [Part::ToolResult(_), ..]);
+    for message in messages {
+        match sorted.last_mut() {
+            Some(last) if is_result(last) && is_result(&message) => {
+                last.parts.extend(message.parts);
+            }
+            _ => sorted.push(message),
+        }
+    }
+    (instructions(system), sorted)
+}

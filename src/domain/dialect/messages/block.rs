@@ -1,0 +1,208 @@
+//! The messages of a dialogue, and their blocks.
+
+use serde_json::json;
+
+use super::{CACHE_CONTROL, GEMINI, Hints, note};
+use crate::domain::{
+    conversation::{Image, ImageSource, Message, Part, Role, ToolCall, ToolResult},
+    dialect::{needed, schema_of},
+    named::named_enum,
+    validate::{Fields, List, any_object, boolean, only, text, words},
+};
+
+named_enum!(
+    /// Who says a message.
+    MessageRole {
+        System = "system",
+        User = "user",
+        Assistant = "assistant",
+    }
+);
+
+named_enum!(
+    /// What a block of a message is.
+    BlockType {
+        Text = "text",
+        Image = "image",
+        ToolUse = "tool_use",
+        ToolResult = "tool_result",
+        Thinking = "thinking",
+        RedactedThinking = "redacted_thinking",
+    }
+);
+
+named_enum!(
+    /// What a block of instructions is.
+    SystemBlockType {
+        Text = "text",
+    }
+);
+
+named_enum!(
+    /// What a block of a tool's result is.
+    ResultBlockType {
+        Text = "text",
+        Image = "image",
+    }
+);
+
+named_enum!(
+    /// Where an image is.
+    ImageSourceType {
+        Base64 = "base64",
+        Url = "url",
+    }
+);
+
+pub(super) fn message(fields: &Fields<'_>, hints: &Hints) -> Option<Message> {
+    let role = fields.required("role", "Who says it.", words::<MessageRole>());
+    let list = List {
+        about: "What is said.",
+        schema: ("MessageBlock", "A block of a message."),
+        required: true,
+        short: Some(|text| Part::text(text)),
+    };
+    let parts = list.read(fields, "content", |fields| block(fields, hints));
+    let role = match role? {
+        MessageRole::System => Role::System,
+        MessageRole::User => Role::User,
+        MessageRole::Assistant => Role::Assistant,
+    };
+    let parts = signed(parts?);
+    Some(Message { role, parts })
+}
+
+/// Blocks of instructions.
+pub(super) fn texts(fields: &Fields<'_>, name: &'static str, hints: &Hints) -> Option<Vec<Part>> {
+    let list = List {
+        about: "Instructions above the messages.",
+        schema: ("SystemBlock", "A block of instructions."),
+        required: false,
+        short: Some(|text| Part::text(text)),
+    };
+    list.read_any(fields, name, |block| {
+        block.required("type", "What it is.", words::<SystemBlockType>());
+        let text = block.required("text", "The text.", text(usize::MAX));
+        block.optional("citations", "None.", only([json!([])]));
+        note(hints, block.hints(&[CACHE_CONTROL]));
+        text.map(Part::text)
+    })
+}
+
+fn block(fields: &Fields<'_>, hints: &Hints) -> Option<Part> {
+    let kind = fields.required("type", "What it is.", words::<BlockType>());
+    let string = || text(usize::MAX);
+    let said = fields.optional("text", "Of a text.", string());
+    let source = image(fields);
+    let id = fields.optional("id", "Of a tool use.", string().min(1));
+    let name = fields.optional("name", "Of a tool use: the tool's.", string().min(1));
+    let about = "Of a tool use: the arguments.";
+    let input = fields.optional("input", about, any_object());
+    let about = "Of a tool's result: the tool use that it is of.";
+    let call_id = fields.optional("tool_use_id", about, string().min(1));
+    let content = result(fields, hints);
+    let about = "Of a tool's result: whether the tool failed.";
+    let is_error = fields.optional("is_error", about, boolean());
+    let thinking = fields.optional("thinking", "Of thinking.", string());
+    let about = "Of thinking: brought back as it was answered.";
+    let signature = fields.optional("signature", about, string());
+    let data = fields.optional("data", "Of redacted thinking.", string());
+    fields.optional("citations", "None.", only([json!([])]));
+    let direct = only([json!({"type": "direct"})]);
+    fields.optional("caller", "Of a tool use: the model itself.", direct);
+    note(hints, fields.hints(&[CACHE_CONTROL]));
+    let kind = kind?;
+    Some(match kind {
+        BlockType::Text => Part::text(needed(fields, "text", said)?),
+        BlockType::Image => Part::Image(needed(fields, "source", source)?),
+        BlockType::ToolUse => {
+            let (id, name) = (needed(fields, "id", id), needed(fields, "name", name));
+            Part::ToolCall(ToolCall {
+                arguments: schema_of(needed(fields, "input", input)?)
+                    .as_str()
+                    .to_owned(),
+                id: id?,
+                name: name?,
+                thought_signature: None,
+            })
+        }
+        BlockType::ToolResult => Part::ToolResult(ToolResult {
+            call_id: needed(fields, "tool_use_id", call_id)?,
+            parts: content.unwrap_or_default(),
+            is_error: is_error.unwrap_or(false),
+        }),
+        BlockType::Thinking => {
+            let signature = needed(fields, "signature", signature);
+            Part::Thinking {
+                text: needed(fields, "thinking", thinking)?,
+                signature: signature?,
+            }
+        }
+        BlockType::RedactedThinking => Part::Redacted {
+            data: needed(fields, "data", data)?,
+        },
+    })
+}
+
+fn image(fields: &Fields<'_>) -> Option<Image> {
+    let schema = ("ImageSource", "Where an image is.");
+    fields.object("source", "Of an image.", schema, |source| {
+        let kind = source.required("type", "What it is.", words::<ImageSourceType>());
+        let string = || text(usize::MAX).min(1);
+        let media_type = source.optional("media_type", "Of base64.", string());
+        let data = source.optional("data", "Of base64.", string());
+        let url = source.optional("url", "Of a URL.", string());
+        let source = match kind? {
+            ImageSourceType::Base64 => {
+                let media_type = needed(source, "media_type", media_type);
+                ImageSource::Base64 {
+                    data: needed(source, "data", data)?,
+                    media_type: media_type?,
+                }
+            }
+            ImageSourceType::Url => ImageSource::Url(needed(source, "url", url)?),
+        };
+        let detail = None;
+        Some(Image { source, detail })
+    })
+}
+
+/// The content of a tool's result.
+fn result(fields: &Fields<'_>, hints: &Hints) -> Option<Vec<Part>> {
+    let list = List {
+        about: "Of a tool's result.",
+        schema: ("ToolResultBlock", "A block of a tool's result."),
+        required: false,
+        short: Some(|text| Part::text(text)),
+    };
+    list.read_any(fields, "content", |block| {
+        let kind = block.required("type", "What it is.", words::<ResultBlockType>());
+        let said = block.optional("text", "The text.", text(usize::MAX));
+        let source = image(block);
+        note(hints, block.hints(&[CACHE_CONTROL]));
+        match kind? {
+            ResultBlockType::Text => needed(block, "text", said).map(Part::text),
+            ResultBlockType::Image => needed(block, "source", source).map(Part::Image),
+        }
+    })
+}
+
+/// Thinking of Gemini's is a signature of the call after it.
+fn signed(parts: Vec<Part>) -> Vec<Part> {
+    let mut signature: Option<String> = None;
+    let mut found = Vec::new();
+    for mut part in parts {
+        match &mut part {
+            Part::Thinking { signature: own, .. } => {
+                if let Some(own) = own.strip_prefix(GEMINI) {
+                    signature = Some(own.to_owned());
+                    continue;
+                }
+            }
+            Part::ToolCall(call) => call.thought_signature = signature.take(),
+            _ => {}
+        }
+        found.push(part);
+    }
+    found
+}

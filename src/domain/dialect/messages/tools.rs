@@ -1,0 +1,162 @@
+//! The tools of a dialogue, the form of its answer, and how much is thought before.
+
+use serde_json::json;
+
+use super::{CACHE_CONTROL, Hints, MAX_LIMIT, note};
+use crate::domain::{
+    conversation::{
+        Effort, Format, Function, Json, Reasoning, Schema, Thinking, ToolChoice, Tools,
+    },
+    dialect::{MAX_TOOLS, needed, schema_of},
+    named::named_enum,
+    validate::{FieldCode, Fields, List, any_object, boolean, integer, only, text, words},
+};
+
+named_enum!(
+    /// What a tool is.
+    MessageToolType {
+        Custom = "custom",
+    }
+);
+
+named_enum!(
+    /// Which tool the model uses.
+    ToolChoiceType {
+        Auto = "auto",
+        Any = "any",
+        Tool = "tool",
+        None = "none",
+    }
+);
+
+named_enum!(
+    /// Whether the model thinks before the answer.
+    ThinkingType {
+        Disabled = "disabled",
+        Adaptive = "adaptive",
+        Enabled = "enabled",
+    }
+);
+
+named_enum!(
+    /// How much of the thinking is shown.
+    ThinkingDisplay {
+        Summarized = "summarized",
+        Omitted = "omitted",
+    }
+);
+
+named_enum!(
+    /// The form of an answer.
+    OutputFormatType {
+        JsonSchema = "json_schema",
+    }
+);
+
+pub(super) fn read(fields: &Fields<'_>, hints: &Hints) -> Tools {
+    let tools = List {
+        about: "What the model may use.",
+        schema: ("MessageTool", "A tool."),
+        required: false,
+        short: None,
+    };
+    let functions = tools.read_any(fields, "tools", |tool| function(tool, hints));
+    let functions = functions.unwrap_or_default();
+    if functions.len() > MAX_TOOLS {
+        let message = format!("must be at most {MAX_TOOLS} tools");
+        fields.error("tools", FieldCode::OutOfRange, message);
+    }
+    let about = "Which of them it uses. Default: `auto`.";
+    let schema = ("ToolChoiceParam", "Which tool the model uses.");
+    let choice = fields.object("tool_choice", about, schema, |choice| {
+        let kind = choice.required("type", "What it is.", words::<ToolChoiceType>());
+        let name = choice.optional("name", "Of type `tool`.", text(usize::MAX).min(1));
+        let about = "Whether one answer has at most one use of a tool. Default: false.";
+        let one = choice.optional("disable_parallel_tool_use", about, boolean());
+        let choice = match kind? {
+            ToolChoiceType::Auto => ToolChoice::Auto,
+            ToolChoiceType::Any => ToolChoice::Required,
+            ToolChoiceType::None => ToolChoice::None,
+            ToolChoiceType::Tool => {
+                let name = needed(choice, "name", name)?;
+                if !functions.iter().any(|function| function.name == name) {
+                    let message = "names a tool that is not among tools";
+                    choice.error("name", FieldCode::NotAllowed, message);
+                }
+                ToolChoice::Named(name)
+            }
+        };
+        Some((choice, one.unwrap_or(false)))
+    });
+    fields.needs("tool_choice", "tools", "needs tools");
+    let (choice, one_at_a_time) = choice.unwrap_or_default();
+    Tools {
+        functions,
+        choice,
+        one_at_a_time,
+    }
+}
+
+fn function(fields: &Fields<'_>, hints: &Hints) -> Option<Function> {
+    fields.optional("type", "What it is.", words::<MessageToolType>());
+    let name = fields.required("name", "Its name.", text(usize::MAX).min(1));
+    let about = "What it does, for the model.";
+    let description = fields.optional("description", about, text(usize::MAX));
+    let about = "A JSON schema of its arguments.";
+    let schema = fields.required("input_schema", about, any_object());
+    let about = "Whether the arguments must follow the schema. Default: the provider's.";
+    let strict = fields.optional("strict", about, boolean());
+    fields.optional("defer_loading", "As it is anyway.", only([json!(false)]));
+    let hinted = fields.hints(&[CACHE_CONTROL, "eager_input_streaming"]);
+    note(hints, hinted);
+    Some(Function {
+        name: name?,
+        description,
+        parameters: Some(schema_of(schema?)),
+        strict,
+    })
+}
+
+/// `thinking`, `output_config` and the older `output_format`.
+pub(super) fn reasoning(fields: &Fields<'_>) -> (Reasoning, Format) {
+    let about = "Whether the model thinks before the answer. Default: the provider's.";
+    let schema = ("ThinkingConfig", "Whether the model thinks.");
+    let thinking = fields.object("thinking", about, schema, |thinking| {
+        let kind = thinking.required("type", "What it is.", words::<ThinkingType>());
+        let about = "Of type `enabled`: at most so many tokens of it.";
+        let budget = thinking.optional("budget_tokens", about, integer(1..=MAX_LIMIT));
+        let about = "Of no effect where a provider shows none.";
+        thinking.optional("display", about, words::<ThinkingDisplay>());
+        Some(match kind? {
+            ThinkingType::Disabled => Thinking::Off,
+            ThinkingType::Adaptive => Thinking::Adaptive,
+            ThinkingType::Enabled => Thinking::Budget(needed(thinking, "budget_tokens", budget)?),
+        })
+    });
+    let about = "How the answer is made.";
+    let schema = ("OutputConfig", "How an answer is made.");
+    let (effort, named) = fields.object("output_config", about, schema, |output| {
+        let about = "How much effort goes into it. Default: the provider's.";
+        let effort = output.optional("effort", about, words::<Effort>());
+        (effort, format(output, "format"))
+    });
+    let older = format(fields, "output_format");
+    let reasoning = Reasoning { thinking, effort };
+    (reasoning, named.or(older).unwrap_or_default())
+}
+
+fn format(fields: &Fields<'_>, name: &'static str) -> Option<Format> {
+    let about = "The form of the answer. Default: text.";
+    let schema = ("OutputFormat", "The form of an answer.");
+    fields.object(name, about, schema, |format| {
+        format.required("type", "What it is.", words::<OutputFormatType>());
+        let schema = format.required("schema", "A JSON schema.", any_object());
+        let schema: Json = schema_of(schema?);
+        Some(Format::Schema(Schema {
+            name: None,
+            description: None,
+            schema,
+            strict: None,
+        }))
+    })
+}

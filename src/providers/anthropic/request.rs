@@ -1,0 +1,253 @@
+//! The body of a Messages call.
+//!
+//! Source: anthropic 2.10.0 (`PyPI`) `anthropic/types/message_create_params.py` and the types of
+//! its blocks.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{super::TextCall, AnthropicModel};
+use crate::domain::conversation::{
+    Effort, Format, Image, ImageSource, Json, Message, Part, Reasoning, Role, Schema, Thinking,
+    ToolCall, ToolChoice, Tools,
+};
+
+#[derive(Serialize)]
+pub struct Body<'a> {
+    model: &'a str,
+    max_tokens: u32,
+    messages: Vec<WireMessage<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<WireTool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    stop_sequences: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_config: Option<OutputConfig<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct WireMessage<'a> {
+    role: &'static str,
+    content: Content<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Text(&'a str),
+    Blocks(Vec<Block<'a>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Block<'a> {
+    Text {
+        text: &'a str,
+    },
+    Image {
+        source: Source<'a>,
+    },
+    Thinking {
+        thinking: &'a str,
+        signature: &'a str,
+    },
+    RedactedThinking {
+        data: &'a str,
+    },
+    ToolUse {
+        id: &'a str,
+        name: &'a str,
+        input: Option<Json>,
+    },
+    ToolResult {
+        tool_use_id: &'a str,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        content: Vec<Self>,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
+    },
+    #[serde(untagged)]
+    Opaque(&'a Value),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Source<'a> {
+    Base64 { media_type: &'a str, data: &'a str },
+    Url { url: &'a str },
+}
+
+impl<'a> From<&'a Message> for WireMessage<'a> {
+    fn from(message: &'a Message) -> Self {
+        let role = match message.role {
+            Role::System => "system",
+            Role::User => "user",
+            Role::Assistant => "assistant",
+        };
+        let content = match &message.parts[..] {
+            [Part::Text { text }] => Content::Text(text),
+            parts => Content::Blocks(parts.iter().map(Block::from).collect()),
+        };
+        Self { role, content }
+    }
+}
+
+impl<'a> From<&'a Part> for Block<'a> {
+    fn from(part: &'a Part) -> Self {
+        match part {
+            Part::Text { text } => Self::Text { text },
+            Part::Image(image) => Self::Image {
+                source: Source::from(image),
+            },
+            Part::Thinking { text, signature } => Self::Thinking {
+                thinking: text,
+                signature,
+            },
+            Part::Redacted { data } => Self::RedactedThinking { data },
+            Part::ToolCall(call) => Self::ToolUse {
+                id: &call.id,
+                name: &call.name,
+                // Refused before where it is no object.
+                input: ToolCall::object(call),
+            },
+            Part::ToolResult(result) => Self::ToolResult {
+                tool_use_id: &result.call_id,
+                content: result.parts.iter().map(Self::from).collect(),
+                is_error: result.is_error,
+            },
+            Part::Opaque { block } => Self::Opaque(block),
+        }
+    }
+}
+
+impl<'a> From<&'a Image> for Source<'a> {
+    fn from(image: &'a Image) -> Self {
+        match &image.source {
+            ImageSource::Base64 { media_type, data } => Self::Base64 { media_type, data },
+            ImageSource::Url(url) => Self::Url { url },
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct WireTool<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<&'a str>,
+    input_schema: Json,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    strict: Option<bool>,
+}
+
+fn wire_tools(tools: &Tools) -> Vec<WireTool<'_>> {
+    let any = || Json::from(&json!({"type": "object"}));
+    let functions = tools.functions.iter().map(|function| WireTool {
+        name: &function.name,
+        description: function.description.as_deref(),
+        input_schema: function.parameters.clone().unwrap_or_else(any),
+        // False is the default, which older models know no other name for.
+        strict: function.strict.filter(|strict| *strict),
+    });
+    functions.collect()
+}
+
+/// `None`: the default.
+fn tool_choice(tools: &Tools) -> Option<Value> {
+    let kind = match &tools.choice {
+        ToolChoice::Auto if !tools.one_at_a_time || tools.functions.is_empty() => return None,
+        ToolChoice::Auto => "auto",
+        ToolChoice::None => return Some(json!({"type": "none"})),
+        ToolChoice::Required => "any",
+        ToolChoice::Named(_) => "tool",
+    };
+    let mut choice = json!({ "type": kind });
+    if let ToolChoice::Named(name) = &tools.choice {
+        choice["name"] = json!(name);
+    }
+    if tools.one_at_a_time {
+        choice["disable_parallel_tool_use"] = json!(true);
+    }
+    Some(choice)
+}
+
+#[derive(Serialize)]
+struct OutputConfig<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effort: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<OutputFormat<'a>>,
+}
+
+#[derive(Serialize)]
+struct OutputFormat<'a> {
+    r#type: &'static str,
+    schema: &'a Json,
+}
+
+/// The model's own settings where nothing is asked for.
+fn thinking(reasoning: Reasoning, settings: &AnthropicModel) -> (Option<Value>, Option<&str>) {
+    let own = settings.thinking.as_deref();
+    let kind = |kind: &str| Some(json!({ "type": kind }));
+    if reasoning == Reasoning::default() {
+        return (own.and_then(kind), settings.effort.as_deref());
+    }
+    let effort = match reasoning.effort {
+        // Nothing is less than low here.
+        Some(Effort::Minimal) => Some(Effort::Low),
+        effort => effort.filter(|effort| *effort != Effort::None),
+    };
+    let thinking = match reasoning.thinking {
+        // The least that the model takes.
+        Some(Thinking::Off) => kind(own.unwrap_or("disabled")),
+        None if reasoning.effort == Some(Effort::None) => kind(own.unwrap_or("disabled")),
+        None => None,
+        Some(Thinking::Adaptive) => kind("adaptive"),
+        Some(Thinking::Budget(budget)) => Some(json!({"type": "enabled", "budget_tokens": budget})),
+    };
+    (thinking, effort.map(Effort::as_str))
+}
+
+pub fn body<'a>(call: &'a TextCall, settings: &'a AnthropicModel, streaming: bool) -> Body<'a> {
+    let conversation = &call.conversation;
+    let (thinking, effort) = thinking(call.sampling.reasoning, settings);
+    let format = match &conversation.format {
+        Format::Schema(Schema { schema, .. }) => Some(OutputFormat {
+            r#type: "json_schema",
+            schema,
+        }),
+        // The second is refused before.
+        Format::Text | Format::JsonObject => None,
+    };
+    Body {
+        model: &call.model,
+        max_tokens: call.max_tokens,
+        messages: conversation
+            .messages
+            .iter()
+            .map(WireMessage::from)
+            .collect(),
+        system: conversation.system.as_deref(),
+        tools: wire_tools(&conversation.tools),
+        tool_choice: tool_choice(&conversation.tools),
+        // Sent even where the version refuses it: never silently dropped.
+        temperature: call.sampling.temperature,
+        top_p: call.sampling.top_p,
+        stop_sequences: &call.sampling.stop,
+        output_config: (effort.is_some() || format.is_some())
+            .then_some(OutputConfig { effort, format }),
+        thinking,
+        stream: streaming.then_some(true),
+    }
+}
