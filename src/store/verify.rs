@@ -33,13 +33,19 @@ impl Store {
             .execute(&mut tx)
             .await?;
         // It reads everything; that may take a while.
-        sqlx::query!("set local statement_timeout = 0")
-            .execute(&mut tx)
-            .await?;
+        sqlx::raw_sql(
+            "set local statement_timeout = 0;
+             -- It sorts and joins all entries, by plans for what the tables hold now.
+             set local work_mem = '64MB';
+             set local plan_cache_mode = force_custom_plan",
+        )
+        .execute(&mut tx)
+        .await?;
         let counts = sqlx::query!(
             r#"select (select count(*) from accounts) as "accounts!",
                       (select count(*) from ledger_entries) as "entries!",
-                      (select count(*) from generations) as "generations!""#
+                      (select count(*) from finished_generations)
+                          + (select count(*) from running_generations) as "generations!""#
         )
         .fetch_one(&mut tx)
         .await?;
@@ -62,20 +68,20 @@ async fn account_differences(tx: &mut Transaction) -> Result<Vec<String>, sqlx::
     sqlx::query_scalar!(
             r#"
             with moved as (
-                select e.*,
-                    case kind when 'grant' then amount when 'adjustment' then amount
-                              when 'refund' then amount when 'charge' then -amount else 0 end as to_balance,
-                    case kind when 'hold' then amount when 'release' then -amount
-                              when 'charge' then -coalesce((
-                                  select h.amount from ledger_entries h
-                                  where h.generation_id = e.generation_id and h.kind = 'hold'), 0)
-                              else 0 end as to_held
+                select e.id, e.account_id, e.balance, e.held,
+                    case e.kind when 'grant' then e.amount when 'adjustment' then e.amount
+                                when 'refund' then e.amount when 'charge' then -e.amount
+                                else 0 end as to_balance,
+                    case e.kind when 'hold' then e.amount when 'release' then -e.amount
+                                when 'charge' then -coalesce(h.amount, 0) else 0 end as to_held
                 from ledger_entries e
+                    left join ledger_entries h on e.kind = 'charge' and h.kind = 'hold'
+                        and h.generation_id = e.generation_id
             ), recomputed as (
                 select *,
                     sum(to_balance) over w as balance_then,
                     sum(to_held) over w as held_then,
-                    row_number() over (partition by account_id order by id desc) as from_last
+                    lead(id) over w is null as is_last
                 from moved window w as (partition by account_id order by id)
             )
             select format('entry %s of account %s says balance %s, held %s; recomputed %s, %s',
@@ -84,7 +90,7 @@ async fn account_differences(tx: &mut Transaction) -> Result<Vec<String>, sqlx::
             union all
             select format('account %s has balance %s, held %s; its entries say %s, %s',
                           a.id, a.balance, a.held, coalesce(balance_then, 0), coalesce(held_then, 0))
-            from accounts a left join recomputed r on r.account_id = a.id and r.from_last = 1
+            from accounts a left join recomputed r on r.account_id = a.id and r.is_last
             where a.balance <> coalesce(balance_then, 0) or a.held <> coalesce(held_then, 0)
             union all
             select format('account %s counts %s unfinished jobs; there are %s',
