@@ -8,6 +8,7 @@ mod admin;
 mod admission;
 mod api_keys;
 mod auth;
+mod body;
 mod catalogue;
 mod client_address;
 mod credits;
@@ -199,6 +200,8 @@ fn routes() -> Vec<Route> {
         route!(admin::suspend),
         route!(admin::resume),
         waited_for(route!(surfaces::openai::chat)),
+        waited_for(route!(surfaces::images::images)),
+        waited_for(route!(surfaces::speech::speech)),
         route!(surfaces::openai::list),
         route!(surfaces::openai::get),
         waited_for(route!(surfaces::anthropic::create)),
@@ -245,7 +248,7 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
         settings: Arc::new(Settings {
             max_body_bytes: settings.max_body_bytes,
             max_sdk_body_bytes: settings.max_sdk_body_bytes,
-            large_bodies: Semaphore::new(extract::LARGE_BODIES),
+            large_bodies: Semaphore::new(body::LARGE_BODIES),
             body_timeout: settings.body_timeout,
             trusted_proxies: settings.trusted_proxies,
             storage: settings.storage,

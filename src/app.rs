@@ -217,6 +217,8 @@ impl App {
                 max_jobs_per_account: *config.jobs.max_per_account,
                 idempotency_period: TimeDelta::hours(*config.idempotency.hours),
                 idempotency_wait: *config.idempotency.wait,
+                hold_wait: *config.credits.hold_wait,
+                join_period: TimeDelta::minutes(*config.idempotency.join_minutes),
                 job_deadline: delta(*config.jobs.deadline),
                 session_period: TimeDelta::days(*config.sessions.days),
                 max_waiting_logins: *config.server.max_waiting_logins,

@@ -61,6 +61,7 @@ pub struct Config {
     pub defaults: sections::Defaults,
     /// The operator's margin.
     pub pricing: models::markup::Pricing,
+    pub credits: sections::Holds,
     /// The account of a first start.
     pub demo: sections::Demo,
     /// GET /metrics and the self-audit.

@@ -46,9 +46,10 @@ pub use call::{Call, ImageWork, TextWork};
 pub use cancel::Cancel;
 pub use observed::observed;
 pub use running::{Handle, RunningGuard};
-pub use start::{Permits, Started, Work};
+pub use start::{Permits, Refused, Started, Work};
 pub use submit::SubmitSettings;
 pub use verify_files::{FilesAudit, VerifyFilesError};
+pub use wakeups::Waiter;
 
 use crate::{
     domain::{
@@ -321,6 +322,7 @@ impl Runner {
         if let Some(row) = &ended {
             self.0.settled.fetch_add(1, Ordering::Relaxed);
             self.0.wakeups.ended.wake(settlement.id);
+            self.0.wakeups.freed.wake(settlement.account_id);
             self.0.metrics.settled(Settled {
                 modality: row.modality,
                 provider: &row.provider,

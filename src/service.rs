@@ -44,13 +44,15 @@ use crate::{
         generations::SpendLimit,
     },
 };
+use generate::Lines;
 
 /// Usage reports at once.
 const REPORTS: usize = 4;
 /// Templates rendered at once.
 const RENDERINGS: usize = 2;
 
-/// Callers that wait for generations which others began: in all, and of one account.
+/// Callers that wait for generations which others began, to end or to free their holds: in all,
+/// and of one account.
 const WAITS: usize = 2_000;
 const WAITS_PER_ACCOUNT: usize = 500;
 
@@ -65,6 +67,10 @@ pub struct ServiceSettings {
     pub idempotency_period: TimeDelta,
     /// How long a replay waits for the first request.
     pub idempotency_wait: Duration,
+    /// How long a request of an SDK waits for credits on hold.
+    pub hold_wait: Duration,
+    /// How long a retry of an SDK joins the request before it; zero: it never does.
+    pub join_period: TimeDelta,
     /// How long after its creation a job is given up.
     pub job_deadline: TimeDelta,
     /// How long a session lasts.
@@ -95,6 +101,7 @@ struct Inner {
     ids: GenerationIds,
     waits: WaitLimiter,
     shares: Shares,
+    lines: Lines,
     /// Reports are heavy: few at once, so that holds find connections.
     reports: Semaphore,
     /// Renderings are work for a processor.
@@ -128,6 +135,7 @@ impl Service {
             ids: GenerationIds::default(),
             waits: WaitLimiter::new(WAITS, WAITS_PER_ACCOUNT),
             shares,
+            lines: Lines::default(),
             reports: Semaphore::new(REPORTS),
             renderings: Arc::new(Semaphore::new(RENDERINGS)),
         }))
@@ -150,6 +158,11 @@ impl Service {
     /// Returns once a stop no longer waits for what runs to be settled.
     pub async fn given_up(&self) {
         self.0.runner.given_up().await;
+    }
+
+    /// Requests that wait for another generation, to end or to free its hold.
+    pub fn waiting(&self) -> usize {
+        self.0.waits.total() - self.0.waits.free()
     }
 
     /// Whether new work is refused.
@@ -193,6 +206,8 @@ pub enum ShortOf {
     Balance,
     /// The balance would do, but holds of running work take it for now.
     Holds,
+    /// The same of the key's own cap.
+    HoldsOfKey(SpendLimit),
 }
 
 /// A refusal for want of credits, explained.

@@ -8,8 +8,9 @@ use utoipa::ToSchema;
 
 use super::{
     ApiState,
+    body::JsonBody,
     error::ApiError,
-    extract::{Authorized, JsonBody, Manage, NoQuery},
+    extract::{Authorized, Manage, NoQuery},
 };
 use crate::{
     domain::{clock::rfc3339, generation::Modality, ids::AccountId, request::AccountChange},

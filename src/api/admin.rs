@@ -15,9 +15,10 @@ use utoipa::ToSchema;
 
 use super::{
     ApiState,
+    body::{JsonBody, NoBody},
     credits::LedgerEntryBody,
     error::ApiError,
-    extract::{JsonBody, NoBody, NoQuery, PathId, Query},
+    extract::{NoQuery, PathId, Query},
     record::{self, PageBody},
 };
 use crate::{

@@ -9,8 +9,9 @@ use utoipa::ToSchema;
 
 use super::{
     ApiState,
+    body::JsonBody,
     error::ApiError,
-    extract::{Authorized, JsonBody, Manage, NoQuery, PathId, Query},
+    extract::{Authorized, Manage, NoQuery, PathId, Query},
     record::{self, PageBody},
 };
 use crate::{

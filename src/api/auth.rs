@@ -9,9 +9,10 @@ use utoipa::ToSchema;
 
 use super::{
     ApiState,
+    body::{JsonBody, NoBody},
     client_address::ClientAddress,
     error::ApiError,
-    extract::{AnyToken, Authorized, JsonBody, NoBody, NoQuery, SessionOnly},
+    extract::{AnyToken, Authorized, NoQuery, SessionOnly},
     middleware::CallerSlot,
 };
 use crate::domain::{

@@ -273,6 +273,13 @@ impl ApiError {
                     cap.limit, cap.spent
                 ),
             ),
+            ShortOf::HoldsOfKey(cap) => (
+                Code::CreditsOnHold,
+                format!(
+                    "this request may cost {required} credits; the key's spend_limit is {}, of which running work holds {}",
+                    cap.limit, cap.held
+                ),
+            ),
             ShortOf::Balance => (
                 Code::InsufficientCredits,
                 format!(
@@ -299,6 +306,10 @@ impl ApiError {
             .detail("affordable", affordable);
         match short.of {
             ShortOf::Holds => error.retry_after(BUSY_RETRY_SECONDS),
+            ShortOf::HoldsOfKey(cap) => error
+                .detail("limit", cap.limit)
+                .detail("spent", cap.spent)
+                .retry_after(BUSY_RETRY_SECONDS),
             ShortOf::SpendLimit(cap) => error.detail("limit", cap.limit).detail("spent", cap.spent),
             ShortOf::MaxCost | ShortOf::Balance => error,
         }

@@ -6,8 +6,9 @@ use utoipa::ToSchema;
 
 use super::{
     ApiState,
+    body::JsonBody,
     error::ApiError,
-    extract::{Authorized, JsonBody, ReadCredits},
+    extract::{Authorized, ReadCredits},
 };
 use crate::domain::{
     credits::Credits, generation::Modality, pricing::Prices, request::GenerationRequest,

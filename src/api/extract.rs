@@ -1,30 +1,19 @@
-//! What handlers take: a caller with a permission, a checked body, a checked query, an id.
+//! What handlers take: a caller with a permission, a checked query, an id. Bodies have a file of
+//! their own.
 
 use std::marker::PhantomData;
 
-use axum::{
-    body::Body,
-    extract::{FromRequest, FromRequestParts, Path, Request},
-};
-use http::{HeaderMap, StatusCode, header, request::Parts};
+use axum::extract::{FromRequestParts, Path};
+use http::{HeaderMap, header, request::Parts};
 use serde_json::{Map, Value};
-use tokio::sync::SemaphorePermit;
 
-use super::{
-    ApiState,
-    admission::RequestPermit,
-    error::ApiError,
-    middleware::CallerSlot,
-    surfaces::{Sdk, anthropic::BetaQuery},
-};
+use super::{ApiState, error::ApiError, middleware::CallerSlot, surfaces::Sdk};
 use crate::{
     domain::{
         ability::Ability,
         ids::{ApiKeyId, GenerationId, TemplateId, WebhookDeliveryId, WebhookId},
         json,
-        validate::{
-            Body as Described, FieldCode, FieldError, Input, MAX_ERRORS, read_fields, read_query,
-        },
+        validate::{FieldCode, FieldError, Input, MAX_ERRORS, read_query},
     },
     service::{ServiceError, TokenRefusal, auth::Caller},
 };
@@ -143,7 +132,7 @@ pub struct Query<T> {
 }
 
 impl<T: Input> Query<T> {
-    fn of(parts: &Parts) -> Self {
+    pub fn of(parts: &Parts) -> Self {
         let (mut members, mut errors) = (Map::new(), Vec::new());
         let text = parts.uri.query().unwrap_or_default();
         for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
@@ -167,8 +156,14 @@ impl<T: Input> Query<T> {
 
     /// Reads the parameters; every failing one is reported.
     pub fn read(self) -> Result<T, ApiError> {
+        let (value, errors) = self.parse();
+        into_result(value, errors)
+    }
+
+    /// The parameters, and every failing one.
+    pub fn parse(self) -> (Option<T>, Vec<FieldError>) {
         let (value, errors) = read_query(&self.members);
-        into_result(value, [self.errors, errors].concat())
+        (value, [self.errors, errors].concat())
     }
 }
 
@@ -192,13 +187,13 @@ impl FromRequestParts<ApiState> for NoQuery {
     }
 }
 
-fn nul_errors(value: &Value) -> impl Iterator<Item = FieldError> {
+pub fn nul_errors(value: &Value) -> impl Iterator<Item = FieldError> {
     let error = |path| FieldError::new(path, FieldCode::InvalidFormat, "must not contain U+0000");
     json::nul_paths(value).into_iter().map(error)
 }
 
 /// The value, if nothing is wrong with it.
-fn into_result<T>(value: Option<T>, mut errors: Vec<FieldError>) -> Result<T, ApiError> {
+pub fn into_result<T>(value: Option<T>, mut errors: Vec<FieldError>) -> Result<T, ApiError> {
     match value {
         Some(value) if errors.is_empty() => Ok(value),
         _ => {
@@ -206,180 +201,6 @@ fn into_result<T>(value: Option<T>, mut errors: Vec<FieldError>) -> Result<T, Ap
             Err(ApiError::invalid(errors))
         }
     }
-}
-
-/// A JSON body: an object without duplicates, in time and within the size limit.
-#[derive(Debug)]
-pub struct JsonBody<T> {
-    members: Map<String, Value>,
-    /// What is wrong with it, or with the query, before any field is looked at.
-    errors: Vec<FieldError>,
-    body: PhantomData<T>,
-}
-
-impl<T: Described> JsonBody<T> {
-    /// Reads the fields; every failing one is reported.
-    pub fn read(self) -> Result<T, ApiError> {
-        self.read_as(|_| Vec::new())
-    }
-
-    /// As [`Self::read`]. Where something failed, the answer also names what `violations` finds
-    /// in the rest.
-    pub fn read_as<U: From<T>>(
-        self,
-        violations: impl FnOnce(&U) -> Vec<FieldError>,
-    ) -> Result<U, ApiError> {
-        let (value, errors) = T::parse(&self.members);
-        let value = value.map(U::from);
-        let failed = !self.errors.is_empty() || !errors.is_empty();
-        let more = value.as_ref().filter(|_| failed).map(violations);
-        let mut all = self.errors;
-        for errors in [errors, more.unwrap_or_default()] {
-            let known: Vec<String> = all.iter().map(|e| e.param.clone()).collect();
-            all.extend(errors.into_iter().filter(|e| !known.contains(&e.param)));
-        }
-        into_result(value, all)
-    }
-
-    /// The members as they are.
-    pub fn members(&self) -> &Map<String, Value> {
-        &self.members
-    }
-}
-
-impl<T> FromRequest<ApiState> for JsonBody<T> {
-    type Rejection = ApiError;
-
-    async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiError> {
-        let (parts, body) = request.into_parts();
-        check_media_type(&parts.headers)?;
-        let (bytes, large) = read_body(&parts, body, state).await?;
-        let value = if large.is_some() {
-            // It would hold up what else runs on this thread.
-            let parsing = tokio::task::spawn_blocking(move || parse(&bytes));
-            parsing.await.map_err(|_panic| ApiError::internal())??
-        } else {
-            parse(&bytes)?
-        };
-        drop(large);
-        let mut errors: Vec<FieldError> = nul_errors(&value).collect();
-        // No route takes both a body and a query, but for what Anthropic's SDKs add.
-        let query = Query::<()>::of(&parts);
-        errors.extend(query.errors);
-        errors.extend(match Sdk::of(parts.uri.path()) {
-            Some(Sdk::Anthropic) => read_query::<BetaQuery>(&query.members).1,
-            _ => read_query::<()>(&query.members).1,
-        });
-        let Value::Object(members) = value else {
-            return Err(ApiError::malformed_json("the body must be a JSON object"));
-        };
-        Ok(Self {
-            members,
-            errors,
-            body: PhantomData,
-        })
-    }
-}
-
-/// The body of a POST that takes none: nothing, or an empty object.
-#[derive(Debug)]
-pub struct NoBody;
-
-impl FromRequest<ApiState> for NoBody {
-    type Rejection = ApiError;
-
-    async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiError> {
-        let (parts, body) = request.into_parts();
-        let (bytes, _) = read_body(&parts, body, state).await?;
-        if bytes.is_empty() {
-            return Ok(Self);
-        }
-        check_media_type(&parts.headers)?;
-        let Value::Object(members) = parse(&bytes)? else {
-            return Err(ApiError::malformed_json("the body must be a JSON object"));
-        };
-        let (nothing, errors) = read_fields::<()>(&members);
-        into_result(nothing.map(|()| Self), errors)
-    }
-}
-
-fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
-    json::parse(bytes)
-        .map_err(|error| ApiError::malformed_json(format!("the body is not valid JSON: {error}")))
-}
-
-fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
-    let text = |name| {
-        headers
-            .get(name)
-            .and_then(|v: &http::HeaderValue| v.to_str().ok())
-    };
-    let essence = text(header::CONTENT_TYPE).and_then(|t| t.split(';').next());
-    let json = essence.is_some_and(|e| e.trim().eq_ignore_ascii_case("application/json"));
-    let plain = headers.get(header::CONTENT_ENCODING).is_none()
-        || text(header::CONTENT_ENCODING).is_some_and(|e| e.eq_ignore_ascii_case("identity"));
-    if json && plain {
-        return Ok(());
-    }
-    Err(ApiError::from_status(StatusCode::UNSUPPORTED_MEDIA_TYPE))
-}
-
-/// How many large bodies are read and parsed at once: some hundred MiB, and some seconds of CPU.
-pub const LARGE_BODIES: usize = 8;
-
-/// Reads a body; all of it must arrive in time, however it drips. With a permit where it may be
-/// larger than those of most routes.
-async fn read_body<'a>(
-    parts: &Parts,
-    body: Body,
-    state: &'a ApiState,
-) -> Result<(axum::body::Bytes, Option<SemaphorePermit<'a>>), ApiError> {
-    let limit = match Sdk::of(parts.uri.path()) {
-        Some(_) => state.settings.max_sdk_body_bytes,
-        None => state.settings.max_body_bytes,
-    };
-    let announced = parts
-        .headers
-        .get(header::CONTENT_LENGTH)
-        .and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
-    if announced.is_some_and(|length| length > limit) {
-        return Err(ApiError::from_status(StatusCode::PAYLOAD_TOO_LARGE));
-    }
-    let permit = parts.extensions.get::<RequestPermit>();
-    if let Some(permit) = permit {
-        permit.release();
-    }
-    let is_large = announced.unwrap_or(limit) > state.settings.max_body_bytes;
-    let read = async {
-        let mut permit = None;
-        if is_large {
-            permit = state.settings.large_bodies.acquire().await.ok();
-        }
-        Ok((axum::body::to_bytes(body, limit).await?, permit))
-    };
-    let read = tokio::time::timeout(state.settings.body_timeout, read).await;
-    if let Some(permit) = permit {
-        permit.reacquire()?;
-    }
-    match read {
-        Err(_elapsed) => Err(ApiError::from_status(StatusCode::REQUEST_TIMEOUT)),
-        Ok(Err(error)) if too_long(&error) => {
-            Err(ApiError::from_status(StatusCode::PAYLOAD_TOO_LARGE))
-        }
-        Ok(Err(_cut)) => Err(ApiError::malformed_json("the body ended too early")),
-        Ok(Ok(read)) => Ok(read),
-    }
-}
-
-fn too_long(error: &axum::Error) -> bool {
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        if cause.is::<http_body_util::LengthLimitError>() {
-            return true;
-        }
-        source = cause.source();
-    }
-    false
 }
 
 /// The one parameter of a path; a malformed one is not found.

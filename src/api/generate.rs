@@ -14,8 +14,9 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::{
     ApiState,
     admission::RequestPermit,
+    body::JsonBody,
     error::ApiError,
-    extract::{Authorized, GenerateAudio, GenerateImage, GenerateText, GenerateVideo, JsonBody},
+    extract::{Authorized, GenerateAudio, GenerateImage, GenerateText, GenerateVideo},
     prefer::Prefer,
     record::GenerationRecord,
     stream::{self, StreamEvent},
@@ -104,7 +105,7 @@ pub async fn text(
     Ok(match submitted {
         Submitted::New(record, handle) => stream::live(state, caller, *record, handle, deltas),
         Submitted::Queued(record) => stream::replayed(state, caller, *record),
-        Submitted::Replay(id) => {
+        Submitted::Replay(id) | Submitted::Joined(id) => {
             let record = state.service.generation(&caller, id).await?;
             replayed(stream::replayed(state, caller, record))
         }
@@ -202,7 +203,7 @@ where
     let (sink, deltas) = request.is_streamed().then(DeltaSink::channel).unzip();
     let submitted = state
         .service
-        .generate(caller, request, key.as_ref(), sink, respond_async)
+        .generate(caller, request, key.as_ref(), sink, respond_async, || ())
         .await?;
     Ok((submitted, deltas))
 }
@@ -223,7 +224,7 @@ async fn answer_sync(
             let ended = end(state, caller, permit, record.id, handle).await?;
             Ok(finished(state, ended))
         }
-        Submitted::Replay(id) if at_once => {
+        Submitted::Replay(id) | Submitted::Joined(id) if at_once => {
             let record = state.service.generation(caller, id).await?;
             Ok(replayed(if record.status.is_finished() {
                 finished(state, record)
@@ -231,7 +232,7 @@ async fn answer_sync(
                 preferred(accepted(state, record))
             }))
         }
-        Submitted::Replay(id) => {
+        Submitted::Replay(id) | Submitted::Joined(id) => {
             let record = state
                 .service
                 .replay(caller, id, || permit.release())
@@ -285,7 +286,7 @@ async fn answer_queued(
 ) -> Result<Response, ApiError> {
     let (id, mut record, is_replay) = match submitted {
         Submitted::New(record, _) | Submitted::Queued(record) => (record.id, Some(*record), false),
-        Submitted::Replay(id) => (id, None, true),
+        Submitted::Replay(id) | Submitted::Joined(id) => (id, None, true),
     };
     let wait = Prefer::read(headers).wait;
     let mut waited = false;

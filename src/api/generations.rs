@@ -11,8 +11,9 @@ use serde_json::json;
 use super::{
     ApiState,
     admission::RequestPermit,
+    body::NoBody,
     error::ApiError,
-    extract::{Authorized, FromPath as _, NoBody, NoQuery, OfTheType, PathId, Query, ReadHistory},
+    extract::{Authorized, FromPath as _, NoQuery, OfTheType, PathId, Query, ReadHistory},
     generate::POLL_SECONDS,
     prefer::Prefer,
     record::{self, GenerationRecord, GenerationSummary, PageBody},

@@ -193,13 +193,15 @@ async fn exposition(state: &ApiState, headers: &HeaderMap) -> Result<Response, A
     let pools = store
         .pools()
         .map(|(pool, in_use, idle)| Connections { pool, in_use, idle });
+    let waiting = state.service.waiting();
     let metrics = &endpoint.0.metrics;
     let (content_type, text) = if asks_for_open_metrics(headers) {
         let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-        (content_type, metrics.open_metrics(live.as_ref(), &pools))
+        let text = metrics.open_metrics(live.as_ref(), &pools, waiting);
+        (content_type, text)
     } else {
         let content_type = "text/plain; version=0.0.4; charset=utf-8";
-        (content_type, metrics.text(live.as_ref(), &pools))
+        (content_type, metrics.text(live.as_ref(), &pools, waiting))
     };
     let text = text.map_err(|error| {
         tracing::error!(%error, "the metrics cannot be written");

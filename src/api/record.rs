@@ -65,6 +65,8 @@ pub struct RecordMetadata {
     pub duration_ms: Option<i64>,
     /// The price row that the bill is made from, as it stood at creation.
     pub pricing: Value,
+    /// How many retries of an SDK were answered with it, at no charge of their own.
+    pub joined: i32,
 }
 
 /// A template and the version of it that was used.
@@ -252,6 +254,7 @@ impl GenerationRecord {
             finish_reason: g.finish_reason,
             duration_ms: duration.map(|d| d.num_milliseconds()),
             pricing: g.pricing.take(),
+            joined: g.joined,
         };
         let parameters = g.parameters.take();
         let outputs = g.outputs.iter().cloned();

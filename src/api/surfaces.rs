@@ -4,7 +4,9 @@
 //! Here: what both have. How bodies are read and answers written: `domain/dialect`.
 
 pub mod anthropic;
+pub mod images;
 pub mod openai;
+pub mod speech;
 mod stream;
 
 use axum::{
@@ -17,19 +19,22 @@ use http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};
 use super::{
     ApiState, MediaLinks,
     admission::RequestPermit,
+    body::JsonBody,
     error::{ApiError, GENERATION},
-    generate::{end, replayed},
+    generate::{end, idempotency_key, replayed},
 };
 use crate::{
     domain::{
         catalogue::{Model, ModelKind, TextModel},
         conversation::Delta,
         dialect::{Answer, Head, Writer},
-        generation::{FinishReason, Generation, Modality, Status},
+        generation::{FinishReason, Generation, Modality, Output, Status},
         ids::GenerationId,
         rate::RateState,
-        request::DialogueRequest,
+        request::{DialogueRequest, GenerationRequest},
+        validate::Body,
     },
+    media::{MediaFile, MediaKey},
     providers::DeltaSink,
     service::{
         ServiceError,
@@ -97,6 +102,38 @@ impl Sdk {
     }
 }
 
+/// What tells a retry of an SDK: 0 with the first try, then 1, 2...
+pub const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count");
+
+/// Headers of a generation by an SDK.
+#[derive(utoipa::IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "it is a document, not a reader")]
+struct SdkHeaders {
+    /// 1 to 255 visible ASCII characters. The same key with the same request returns the answer first made, for 24 hours.
+    #[param(rename = "Idempotency-Key")]
+    idempotency_key: Option<String>,
+    /// The SDKs count their tries. A retry, above 0, with the same key and body as a request of the last 10 minutes is answered with what that began, unless it failed; it is not charged again.
+    #[param(rename = "X-Stainless-Retry-Count")]
+    retry_count: Option<u32>,
+}
+
+/// What makes a request the same as an earlier one: its key, or that an SDK repeats it.
+fn idempotent<T: Body>(
+    caller: &Caller,
+    headers: &HeaderMap,
+    route: &str,
+    body: &JsonBody<T>,
+) -> Result<Option<IdempotentRequest>, ApiError> {
+    if let Some(key) = idempotency_key(headers, route, body.members())? {
+        return Ok(Some(key));
+    }
+    let count = headers.get(RETRY_COUNT);
+    let count = count.and_then(|count| count.to_str().ok()?.parse::<u32>().ok());
+    let tried = count.zip(body.digest());
+    Ok(tried.map(|(count, digest)| IdempotentRequest::tried(count, caller, route, digest)))
+}
+
 /// The id of a request, for an error in a stream.
 #[derive(Debug, Clone)]
 pub struct RequestId(pub String);
@@ -118,6 +155,8 @@ struct Call<'a> {
     permit: &'a RequestPermit,
     request_id: RequestId,
     key: Option<IdempotentRequest>,
+    /// Fields that have other names here than in the rules.
+    names: &'a [(&'a str, &'a str)],
 }
 
 impl Call<'_> {
@@ -130,16 +169,8 @@ impl Call<'_> {
         let (sink, deltas) = dialogue.stream.then(DeltaSink::channel).unzip();
         let (streamed, model) = (dialogue.stream, dialogue.model.clone());
         let bytes = dialogue.conversation.bytes();
-        let service = &self.state.service;
-        let left_out = service.left_out(&self.caller, &dialogue);
-        let submitted = service.generate(
-            &self.caller,
-            dialogue.into(),
-            self.key.as_ref(),
-            sink,
-            false,
-        );
-        let submitted = submitted.await?;
+        let left_out = self.state.service.left_out(&self.caller, &dialogue);
+        let submitted = self.submit(dialogue.into(), sink).await?;
         let head = |record: &Generation, input_tokens| Head {
             id: record.id.0.simple().to_string(),
             created: record.created_at.timestamp(),
@@ -155,12 +186,7 @@ impl Call<'_> {
                 let body = stream::live(self, record.id, handle, deltas, writer).await?;
                 return Ok(headers.on(body));
             }
-            (Submitted::New(record, handle), None) => {
-                let ended = end(&self.state, &self.caller, self.permit, record.id, handle);
-                (ended.await?, false)
-            }
-            (Submitted::Queued(record), _) => (self.replay(record.id).await?, false),
-            (Submitted::Replay(id), _) => (self.replay(id).await?, true),
+            (submitted, _) => self.wait(submitted).await?,
         };
         let headers = Headers::of(&record, &left_out);
         let answer = answer_of(&record, self.state.links())?;
@@ -176,21 +202,72 @@ impl Call<'_> {
             (json, writer.whole(&answer)).into_response()
         };
         let response = headers.on(response);
-        Ok(if is_replay {
-            replayed(response)
-        } else {
-            response
+        Ok(marked(response, is_replay))
+    }
+
+    async fn submit(
+        &self,
+        request: GenerationRequest,
+        sink: Option<DeltaSink>,
+    ) -> Result<Submitted, ApiError> {
+        let (service, key) = (&self.state.service, self.key.as_ref());
+        let waiting = || self.permit.release();
+        let submitting = service.generate(&self.caller, request, key, sink, false, waiting);
+        submitting.await.map_err(|error| renamed(error, self.names))
+    }
+
+    /// The generation at its end, and whether another request made it.
+    async fn wait(&self, submitted: Submitted) -> Result<(Generation, bool), ApiError> {
+        Ok(match submitted {
+            Submitted::New(record, handle) => {
+                let ended = end(&self.state, &self.caller, self.permit, record.id, handle);
+                (ended.await?, false)
+            }
+            Submitted::Queued(record) => (self.ended(record.id).await?, false),
+            Submitted::Replay(id) => (self.replay(id).await?, true),
+            Submitted::Joined(id) => (self.ended(id).await?, true),
         })
     }
 
-    /// What was made before, once it is finished.
+    /// Makes files, and waits for them.
+    async fn files(&self, request: GenerationRequest) -> Result<(Generation, bool), ApiError> {
+        let submitted = self.submit(request, None).await?;
+        let (record, is_replay) = self.wait(submitted).await?;
+        if record.status == Status::Failed {
+            return Err(ApiError::failed_generation(record, self.state.links()));
+        }
+        Ok((record, is_replay))
+    }
+
+    /// What a key made before, once it is finished.
     async fn replay(&self, id: GenerationId) -> Result<Generation, ApiError> {
         let (service, caller) = (&self.state.service, &self.caller);
-        let record = service.replay(caller, id, || self.permit.release()).await?;
-        if !record.status.is_finished() {
-            return Err(ServiceError::ShuttingDown.into());
-        }
+        let replaying = service.replay(caller, id, || self.permit.release());
+        finished(replaying.await?)
+    }
+
+    /// What runs for this caller, once it is finished.
+    async fn ended(&self, id: GenerationId) -> Result<Generation, ApiError> {
+        let (service, caller) = (&self.state.service, &self.caller);
+        let waiting = service.ended(caller, id, || self.permit.release());
+        finished(waiting.await?)
+    }
+}
+
+fn marked(response: Response, is_replay: bool) -> Response {
+    if is_replay {
+        replayed(response)
+    } else {
+        response
+    }
+}
+
+/// A record that is not finished, because the server stops, answers nothing.
+fn finished(record: Generation) -> Result<Generation, ApiError> {
+    if record.status.is_finished() {
         Ok(record)
+    } else {
+        Err(ServiceError::ShuttingDown.into())
     }
 }
 
@@ -203,6 +280,26 @@ fn answer_of(record: &Generation, links: &MediaLinks) -> Result<Answer, ApiError
         return Err(ApiError::cancelled());
     }
     Answer::of(record).ok_or_else(ApiError::internal)
+}
+
+/// A stored file, from its beginning.
+async fn file(state: &ApiState, output: &Output) -> Result<MediaFile, ApiError> {
+    let key: MediaKey = output.key.parse().map_err(|_| ApiError::internal())?;
+    let file = state.settings.storage.get(&key, None).await?;
+    file.ok_or_else(|| ApiError::not_found("the file was deleted"))
+}
+
+/// Names of fields that a request of an SDK has under others.
+fn renamed(error: ServiceError, names: &[(&str, &str)]) -> ApiError {
+    let ServiceError::Invalid(mut errors) = error else {
+        return error.into();
+    };
+    for error in &mut errors {
+        let own = error.param.trim_start_matches("parameters.");
+        let renamed = names.iter().find(|(name, _)| *name == own);
+        error.param = renamed.map_or(own, |(_, name)| name).to_owned();
+    }
+    ServiceError::Invalid(errors).into()
 }
 
 /// What tells of the generation behind an answer.
@@ -263,7 +360,8 @@ fn named<'a>(
 ) -> Result<Listed<'a>, ApiError> {
     let found = name.ok().and_then(|Path(name)| {
         let account = caller.account_default(Modality::Text);
-        let model = state.service.catalogue().named(&name, &account).ok()?;
+        let catalogue = state.service.catalogue();
+        let model = catalogue.named(Modality::Text, &name, &account).ok()?;
         listed(model)
     });
     found.ok_or_else(|| ApiError::not_found("there is no such model on this server"))

@@ -11,8 +11,9 @@ use utoipa::ToSchema;
 
 use super::{
     ApiState, MediaLinks,
+    body::{JsonBody, NoBody},
     error::ApiError,
-    extract::{Authorized, JsonBody, Manage, NoBody, NoQuery, PathId, PathIds, Query},
+    extract::{Authorized, Manage, NoQuery, PathId, PathIds, Query},
     record::{self, GenerationRecord, PageBody},
 };
 use crate::{

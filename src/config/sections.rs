@@ -201,6 +201,17 @@ pub struct Idempotency {
     /// How long a replay waits for the first request.
     #[serde(rename = "wait_seconds")]
     pub wait: Seconds<1, 600>,
+    /// Minutes in which a retry of an SDK joins the request before it; 0: never.
+    pub join_minutes: Bounded<i64, 0, 60>,
+}
+
+/// `[credits]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Holds {
+    /// How long a request of an SDK waits for credits on hold.
+    #[serde(rename = "hold_wait_seconds")]
+    pub hold_wait: Seconds<0, 60>,
 }
 
 /// `[defaults]`: who serves requests that name no provider.

@@ -212,20 +212,26 @@ impl Catalogue {
         })
     }
 
-    /// The text model of a name that is `provider/model`, or just `model`: of several providers
-    /// that have it, the default one's. `account` is the account's own default.
-    pub fn named(&self, name: &str, account: &Target) -> Result<&Model, FieldError> {
+    /// The model of a name that is `provider/model`, or just `model`: of several providers that
+    /// have it, the default one's. `account` is the account's own default.
+    pub fn named(
+        &self,
+        modality: Modality,
+        name: &str,
+        account: &Target,
+    ) -> Result<&Model, FieldError> {
         if let Some((provider, id)) = name.split_once('/')
-            && let Some(model) = self.of(provider, Modality::Text, id)
+            && let Some(model) = self.of(provider, modality, id)
         {
             return Ok(model);
         }
-        let preferred = self.preference.get(&Modality::Text).into_iter().flatten();
+        let preferred = self.preference.get(&modality).into_iter().flatten();
         let preferred = account.provider.iter().chain(preferred);
         let providers = preferred.map(String::as_str).chain(self.providers(None));
-        let mut found = providers.filter_map(|provider| self.of(provider, Modality::Text, name));
+        let mut found = providers.filter_map(|provider| self.of(provider, modality, name));
         found.next().ok_or_else(|| {
-            let message = "is not a text model of this server; its list of models has them";
+            let message =
+                format!("names no model for {modality} of this server; GET /v1/models has them");
             FieldError::new("model", FieldCode::UnknownModel, message)
         })
     }

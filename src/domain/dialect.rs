@@ -4,7 +4,9 @@
 //! One module for each dialect. Not here: HTTP, and the shape of errors that are no event.
 
 pub mod chat;
+pub mod images;
 pub mod messages;
+pub mod speech;
 
 use serde::Serialize;
 use serde_json::{Map, Value};

@@ -78,6 +78,12 @@ named_enum!(
         Generate = "generate",
         /// /openai/v1/chat/completions
         OpenAiChat = "openai.chat",
+        /// /openai/v1/responses
+        OpenAiResponses = "openai.responses",
+        /// /openai/v1/images/generations
+        OpenAiImages = "openai.images",
+        /// /openai/v1/audio/speech
+        OpenAiSpeech = "openai.speech",
         /// /anthropic/v1/messages
         AnthropicMessages = "anthropic.messages",
     }
@@ -180,6 +186,8 @@ pub struct Generation {
     pub attempts: i32,
     /// The provider's request id.
     pub provider_request_id: Option<String>,
+    /// Retries of an SDK that were answered with it.
+    pub joined: i32,
     pub created_at: DateTime<Utc>,
     pub started_at: Option<DateTime<Utc>>,
     pub completed_at: Option<DateTime<Utc>>,

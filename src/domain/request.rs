@@ -15,7 +15,8 @@ pub use account::{
 };
 pub use dialogue::DialogueRequest;
 pub use media::{
-    ImageRequest, Quality, Ratio, SIZES, SpeechFormat, SpeechRequest, Style, VideoRequest,
+    ImageRequest, Quality, Ratio, SIZES, SpeechFormat, SpeechRequest, Style, VOICE, VideoRequest,
+    size,
 };
 pub use operator::{
     AccountRequest, EMAIL_CHARS, Move, MoveRequest, PASSWORD_CHARS, password_violations,
@@ -121,18 +122,28 @@ impl GenerationRequest {
     ) -> Result<&'a Model, FieldError> {
         let target = match self {
             Self::Text(request) => &request.target,
-            Self::Dialogue(request) => return catalogue.named(&request.model, account),
+            Self::Dialogue(request) => {
+                return catalogue.named(self.modality(), &request.model, account);
+            }
             Self::Image(request) => &request.target,
             Self::Video(request) => &request.target,
             Self::Audio(request) => &request.target,
         };
-        catalogue.resolve(self.modality(), target, account)
+        match &target.model {
+            // SDKs have but one name for both.
+            Some(name) if self.surface() != Surface::Generate => {
+                catalogue.named(self.modality(), name, account)
+            }
+            _ => catalogue.resolve(self.modality(), target, account),
+        }
     }
 
     /// By which way it came in.
     pub const fn surface(&self) -> Surface {
         match self {
             Self::Dialogue(request) => request.surface,
+            Self::Image(request) => request.surface,
+            Self::Audio(request) => request.surface,
             _ => Surface::Generate,
         }
     }

@@ -39,8 +39,23 @@ pub enum Started {
     /// Its record, and a handle to wait with.
     Running(Generation, Handle),
     Queued(Generation),
-    /// Nothing was created.
-    Refused(HoldOutcome),
+    Refused(Box<Refused>),
+}
+
+/// Nothing was created.
+pub struct Refused {
+    pub why: HoldOutcome,
+    /// What was to be created, and to be run, without its permits.
+    pub new: NewGeneration,
+    pub call: Option<Call>,
+}
+
+/// `None`: it was not refused.
+fn refused(why: HoldOutcome, new: NewGeneration, call: Option<Call>) -> Option<Box<Refused>> {
+    match why {
+        HoldOutcome::Held => None,
+        why => Some(Box::new(Refused { why, new, call })),
+    }
 }
 
 impl Runner {
@@ -62,12 +77,12 @@ impl Runner {
                     // After an error the row may be there all the same. It is off the register
                     // now, so the sweep will find it without an owner and end it.
                     drop((guard, permits));
-                    let _ = verdict.send(outcome);
+                    let _ = verdict.send(outcome.map(|why| refused(why, new, Some(call))));
                     return;
                 }
                 guard.held();
                 // The caller may be gone; the work continues.
-                let _ = verdict.send(outcome);
+                let _ = verdict.send(Ok(None));
                 let job = Job::from(&new);
                 let ended = runner.advance(&job, Some(&call), &guard).await;
                 drop(permits);
@@ -80,19 +95,20 @@ impl Runner {
             self.spawn(async move {
                 let outcome = runner.0.store.hold(&new).await;
                 runner.0.wakeups.jobs.ring();
+                let of = (new.account_id, new.id);
                 let unknown = outcome.is_err();
                 // The caller may be gone; the job exists.
-                let _ = verdict.send(outcome);
+                let _ = verdict.send(outcome.map(|why| refused(why, new, None)));
                 if unknown {
-                    runner.end_unconfirmed((new.account_id, new.id)).await;
+                    runner.end_unconfirmed(of).await;
                 }
             });
             None
         };
         Ok(match (held.await??, handle) {
-            (HoldOutcome::Held, Some(handle)) => Started::Running(record, handle),
-            (HoldOutcome::Held, None) => Started::Queued(record),
-            (refused, _) => Started::Refused(refused),
+            (None, Some(handle)) => Started::Running(record, handle),
+            (None, None) => Started::Queued(record),
+            (Some(refused), _) => Started::Refused(refused),
         })
     }
 

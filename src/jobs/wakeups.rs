@@ -10,7 +10,7 @@ pub use waiters::Waiter;
 
 use super::{Handle, Runner};
 use crate::{
-    domain::ids::GenerationId,
+    domain::ids::{AccountId, GenerationId},
     store::{StoreError, notices::Notice},
 };
 use alarm::Alarm;
@@ -26,7 +26,10 @@ pub(super) struct Wakeups {
     /// Of the dispatcher of webhooks.
     pub(super) deliveries: Alarm,
     /// Those who wait for generations to end.
-    pub(super) ended: Waiters,
+    pub(super) ended: Waiters<GenerationId>,
+    /// Those who wait for credits that an account's generations hold. Only what ends here wakes
+    /// them.
+    pub(super) freed: Waiters<AccountId>,
 }
 
 impl Runner {
@@ -73,8 +76,14 @@ impl Runner {
 
     /// Hears when a generation ends, whichever server ends it. To be had before its row is read, so
     /// that no end falls between the two.
-    pub fn waiter(&self, id: GenerationId) -> Waiter {
+    pub fn waiter(&self, id: GenerationId) -> Waiter<GenerationId> {
         self.0.wakeups.ended.waiter(id)
+    }
+
+    /// Hears when a generation of an account is settled in this process. To be had before a hold is
+    /// tried, so that no settlement falls between the two.
+    pub fn freed(&self, account: AccountId) -> Waiter<AccountId> {
+        self.0.wakeups.freed.waiter(account)
     }
 
     /// Ends texts that are streamed here and were cancelled on another server.

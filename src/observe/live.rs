@@ -48,6 +48,7 @@ pub struct AuditNumbers {
 pub(super) fn registry(
     live: Option<&Live>,
     pools: &[Connections],
+    waiting: usize,
     audit: Option<&AuditNumbers>,
 ) -> Registry {
     let mut registry = Registry::with_prefix("gensvc");
@@ -65,6 +66,13 @@ pub(super) fn registry(
         "database_connections",
         "Connections to the database",
         connections,
+    );
+    let waits = Gauge::<i64>::default();
+    waits.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+    registry.register(
+        "waiting",
+        "Requests that wait for another generation, to end or to free its hold",
+        waits,
     );
     let up = Gauge::<i64>::default();
     up.set(live.is_some().into());

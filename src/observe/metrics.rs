@@ -186,8 +186,13 @@ impl Adder<'_> {
 
 impl Metrics {
     /// All of it in the text format 0.0.4 of Prometheus: see [`Self::open_metrics`].
-    pub fn text(&self, live: Option<&Live>, pools: &[Connections]) -> Result<String, fmt::Error> {
-        classic(&self.open_metrics(live, pools)?)
+    pub fn text(
+        &self,
+        live: Option<&Live>,
+        pools: &[Connections],
+        waiting: usize,
+    ) -> Result<String, fmt::Error> {
+        classic(&self.open_metrics(live, pools, waiting)?)
     }
 
     /// All of it as `OpenMetrics` text, with the state of the database where it is known.
@@ -195,11 +200,15 @@ impl Metrics {
         &self,
         live: Option<&Live>,
         pools: &[Connections],
+        waiting: usize,
     ) -> Result<String, fmt::Error> {
         let mut out = String::new();
         text::encode_registry(&mut out, &self.0.registry)?;
         let audit = self.audit().clone();
-        text::encode_registry(&mut out, &live::registry(live, pools, audit.as_ref()))?;
+        text::encode_registry(
+            &mut out,
+            &live::registry(live, pools, waiting, audit.as_ref()),
+        )?;
         text::encode_eof(&mut out)?;
         Ok(out)
     }

@@ -2,7 +2,7 @@
 
 use super::{CreditsShort, ShortOf};
 use crate::{
-    domain::{credits::Credits, pricing::Ceiling},
+    domain::{credits::Credits, generation::Surface, pricing::Ceiling},
     store::{credits::Balance, generations::SpendLimit},
 };
 
@@ -30,20 +30,21 @@ pub(super) fn above_available(
     short(of, required, balance.available(), balance, ceiling)
 }
 
-/// A hold that does not fit below the key's own cap.
+/// A hold that does not fit below the key's own cap. That only holds are in the way is told to SDKs
+/// alone, which try again by themselves.
 pub(super) fn above_spend_limit(
     required: Credits,
     cap: SpendLimit,
     balance: Balance,
     ceiling: &Ceiling,
+    surface: Surface,
 ) -> CreditsShort {
-    let short = short(
-        ShortOf::SpendLimit(cap),
-        required,
-        cap.left(),
-        balance,
-        ceiling,
-    );
+    let of = if surface != Surface::Generate && cap.has_room_for(required) {
+        ShortOf::HoldsOfKey(cap)
+    } else {
+        ShortOf::SpendLimit(cap)
+    };
+    let short = short(of, required, cap.left(), balance, ceiling);
     CreditsShort {
         // What would fit must fit the balance too.
         affordable: ceiling.affordable(cap.left().min(balance.available())),

@@ -2,28 +2,31 @@
 
 mod dialogue;
 mod estimate;
+mod line;
 mod plan;
 mod refusal;
+mod same;
 mod template;
 
 use std::mem;
 
 pub use estimate::Estimate;
-use serde_json::{Map, Value};
+pub use line::Lines;
+pub use same::IdempotentRequest;
 
-use super::{Service, ServiceError, auth::Caller, explain};
+use super::{CreditsShort, Service, ServiceError, auth::Caller, explain};
 use crate::{
     domain::{
         generation::{Generation, Status, Surface},
         ids::GenerationId,
-        json::fingerprint,
         request::GenerationRequest,
         share::{SharePermit, ShareReached},
     },
-    jobs::{Handle, Permits, Started, Work},
+    jobs::{Call, Handle, Permits, Refused, Started, Work},
     providers::DeltaSink,
-    store::generations::{Idempotency, NewGeneration},
+    store::generations::NewGeneration,
 };
+use line::Queue;
 use plan::Plan;
 
 /// The outcome of a request.
@@ -34,28 +37,35 @@ pub enum Submitted {
     Queued(Box<Generation>),
     /// The generation that the idempotency key created before.
     Replay(GenerationId),
+    /// The generation that an earlier try of an SDK began.
+    Joined(GenerationId),
 }
 
-#[derive(Debug, Clone)]
-pub struct IdempotentRequest {
-    key: String,
-    fingerprint: [u8; 32],
+/// The outcome of one try.
+enum Tried {
+    Submitted(Submitted),
+    /// Too few credits, and the row that was not created.
+    Short(Box<CreditsShort>, Box<NewGeneration>),
 }
 
-impl IdempotentRequest {
-    /// A key for a request. The same request means the same route and body without `stream`.
-    pub fn new(key: String, route: &str, body: &Map<String, Value>) -> Self {
-        let mut body = body.clone();
-        body.remove("stream");
-        let fingerprint = fingerprint(route, &body);
-        Self { key, fingerprint }
+impl Tried {
+    fn of(
+        result: Result<Submitted, ServiceError>,
+        new: NewGeneration,
+    ) -> Result<Self, ServiceError> {
+        match result {
+            Ok(submitted) => Ok(Self::Submitted(submitted)),
+            Err(ServiceError::CreditsShort(short)) => Ok(Self::Short(short, Box::new(new))),
+            Err(error) => Err(error),
+        }
     }
 }
 
 impl Service {
-    /// Holds the ceiling of the cost and starts the work, or finds what the idempotency key created
-    /// before. `deltas`: where the pieces of a streamed text go. `respond_async`: the caller does not
-    /// wait, so that it is a job.
+    /// Holds the ceiling of the cost and starts the work, or finds what the same request created
+    /// before. `deltas`: where the pieces of a streamed text go. `respond_async`: the caller does
+    /// not wait, so that it is a job. A request of an SDK may wait for credits on hold; `waiting`
+    /// is called before it does.
     pub async fn generate(
         &self,
         caller: &Caller,
@@ -63,58 +73,103 @@ impl Service {
         idempotent: Option<&IdempotentRequest>,
         deltas: Option<DeltaSink>,
         respond_async: bool,
+        waiting: impl Fn() + Send,
     ) -> Result<Submitted, ServiceError> {
-        if let Some(id) = self.replayed(caller, idempotent).await? {
-            return Ok(Submitted::Replay(id));
+        let idempotent = idempotent.filter(|request| self.heeds(request));
+        if let Some(before) = self.submitted_before(caller, idempotent).await? {
+            return Ok(before);
         }
         self.require_running()?;
-        if self.is_draining() {
-            return Err(ServiceError::ShuttingDown);
-        }
         let surface = request.surface();
+        let wait = self.0.settings.hold_wait;
+        let mut queue = match surface {
+            Surface::Generate => None,
+            _ => Some(Queue::new(self, caller, wait, waiting)),
+        };
         let mut plan = self.plan(caller, request, deltas).await?;
         plan.job |= respond_async;
-        let share = match self.share(caller, &plan) {
-            Ok(share) => share,
-            Err(reached) => return self.at_share(caller, reached, idempotent).await,
-        };
-        let new = self.new_generation(caller, &mut plan, surface, idempotent);
-        let new = new.await?;
-        let run = match plan.call.take() {
-            None => None,
-            Some(call) => match self.permits(&plan, share) {
-                Some(permits) => Some((call, permits)),
-                None => return self.provider_busy(caller, &plan, idempotent).await,
-            },
-        };
-        match self.0.runner.start(Work { new, run }).await? {
-            Started::Running(record, handle) => Ok(Submitted::New(Box::new(record), handle)),
-            Started::Queued(mut record) => {
-                // That it waits for a free worker is shown by lookups only.
-                record.status = Status::Processing;
-                Ok(Submitted::Queued(Box::new(record)))
+        if let Some(queue) = &mut queue
+            && queue.line_up().await
+        {
+            self.replan(caller, &mut plan).await?;
+        }
+        let mut row = None;
+        loop {
+            if self.is_draining() {
+                return Err(ServiceError::ShuttingDown);
             }
-            Started::Refused(refused) => {
-                self.refused(caller, refused, &plan.ceiling, idempotent)
-                    .await
+            let tried = self.submit(caller, surface, &mut plan, row.take(), idempotent);
+            let (short, refused) = match tried.await? {
+                Tried::Submitted(submitted) => return Ok(submitted),
+                Tried::Short(short, refused) => (short, refused),
+            };
+            let again = async {
+                let Some(queue) = &mut queue else {
+                    return Ok(false);
+                };
+                while queue.may_try_again(&short).await {
+                    if self.replan(caller, &mut plan).await? {
+                        return Ok(true);
+                    }
+                }
+                Ok::<_, ServiceError>(false)
+            };
+            if !again.await? {
+                return Err(if self.is_draining() {
+                    ServiceError::ShuttingDown
+                } else {
+                    ServiceError::CreditsShort(short)
+                });
             }
+            row = Some(refused);
         }
     }
 
-    /// The generation that the idempotency key created before.
-    async fn replayed(
+    /// One try to hold and start. `row`: what a try before it was refused.
+    async fn submit(
         &self,
         caller: &Caller,
+        surface: Surface,
+        plan: &mut Plan<'_>,
+        row: Option<Box<NewGeneration>>,
         idempotent: Option<&IdempotentRequest>,
-    ) -> Result<Option<GenerationId>, ServiceError> {
-        let Some(IdempotentRequest { key, fingerprint }) = idempotent else {
-            return Ok(None);
+    ) -> Result<Tried, ServiceError> {
+        let share = match self.share(caller, plan) {
+            Ok(share) => share,
+            Err(reached) => {
+                let before = self.at_share(caller, reached, idempotent).await?;
+                return Ok(Tried::Submitted(before));
+            }
         };
-        let (store, now) = (&self.0.store, self.0.clock.now());
-        match store.bound_key(caller.account_id, key, now).await? {
-            Some(bound) if bound.fingerprint == fingerprint => Ok(Some(bound.generation)),
-            Some(_) => Err(ServiceError::IdempotencyKeyReused),
-            None => Ok(None),
+        let new = match row {
+            None => {
+                self.new_generation(caller, plan, surface, idempotent)
+                    .await?
+            }
+            Some(row) => self.renewed(*row, plan, idempotent),
+        };
+        let permits = plan.call.as_ref().map(|_| self.permits(plan, share));
+        if let Some(None) = permits {
+            let busy = self.provider_busy(caller, surface, plan, idempotent);
+            return Tried::of(busy.await, new);
+        }
+        let run = plan.call.take().zip(permits.flatten());
+        match self.0.runner.start(Work { new, run }).await? {
+            Started::Running(record, handle) => {
+                Ok(Tried::Submitted(Submitted::New(Box::new(record), handle)))
+            }
+            Started::Queued(mut record) => {
+                // That it waits for a free worker is shown by lookups only.
+                record.status = Status::Processing;
+                Ok(Tried::Submitted(Submitted::Queued(Box::new(record))))
+            }
+            Started::Refused(refused) => {
+                let Refused { why, new, call } = *refused;
+                plan.call = call;
+                let ceiling = &plan.ceiling;
+                let refused = self.refused(caller, surface, why, ceiling, idempotent);
+                Tried::of(refused.await, new)
+            }
         }
     }
 
@@ -163,13 +218,31 @@ impl Service {
             },
             job: plan.job,
             max_jobs: self.0.settings.max_jobs_per_account,
-            idempotency: idempotent.map(|request| Idempotency {
-                key: request.key.clone(),
-                fingerprint: request.fingerprint,
-                expires_at: now + self.0.settings.idempotency_period,
-            }),
+            idempotency: idempotent.map(|request| self.binding(request, now)),
             now,
         })
+    }
+
+    /// A row that was refused, as it is created now.
+    fn renewed(
+        &self,
+        mut row: NewGeneration,
+        plan: &Plan<'_>,
+        idempotent: Option<&IdempotentRequest>,
+    ) -> NewGeneration {
+        if let Some(Call::Text(work)) = &plan.call {
+            row.parameters["max_tokens"] = work.call.max_tokens.into();
+        }
+        let id = self.0.ids.next(self.0.clock.now());
+        let now = id.created_at();
+        NewGeneration {
+            id,
+            hold: plan.ceiling.hold(),
+            deadline: row.deadline.map(|_| now + self.0.settings.job_deadline),
+            idempotency: idempotent.map(|request| self.binding(request, now)),
+            now,
+            ..row
+        }
     }
 
     /// The place of synchronous work in its account's share; `None` for a job.

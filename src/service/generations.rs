@@ -22,6 +22,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// it takes, the less a moment matters.
 const LOOK_AGAIN_SOON: Duration = Duration::from_millis(250);
 
+/// Longer than any generation runs that somebody waits for.
+const LONGEST: Duration = Duration::from_hours(6);
+
 /// The ability that making, cancelling and deleting a generation of this type needs.
 pub const fn ability_of(modality: Modality) -> Ability {
     match modality {
@@ -140,7 +143,28 @@ impl Service {
         id: GenerationId,
         waiting: impl FnOnce() + Send,
     ) -> Result<Generation, ServiceError> {
-        let wait = self.0.settings.idempotency_wait;
+        self.end_within(self.0.settings.idempotency_wait, caller, id, waiting)
+            .await
+    }
+
+    /// The end of a generation that the caller waits for as for one of its own; unfinished only
+    /// where the server stops. `waiting` is called before it waits.
+    pub async fn ended(
+        &self,
+        caller: &Caller,
+        id: GenerationId,
+        waiting: impl FnOnce() + Send,
+    ) -> Result<Generation, ServiceError> {
+        self.end_within(LONGEST, caller, id, waiting).await
+    }
+
+    async fn end_within(
+        &self,
+        wait: Duration,
+        caller: &Caller,
+        id: GenerationId,
+        waiting: impl FnOnce() + Send,
+    ) -> Result<Generation, ServiceError> {
         let found = self.generation_within(caller, id, wait, waiting).await?;
         let found = found.generation;
         if found.status.is_finished() || self.is_draining() {

@@ -22,7 +22,12 @@ impl Store {
             r#"
             select a.balance as "balance: Credits", a.held as "held: Credits",
                    k.spend_limit as "spend_limit?: Credits",
-                   coalesce(s.spent, 0) as "spent!: Credits"
+                   coalesce(s.spent, 0) as "spent!: Credits",
+                   case when k.spend_limit is not null then (
+                       select coalesce(sum(g.estimated), 0)::bigint from running_generations g
+                       where g.account_id = $1 and g.api_key_id = k.id
+                         and g.spend_period = spend_period_start(k.spend_period, $3))
+                   else 0 end as "on_hold!: Credits"
             from accounts a
             left join api_keys k on k.id = $2
             left join key_spend s
@@ -36,7 +41,11 @@ impl Store {
         .fetch_one(self.requests.named("read what a key may spend"));
         let row = reading.await?;
         let (balance, held, spent) = (row.balance, row.held, row.spent);
-        let cap = row.spend_limit.map(|limit| SpendLimit { limit, spent });
+        let cap = row.spend_limit.map(|limit| SpendLimit {
+            limit,
+            spent,
+            held: row.on_hold,
+        });
         Ok((Balance { balance, held }, cap))
     }
 }

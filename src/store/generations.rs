@@ -3,9 +3,11 @@
 //!
 //! Here: their inputs and outputs. Each statement has its own file.
 
+mod bindings;
 mod cancels;
 mod hold;
 mod prices;
+mod refusal;
 mod rows;
 mod settle;
 mod writer;
@@ -32,15 +34,17 @@ pub enum Credential {
     Session(SessionId),
 }
 
-/// An idempotency key chosen by the caller.
+/// A key that a generation is bound to.
 #[derive(Debug, Clone)]
 pub struct Idempotency {
-    /// 1 to 255 visible ASCII characters.
+    /// 1 to 255 visible ASCII characters; those of retries begin with a space.
     pub key: String,
-    /// SHA-256 of the route and the request's JSON value.
+    /// SHA-256 of the request.
     pub fingerprint: [u8; 32],
     /// Until when the key is bound.
     pub expires_at: DateTime<Utc>,
+    /// Whether the key is taken from a generation that it is bound to.
+    pub rebinds: bool,
 }
 
 /// A generation to be created.
@@ -84,6 +88,8 @@ pub struct SpendLimit {
     pub limit: Credits,
     /// Charged and on hold in it.
     pub spent: Credits,
+    /// What of it is on hold.
+    pub held: Credits,
 }
 
 /// Anything but `Held` left no trace.
@@ -153,19 +159,20 @@ pub struct Settled {
     pub remote_id: Option<String>,
     pub started_at: DateTime<Utc>,
     pub completed_at: DateTime<Utc>,
-}
-
-/// What an idempotency key is bound to.
-#[derive(Debug)]
-pub struct Bound {
-    pub fingerprint: Vec<u8>,
-    pub generation: GenerationId,
+    /// Retries of an SDK that wait for it.
+    pub joined: Option<i32>,
 }
 
 impl SpendLimit {
     /// Whether a hold would exceed it; one of nothing does where it is exceeded already.
     pub fn is_exceeded_by(self, hold: Credits) -> bool {
         self.spent.micros().saturating_add(hold.micros()) > self.limit.micros()
+    }
+
+    /// Whether a hold would fit, were nothing else on hold.
+    pub fn has_room_for(self, hold: Credits) -> bool {
+        let spent = self.spent.minus_or_zero(self.held);
+        !Self { spent, ..self }.is_exceeded_by(hold)
     }
 
     /// What may still be spent.

@@ -92,7 +92,7 @@ impl Store {
              usage, case type when 'text' then left(result, 200) else result end as result, \
              error_code, error_message, attempts, provider_request_id, created_at, started_at, \
              completed_at, outputs, progress, finish_reason, template_id, template_version, \
-             surface, null::jsonb as answer \
+             surface, null::jsonb as answer, joined \
              from found cross join lateral (\
                  select * from generations g where g.id = found.id and g.account_id = ",
         );

@@ -245,7 +245,8 @@ impl Store {
         let keys = sqlx::query!(
             "delete from idempotency_keys where (account_id, key) in
                 (select account_id, key from idempotency_keys
-                 where expires_at <= $1 order by expires_at limit $2)",
+                 where expires_at <= $1 order by expires_at limit $2)
+               and expires_at <= $1",
             now,
             batch
         )

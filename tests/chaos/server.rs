@@ -31,8 +31,8 @@ pub struct Server {
     env: Vec<(String, String)>,
     /// The proxy for clients.
     front: Proxy,
-    /// The proxies for the hosts of the database; never empty.
-    backs: Vec<Proxy>,
+    /// The proxy for the database.
+    back: Proxy,
     machine: Mutex<Machine>,
 }
 
@@ -43,26 +43,19 @@ struct Machine {
 }
 
 impl Server {
-    /// The first or the second server, not started yet. `hosts`: those that it is told of.
+    /// The first or the second server, not started yet.
     pub async fn new(
         index: usize,
         folder: &Path,
-        hosts: &[&Postgres],
+        postgres: &Postgres,
         upstream: &str,
         clock: Clock,
     ) -> Self {
-        let mut backs = Vec::new();
-        for host in hosts {
-            backs.push(Proxy::start(Target::Unix(host.socket())).await);
-        }
-        let addresses: Vec<_> = backs
-            .iter()
-            .map(|back| back.address().to_string())
-            .collect();
+        let back = Proxy::start(Target::Unix(postgres.socket())).await;
         let database = format!(
-            "postgres://{}@{}/gensvc?sslmode=disable&target_session_attrs=read-write",
+            "postgres://{}@{}/gensvc?sslmode=disable",
             ROLES[index],
-            addresses.join(",")
+            back.address()
         );
         let seconds = LEASE_SECONDS.to_string();
         let env = [
@@ -104,7 +97,7 @@ impl Server {
             log: folder.join(format!("server-{}.log", ROLES[index])),
             env: env.to_vec(),
             front: Proxy::start(Target::Nowhere).await,
-            backs,
+            back,
             machine: Mutex::new(Machine {
                 process: None,
                 clock,
@@ -122,9 +115,9 @@ impl Server {
         &self.front
     }
 
-    /// Towards the database; the first host of several.
+    /// Towards the database.
     pub fn back(&self) -> &Proxy {
-        &self.backs[0]
+        &self.back
     }
 
     /// What it has logged since the log had that length, and its current length.

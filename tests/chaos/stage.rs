@@ -68,8 +68,7 @@ impl Stage {
             accounts.push(Account::make(&postgres, n, credits).await);
         }
         let url = upstream.url();
-        let hosts = [&postgres];
-        let server = |n| Server::new(n, folder.path(), &hosts, &url, Clock::of(args, n));
+        let server = |n| Server::new(n, folder.path(), &postgres, &url, Clock::of(args, n));
         let servers = [server(0).await, server(1).await];
         tokio::join!(servers[0].start(), servers[1].start());
         let hooks = equip(&servers[0].url(), &mut accounts, &receiver).await;

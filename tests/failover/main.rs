@@ -1,8 +1,7 @@
 //! Failover test: two servers on a primary Postgres with a synchronous standby, under a mixed load.
 //! The primary is lost, once killed and once silenced like a host that drops off the network; the
-//! standby is promoted. One server knows an address that moves to it, the other the addresses of
-//! both. Measured is when callers are served again; checked is that every confirmed result is in the
-//! ledger of the new primary.
+//! standby is promoted and takes over the database's address. Measured is when callers are served
+//! again; checked is that every confirmed result is in the ledger of the new primary.
 //! `make failover` runs it; `cargo test` does not, since it takes minutes.
 //!
 //! Here: the run. Elsewhere: the two databases ([`pair`]), how one of them falls silent

@@ -129,10 +129,6 @@ impl Pair {
         }
     }
 
-    pub const fn standby(&self) -> &Postgres {
-        &self.standby
-    }
-
     /// A connection to the one that serves.
     pub async fn connect(&self) -> PgConnection {
         self.current().connect().await

@@ -51,9 +51,7 @@ impl Stage {
             accounts.push(Account::make(primary, n, "1000000").await);
         }
         let url = upstream.url();
-        let hosts = [primary, postgres.standby()];
-        // The first knows an address that moves to the new primary, the second both hosts.
-        let server = |n| Server::new(n, folder.path(), &hosts[..=n], &url, Clock::of(args, n));
+        let server = |n| Server::new(n, folder.path(), primary, &url, Clock::of(args, n));
         let servers = [server(0).await, server(1).await];
         tokio::join!(servers[0].start(), servers[1].start());
         Arc::new(Self {
@@ -75,11 +73,12 @@ impl Stage {
         [a.back(), b.back(), self.postgres.replication()]
     }
 
-    /// Directs the first server's new connections to the database that serves now; the second
-    /// finds it by itself.
+    /// Directs the servers' new connections to the database that serves now.
     pub fn switch(&self) {
-        let socket = self.postgres.current().socket();
-        self.servers[0].back().lead_to(Target::Unix(socket));
+        for server in &self.servers {
+            let socket = self.postgres.current().socket();
+            server.back().lead_to(Target::Unix(socket));
+        }
     }
 
     /// Whether clients must start nothing new.

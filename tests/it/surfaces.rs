@@ -1,9 +1,12 @@
 //! /openai and /anthropic: what the unchanged SDKs send and read.
 
 mod errors;
+mod holds;
 mod limits;
+mod media;
 mod models;
 mod refused;
+mod retries;
 mod streams;
 mod texts;
 mod tools;

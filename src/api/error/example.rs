@@ -82,6 +82,7 @@ impl ApiError {
                 let limit = SpendLimit {
                     limit: Credits::from_micros(5 * ONE),
                     spent: Credits::from_micros(4 * ONE),
+                    held: Credits::ZERO,
                 };
                 short(ShortOf::SpendLimit(limit), named)
             }
@@ -125,7 +126,7 @@ fn short(of: ShortOf, ability: Ability) -> ServiceError {
     let (balance, held) = match of {
         ShortOf::Balance => (7 * ONE, 0),
         ShortOf::Holds => (12 * ONE, 5 * ONE),
-        ShortOf::MaxCost | ShortOf::SpendLimit(_) => (250 * ONE, 0),
+        ShortOf::MaxCost | ShortOf::SpendLimit(_) | ShortOf::HoldsOfKey(_) => (250 * ONE, 0),
     };
     let (shortfall, affordable) = match (&of, ability) {
         (ShortOf::SpendLimit(_), _) => (9 * ONE, None),

@@ -87,6 +87,12 @@ fn headers() -> Value {
             "description": "Seconds until all of the limit is there again"},
         "Retry-After": {"schema": {"type": "integer", "minimum": 0}, "description": "Seconds"},
         "WWW-Authenticate": {"schema": {"type": "string"}, "description": "`Bearer`"},
+        "X-Gensvc-Generation": {"schema": {"type": "string", "format": "uuid"},
+            "description": "The generation's uuid"},
+        "X-Gensvc-Max-Tokens": {"schema": {"type": "integer", "minimum": 1},
+            "description": "The limit of output tokens that was sent to the provider"},
+        "Idempotent-Replayed": {"schema": {"type": "string", "enum": ["true"]},
+            "description": "An earlier request made it: with the same Idempotency-Key, or the one that this is a retry of"},
     })
 }
 
@@ -97,6 +103,12 @@ fn add_headers(operation: &mut Value) {
         .into_iter()
         .flatten()
         .any(|scheme| scheme.get("bearer").is_some());
+    let parameters = operation["parameters"].as_array();
+    // It makes a generation for an SDK.
+    let counts_retries = parameters
+        .into_iter()
+        .flatten()
+        .any(|parameter| parameter["name"] == "X-Stainless-Retry-Count");
     let responses = operation["responses"].as_object_mut();
     for (status, response) in responses.into_iter().flatten() {
         let mut names = vec!["X-Request-Id"];
@@ -108,6 +120,12 @@ fn add_headers(operation: &mut Value) {
             ]);
         }
         match status.as_str() {
+            "200" if counts_retries => {
+                names.extend(["X-Gensvc-Generation", "Idempotent-Replayed"]);
+                if response["content"].get("text/event-stream").is_some() {
+                    names.push("X-Gensvc-Max-Tokens");
+                }
+            }
             "401" => names.push("WWW-Authenticate"),
             "429" | "503" => names.push("Retry-After"),
             _ => {}

@@ -11,14 +11,14 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::{Call, RequestId, Sdk, models, named, openai::SdkHeaders};
+use super::{Call, RequestId, Sdk, SdkHeaders, idempotent, models, named};
 use crate::{
     api::{
         ApiState,
         admission::RequestPermit,
+        body::JsonBody,
         error::ApiError,
-        extract::{AnyToken, Authorized, GenerateText, JsonBody, Query},
-        generate::idempotency_key,
+        extract::{AnyToken, Authorized, GenerateText, Query},
     },
     domain::{
         catalogue::{Model, TextModel},
@@ -125,11 +125,7 @@ impl Input for BetaQuery {
     params(SdkHeaders, ("beta" = Option<String>, Query, description = "Taken, and changes nothing.")),
     responses(
         (status = 200, description = "The answer. With `stream` true: server-sent events, the last `message_stop` or `error`.",
-            content((Message = "application/json"), (MessageEvent = "text/event-stream")),
-            headers(
-                ("x-gensvc-generation" = String, description = "The generation's uuid"),
-                ("x-gensvc-max-tokens" = u64, description = "The limit of output tokens that was sent to the provider"),
-                ("Idempotent-Replayed" = String, description = "`true` when an earlier request with the same Idempotency-Key made it"))),
+            content((Message = "application/json"), (MessageEvent = "text/event-stream"))),
     ),
 )]
 pub async fn create(
@@ -140,7 +136,7 @@ pub async fn create(
     request_id: RequestId,
     body: JsonBody<MessagesRequest>,
 ) -> Result<Response, ApiError> {
-    let key = idempotency_key(&headers, MESSAGES, body.members())?;
+    let key = idempotent(&auth.caller, &headers, MESSAGES, &body)?;
     let MessagesRequest(dialogue) = body.read()?;
     let call = Call {
         sdk: Sdk::Anthropic,
@@ -149,6 +145,7 @@ pub async fn create(
         permit: &permit,
         request_id,
         key,
+        names: &[],
     };
     call.answer(dialogue, MessagesWriter::new).await
 }

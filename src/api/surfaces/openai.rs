@@ -9,14 +9,14 @@ use http::HeaderMap;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Call, RequestId, Sdk, models, named};
+use super::{Call, RequestId, Sdk, SdkHeaders, idempotent, models, named};
 use crate::{
     api::{
         ApiState,
         admission::RequestPermit,
+        body::JsonBody,
         error::ApiError,
-        extract::{AnyToken, Authorized, GenerateText, JsonBody, NoQuery},
-        generate::idempotency_key,
+        extract::{AnyToken, Authorized, GenerateText, NoQuery},
     },
     domain::{
         catalogue::Model,
@@ -25,16 +25,6 @@ use crate::{
 };
 
 const CHAT: &str = "/openai/v1/chat/completions";
-
-/// Headers of a generation by an SDK.
-#[derive(utoipa::IntoParams)]
-#[into_params(parameter_in = Header)]
-#[expect(dead_code, reason = "it is a document, not a reader")]
-pub(super) struct SdkHeaders {
-    /// 1 to 255 visible ASCII characters. The same key with the same request returns the answer first made, for 24 hours.
-    #[param(rename = "Idempotency-Key")]
-    idempotency_key: Option<String>,
-}
 
 /// A model, as OpenAI's SDKs list it.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -80,11 +70,7 @@ impl OpenAiModelBody {
     post, path = CHAT, tag = "openai", params(SdkHeaders),
     responses(
         (status = 200, description = "The answer. With `stream` true: server-sent events, the last `[DONE]`.",
-            content((ChatCompletion = "application/json"), (ChatCompletionChunk = "text/event-stream")),
-            headers(
-                ("x-gensvc-generation" = String, description = "The generation's uuid"),
-                ("x-gensvc-max-tokens" = u64, description = "The limit of output tokens that was sent to the provider"),
-                ("Idempotent-Replayed" = String, description = "`true` when an earlier request with the same Idempotency-Key made it"))),
+            content((ChatCompletion = "application/json"), (ChatCompletionChunk = "text/event-stream"))),
     ),
 )]
 pub async fn chat(
@@ -95,7 +81,7 @@ pub async fn chat(
     request_id: RequestId,
     body: JsonBody<ChatRequest>,
 ) -> Result<Response, ApiError> {
-    let key = idempotency_key(&headers, CHAT, body.members())?;
+    let key = idempotent(&auth.caller, &headers, CHAT, &body)?;
     let ChatRequest {
         dialogue,
         include_usage,
@@ -107,6 +93,7 @@ pub async fn chat(
         permit: &permit,
         request_id,
         key,
+        names: &[],
     };
     let writer = |head| ChatWriter::new(head, include_usage);
     call.answer(dialogue, writer).await

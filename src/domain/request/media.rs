@@ -8,9 +8,11 @@ use super::{
 };
 use crate::domain::{
     credits::Credits,
+    generation::Surface,
     named::named_enum,
     validate::{
-        FieldCode, Fields, Input, Object, Parsed, integer, number, parsed, text, too_long, words,
+        FieldCode, Fields, Input, Object, Parsed, Refusal, integer, number, parsed, text, too_long,
+        words,
     },
 };
 
@@ -96,6 +98,7 @@ impl std::fmt::Display for Ratio {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImageRequest {
+    pub surface: Surface,
     pub prompt: String,
     pub negative_prompt: Option<String>,
     pub target: Target,
@@ -122,6 +125,7 @@ pub struct VideoRequest {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpeechRequest {
+    pub surface: Surface,
     /// The text to speak.
     pub prompt: String,
     pub target: Target,
@@ -142,14 +146,17 @@ fn sizes(separator: &str) -> String {
 
 const SIZE: Parsed<(u32, u32)> = parsed(
     || json!({"type": "string", "pattern": format!("^({})$", sizes("|"))}),
-    |text| {
-        let size = SIZES.into_iter().find(|(x, y)| text == format!("{x}x{y}"));
-        size.ok_or_else(|| {
-            let message = format!("must be one of {}", sizes(", "));
-            (FieldCode::NotAllowed, message.into())
-        })
-    },
+    size,
 );
+
+/// Reads one of [`SIZES`].
+pub fn size(text: &str) -> Result<(u32, u32), Refusal> {
+    let size = SIZES.into_iter().find(|(x, y)| text == format!("{x}x{y}"));
+    size.ok_or_else(|| {
+        let message = format!("must be one of {}", sizes(", "));
+        (FieldCode::NotAllowed, message.into())
+    })
+}
 
 const RATIO: Parsed<Ratio> = parsed(
     || {
@@ -162,8 +169,8 @@ const RATIO: Parsed<Ratio> = parsed(
     },
 );
 
-/// It may become a segment of a path upstream.
-const VOICE: Parsed<String> = parsed(
+/// The name of a voice, which may become a segment of a path upstream.
+pub const VOICE: Parsed<String> = parsed(
     || json!({"type": "string", "pattern": format!("^[A-Za-z0-9_-]{{1,{VOICE_CHARS}}}$")}),
     |text| {
         if text.chars().count() > VOICE_CHARS {
@@ -209,6 +216,7 @@ impl Input for ImageRequest {
             prompt: prompt.unwrap_or_default(),
             negative_prompt,
             target,
+            surface: Surface::Generate,
             size,
             quality,
             style,
@@ -280,6 +288,7 @@ impl Input for SpeechRequest {
         Some(Self {
             prompt: prompt.unwrap_or_default(),
             target,
+            surface: Surface::Generate,
             voice,
             speed,
             format,

@@ -1,29 +1,34 @@
-//! Who waits for the end of which generation.
+//! Who waits for what: the end of a generation, or that an account's holds become less.
 
 use std::{
     collections::HashMap,
+    hash::Hash,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use tokio::sync::Notify;
 
-use crate::domain::ids::GenerationId;
+type All<K> = Arc<Mutex<HashMap<K, Vec<Arc<Notify>>>>>;
 
-type All = Arc<Mutex<HashMap<GenerationId, Vec<Arc<Notify>>>>>;
-
-#[derive(Debug, Default)]
-pub struct Waiters(All);
+#[derive(Debug)]
+pub struct Waiters<K>(All<K>);
 
 /// One who waits. A wake-up that comes between two waits is kept for the next.
 #[derive(Debug)]
-pub struct Waiter {
-    id: GenerationId,
+pub struct Waiter<K: Copy + Eq + Hash> {
+    id: K,
     woken: Arc<Notify>,
-    all: All,
+    all: All<K>,
 }
 
-impl Waiters {
-    pub fn waiter(&self, id: GenerationId) -> Waiter {
+impl<K> Default for Waiters<K> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<K: Copy + Eq + Hash> Waiters<K> {
+    pub fn waiter(&self, id: K) -> Waiter<K> {
         let woken = Arc::<Notify>::default();
         let waiting = Arc::clone(&woken);
         lock(&self.0).entry(id).or_default().push(waiting);
@@ -34,7 +39,7 @@ impl Waiters {
         }
     }
 
-    pub fn wake(&self, id: GenerationId) {
+    pub fn wake(&self, id: K) {
         for waiting in lock(&self.0).get(&id).into_iter().flatten() {
             waiting.notify_one();
         }
@@ -47,14 +52,14 @@ impl Waiters {
     }
 }
 
-impl Waiter {
-    /// Waits for the next wake-up. The generation may not have ended.
+impl<K: Copy + Eq + Hash> Waiter<K> {
+    /// Waits for the next wake-up. What is waited for may not have come.
     pub async fn woken(&self) {
         self.woken.notified().await;
     }
 }
 
-impl Drop for Waiter {
+impl<K: Copy + Eq + Hash> Drop for Waiter<K> {
     fn drop(&mut self) {
         let mut all = lock(&self.all);
         if let Some(waiting) = all.get_mut(&self.id) {
@@ -66,25 +71,22 @@ impl Drop for Waiter {
     }
 }
 
-fn lock(all: &All) -> MutexGuard<'_, HashMap<GenerationId, Vec<Arc<Notify>>>> {
+fn lock<K>(all: &All<K>) -> MutexGuard<'_, HashMap<K, Vec<Arc<Notify>>>> {
     all.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
-    use futures_util::FutureExt as _;
-    use uuid::Uuid;
-
     use super::*;
+    use futures_util::FutureExt as _;
 
     #[test]
     fn each_is_woken_for_its_own_and_leaves_nothing_behind() {
         let waiters = Waiters::default();
-        let id = |n| GenerationId(Uuid::from_u128(n));
-        let [first, second, other] = [1, 1, 2].map(|n| waiters.waiter(id(n)));
-        let woken = |waiter: &Waiter| waiter.woken().now_or_never().is_some();
-        waiters.wake(id(1));
-        waiters.wake(id(3));
+        let [first, second, other] = [1, 1, 2].map(|n| waiters.waiter(n));
+        let woken = |waiter: &Waiter<i32>| waiter.woken().now_or_never().is_some();
+        waiters.wake(1);
+        waiters.wake(3);
         assert_eq!([&first, &second, &other].map(woken), [true, true, false]);
         assert_eq!([&first, &second, &other].map(woken), [false; 3]);
         drop(first);

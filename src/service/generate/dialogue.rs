@@ -8,9 +8,10 @@ use crate::{
         catalogue::{Model, ModelKind, TextModel},
         credits::Credits,
         generation::Modality,
-        pricing::TextCeiling,
+        pricing::{Ceiling, TextCeiling},
         request::DialogueRequest,
     },
+    jobs::Call,
     providers::{DeltaSink, TextCall},
     service::{Service, ServiceError, auth::Caller},
     store::generations::SpendLimit,
@@ -38,11 +39,7 @@ impl Service {
         let asked = request.max_tokens.filter(|&n| n < ceiling.max_tokens);
         let max_tokens = match asked {
             Some(asked) => asked,
-            None => {
-                let most = ceiling.affordable(self.spendable(caller).await?);
-                let most = most.and_then(|most| u32::try_from(most).ok());
-                most.unwrap_or(0).max(LEAST_OUTPUT.min(ceiling.max_tokens))
-            }
+            None => most_output(&ceiling, self.spendable(caller).await?.0).0,
         };
         let call = TextCall {
             model: model.id.clone(),
@@ -51,22 +48,52 @@ impl Service {
             sampling: request.sampling,
         };
         let input = ceiling.input_tokens;
-        Ok(plan_call(model, text, request.prompt, call, input, deltas))
+        Ok(Plan {
+            unlimited: asked.is_none(),
+            ..plan_call(model, text, request.prompt, call, input, deltas)
+        })
     }
 
-    /// What the caller could have held now.
-    async fn spendable(&self, caller: &Caller) -> Result<Credits, ServiceError> {
+    /// The limit of a dialogue that has none, as it is now. `false`: holds leave too little for it
+    /// still.
+    pub(super) async fn replan(
+        &self,
+        caller: &Caller,
+        plan: &mut Plan<'_>,
+    ) -> Result<bool, ServiceError> {
+        if let (true, ModelKind::Text(text), Ceiling::Text(ceiling), Some(Call::Text(work))) = (
+            plan.unlimited,
+            &plan.model.kind,
+            &mut plan.ceiling,
+            &mut plan.call,
+        ) {
+            ceiling.max_tokens = text.limits.max_output_tokens;
+            let (spendable, held) = self.spendable(caller).await?;
+            let (most, fits) = most_output(ceiling, spendable);
+            ceiling.max_tokens = most;
+            work.call.max_tokens = most;
+            return Ok(fits || held == Credits::ZERO);
+        }
+        Ok(true)
+    }
+
+    /// What the caller could have held now, and what the account holds.
+    async fn spendable(&self, caller: &Caller) -> Result<(Credits, Credits), ServiceError> {
         let (store, now) = (&self.0.store, self.0.clock.now());
         let reading = store.spendable_balance(caller.account_id, caller.credential, now);
         let (balance, cap) = reading.await?;
         let available = balance.available();
-        Ok(cap.map_or(available, |cap| available.min(SpendLimit::left(cap))))
+        let left = cap.map_or(available, |cap| available.min(SpendLimit::left(cap)));
+        Ok((left, balance.held))
     }
 
     /// What a dialogue asks that changes no answer and that its provider is not sent.
     pub fn left_out(&self, caller: &Caller, request: &DialogueRequest) -> Vec<&'static str> {
         let account = caller.account_default(Modality::Text);
-        let model = self.0.catalogue.named(&request.model, &account);
+        let model = self
+            .0
+            .catalogue
+            .named(Modality::Text, &request.model, &account);
         match model.map(|model| &model.kind) {
             Ok(ModelKind::Text(text)) => text.left_out(request),
             _ => Vec::new(),
@@ -80,10 +107,22 @@ impl Service {
         request: &DialogueRequest,
     ) -> Result<u64, ServiceError> {
         let account = caller.account_default(Modality::Text);
-        let model = self.0.catalogue.named(&request.model, &account);
+        let model = self
+            .0
+            .catalogue
+            .named(Modality::Text, &request.model, &account);
         match &model.map_err(ServiceError::invalid)?.kind {
             ModelKind::Text(text) => Ok(text.most_input(&request.conversation)),
             kind => Err(ServiceError::Internal(format!("{kind:?} is no text model"))),
         }
     }
+}
+
+/// Output tokens that these credits pay for, at most those of the ceiling, and whether they are
+/// worth beginning for; if not, the least that are.
+fn most_output(ceiling: &TextCeiling, spendable: Credits) -> (u32, bool) {
+    let most = ceiling.affordable(spendable);
+    let most = most.and_then(|most| u32::try_from(most).ok()).unwrap_or(0);
+    let least = LEAST_OUTPUT.min(ceiling.max_tokens);
+    (most.max(least), most >= least)
 }

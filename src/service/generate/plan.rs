@@ -42,6 +42,8 @@ pub(super) struct Plan<'a> {
     pub call: Option<Call>,
     /// Whether nobody waits for it, so that it counts as a job.
     pub job: bool,
+    /// Whether it may write what the caller can pay for.
+    pub unlimited: bool,
 }
 
 impl Plan<'_> {
@@ -206,6 +208,7 @@ pub(super) fn plan_call<'a>(
             deltas,
         }))),
         job: false,
+        unlimited: false,
     }
 }
 
@@ -262,6 +265,7 @@ fn plan_image<'a>(
         max_cost: request.max_cost,
         call: Some(Call::Image(ImageWork { call, size, price })),
         job: false,
+        unlimited: false,
     })
 }
 
@@ -283,6 +287,7 @@ fn plan_video<'a>(model: &'a Model, video: &VideoModel, request: VideoRequest) -
         max_cost: request.max_cost,
         call: None,
         job: true,
+        unlimited: false,
     }
 }
 
@@ -306,5 +311,6 @@ fn plan_speech<'a>(model: &'a Model, speech: &SpeechModel, request: SpeechReques
         max_cost: request.max_cost,
         call: None,
         job: true,
+        unlimited: false,
     }
 }

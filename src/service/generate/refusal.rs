@@ -2,7 +2,7 @@
 
 use super::{IdempotentRequest, Submitted, plan::Plan};
 use crate::{
-    domain::{pricing::Ceiling, share::ShareReached},
+    domain::{generation::Surface, pricing::Ceiling, share::ShareReached},
     service::{Service, ServiceError, TokenRefusal, auth::Caller, explain},
     store::generations::HoldOutcome,
 };
@@ -16,10 +16,8 @@ impl Service {
         idempotent: Option<&IdempotentRequest>,
     ) -> Result<Submitted, ServiceError> {
         // A concurrent request with the same key may have been first.
-        match self.replayed(caller, idempotent).await? {
-            Some(id) => Ok(Submitted::Replay(id)),
-            None => Err(ServiceError::TooManyRequests(reached)),
-        }
+        let before = self.submitted_before(caller, idempotent).await?;
+        before.ok_or(ServiceError::TooManyRequests(reached))
     }
 
     /// The provider is at its concurrency limit. A caller who could not pay is told that instead,
@@ -27,12 +25,13 @@ impl Service {
     pub(super) async fn provider_busy(
         &self,
         caller: &Caller,
+        surface: Surface,
         plan: &Plan<'_>,
         idempotent: Option<&IdempotentRequest>,
     ) -> Result<Submitted, ServiceError> {
         // A concurrent request with the same key may have been first.
-        if let Some(id) = self.replayed(caller, idempotent).await? {
-            return Ok(Submitted::Replay(id));
+        if let Some(before) = self.submitted_before(caller, idempotent).await? {
+            return Ok(before);
         }
         let (store, now) = (&self.0.store, self.0.clock.now());
         let (_, jobs) = store.balance_and_jobs(caller.account_id).await?;
@@ -42,7 +41,7 @@ impl Service {
         let hold = plan.ceiling.hold();
         let short = match cap {
             Some(cap) if cap.left() < hold => {
-                explain::above_spend_limit(hold, cap, balance, &plan.ceiling)
+                explain::above_spend_limit(hold, cap, balance, &plan.ceiling, surface)
             }
             _ if balance.available() < hold => {
                 explain::above_available(hold, balance, &plan.ceiling)
@@ -63,23 +62,22 @@ impl Service {
     pub(super) async fn refused(
         &self,
         caller: &Caller,
+        surface: Surface,
         refused: HoldOutcome,
         ceiling: &Ceiling,
         idempotent: Option<&IdempotentRequest>,
     ) -> Result<Submitted, ServiceError> {
         let short = match refused {
             HoldOutcome::SpendLimit(cap, balance) => {
-                explain::above_spend_limit(ceiling.hold(), cap, balance, ceiling)
+                explain::above_spend_limit(ceiling.hold(), cap, balance, ceiling, surface)
             }
             HoldOutcome::Short(balance) => {
                 explain::above_available(ceiling.hold(), balance, ceiling)
             }
             HoldOutcome::KeyBound => {
                 // A concurrent request with the same key was first.
-                return match self.replayed(caller, idempotent).await? {
-                    Some(id) => Ok(Submitted::Replay(id)),
-                    None => Err(ServiceError::IdempotencyInProgress),
-                };
+                let before = self.submitted_before(caller, idempotent).await?;
+                return before.ok_or(ServiceError::IdempotencyInProgress);
             }
             HoldOutcome::CredentialEnded => {
                 return Err(ServiceError::Token(match caller.user_id {

@@ -1,4 +1,4 @@
-//! The hold: one statement for many, and why one of them was refused.
+//! The hold: one statement for many.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -9,8 +9,9 @@ use tracing::Instrument as _;
 use uuid::Uuid;
 
 use super::{
-    Balance, Credential, HoldOutcome, NewGeneration, SpendLimit, Store, StoreError,
+    Credential, HoldOutcome, NewGeneration, Store, StoreError,
     prices::PriceId,
+    refusal::explain_refusal,
     writer::{Grouped, Verdict, Verdicts, Write},
 };
 use crate::{
@@ -19,10 +20,7 @@ use crate::{
         generation::{Generation, Surface},
         ids::AccountId,
     },
-    store::{
-        group_rows,
-        pool::{Transaction, statement_span},
-    },
+    store::{group_rows, pool::statement_span},
 };
 
 /// A hold to be placed.
@@ -38,12 +36,13 @@ pub struct Hold {
 #[derive(Debug, Clone)]
 pub struct Terms {
     pub account: AccountId,
-    credential: Credential,
-    hold: Credits,
-    job: bool,
-    max_jobs: i32,
-    bind_key: Option<String>,
-    now: DateTime<Utc>,
+    pub(super) credential: Credential,
+    pub(super) hold: Credits,
+    pub(super) job: bool,
+    pub(super) max_jobs: i32,
+    /// The key that must be free.
+    pub(super) bind_key: Option<String>,
+    pub(super) now: DateTime<Utc>,
 }
 
 #[derive(Serialize)]
@@ -68,6 +67,8 @@ struct Row<'a> {
     bind_key: Option<&'a str>,
     bind_fingerprint: Option<String>,
     bind_until: Option<DateTime<Utc>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rebinds: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     surface: Option<&'a str>,
     now: DateTime<Utc>,
@@ -129,6 +130,7 @@ impl Hold {
             bind_key: bind.map(|bind| bind.key.as_str()),
             bind_fingerprint: bind.map(|bind| bytea(&bind.fingerprint)),
             bind_until: bind.map(|bind| bind.expires_at),
+            rebinds: bind.and_then(|bind| bind.rebinds.then_some(true)),
             surface: (new.surface != Surface::Generate).then(|| new.surface.as_str()),
             now: new.now,
         };
@@ -153,7 +155,10 @@ impl Terms {
             hold: new.hold,
             job: new.job,
             max_jobs: new.max_jobs,
-            bind_key: new.idempotency.as_ref().map(|bind| bind.key.clone()),
+            bind_key: {
+                let bind = new.idempotency.as_ref().filter(|bind| !bind.rebinds);
+                bind.map(|bind| bind.key.clone())
+            },
             now: new.now,
         }
     }
@@ -220,13 +225,13 @@ async fn write(
                     price_id integer, negative_prompt text, parameters jsonb, streamed boolean,
                     instance uuid, deadline_at timestamptz, template_id bigint,
                     template_version integer, bind_key text, bind_fingerprint bytea,
-                    bind_until timestamptz, surface text, now timestamptz),
+                    bind_until timestamptz, rebinds boolean, surface text, now timestamptz),
                 unnest($2::text[]), unnest($3::text[])
             ) with ordinality as w (
                 id, account_id, api_key_id, session_id, hold, job, max_jobs, status, model_id,
                 price_id, negative_prompt, parameters, streamed, instance, deadline_at,
-                template_id, template_version, bind_key, bind_fingerprint, bind_until, surface,
-                now, prompt, system_prompt, place)
+                template_id, template_version, bind_key, bind_fingerprint, bind_until, rebinds,
+                surface, now, prompt, system_prompt, place)
         ), open as materialized (
             -- Not waited for: one locked account would hold up all others.
             select id, suspended_at is not null as suspended from accounts
@@ -249,16 +254,19 @@ async fn write(
         ), fitting as (
             select * from (
                 select l.*, sum(hold) over (partition by api_key_id, period) as of_key,
-                       row_number() over (partition by account_id, bind_key order by place)
-                       as of_bind
-                from live l) l
+                       row_number() over same_key as of_bind,
+                       bool_or(rebinds) over same_key as rebound
+                from live l
+                window same_key as (
+                    partition by account_id, bind_key order by place
+                    rows between unbounded preceding and unbounded following)) l
             -- Looks that spare an error. What holds are the constraints.
             where (spend_limit is null
                    or spend_limit >= of_key + coalesce((
                        select s.spent from key_spend s
                        where s.api_key_id = l.api_key_id and s.period = l.period), 0))
-              and (bind_key is null
-                   or (of_bind = 1 and not exists (
+              and (bind_key is null or rebinds
+                   or (of_bind = 1 and rebound is null and not exists (
                        select from idempotency_keys i
                        where i.account_id = l.account_id and i.key = l.bind_key)))
         ), moved as (
@@ -304,7 +312,18 @@ async fn write(
             insert into idempotency_keys
                 (account_id, key, fingerprint, generation_id, expires_at)
             select account_id, bind_key, bind_fingerprint, id, bind_until from held
-            where bind_key is not null
+            where bind_key is not null and rebinds is null
+        ), rebound as (
+            -- Of requests that are the same the last.
+            insert into idempotency_keys
+                (account_id, key, fingerprint, generation_id, expires_at)
+            select distinct on (account_id, bind_key)
+                   account_id, bind_key, bind_fingerprint, id, bind_until
+            from held where rebinds
+            order by account_id, bind_key, place desc
+            on conflict (account_id, key) do update
+            set fingerprint = excluded.fingerprint, generation_id = excluded.generation_id,
+                expires_at = excluded.expires_at
         )
         select h.id is not null as "held!", a.id is null as "locked!",
                case when h.id is not null and h.instance is null
@@ -333,92 +352,6 @@ async fn write(
         }
     });
     Ok(verdicts.collect())
-}
-
-/// Decides about holds of one account, whose lock the transaction has, in their order.
-pub(super) async fn decide(
-    tx: &mut Transaction,
-    holds: &[&Hold],
-) -> Result<Vec<HoldOutcome>, StoreError> {
-    if holds.is_empty() {
-        return Ok(Vec::new());
-    }
-    let verdicts = Hold::write(holds, &mut *tx).await?;
-    let mut outcomes = Vec::with_capacity(holds.len());
-    for (hold, verdict) in holds.iter().zip(verdicts) {
-        let mut held = verdict.written();
-        if held.is_none() && holds.len() > 1 {
-            let alone = Hold::write(&[hold], &mut *tx).await?;
-            held = alone.into_iter().find_map(Verdict::written);
-        }
-        outcomes.push(match held {
-            Some(()) => HoldOutcome::Held,
-            None => explain_refusal(&mut *tx, &hold.terms)
-                .await?
-                .ok_or(StoreError::RowCount {
-                    statement: "placing a hold",
-                    rows: 0,
-                })?,
-        });
-    }
-    Ok(outcomes)
-}
-
-/// Why a hold was refused, in the documented order; `None` when it would fit now.
-async fn explain_refusal(
-    executor: impl PgExecutor<'_>,
-    terms: &Terms,
-) -> Result<Option<HoldOutcome>, StoreError> {
-    let (key, session) = terms.credential.ids();
-    let reading = sqlx::query!(
-        r#"
-        select balance, held, jobs, suspended_at is not null as "suspended!",
-               exists (select from api_keys
-                       where id = $2 and revoked_at is null
-                         and (expires_at is null or expires_at > $4))
-            or exists (select from sessions
-                       where id = $3 and revoked_at is null and expires_at > $4)
-               as "live!",
-               exists (select from idempotency_keys i where i.account_id = $1 and i.key = $5)
-               as "bound!",
-               (select k.spend_limit from api_keys k where k.id = $2) as spend_limit,
-               coalesce((select s.spent from api_keys k join key_spend s
-                   on s.api_key_id = k.id and s.period = spend_period_start(k.spend_period, $4)
-                   where k.id = $2), 0) as "spent!"
-        from accounts where id = $1
-        "#,
-        terms.account.0,
-        key,
-        session,
-        terms.now,
-        terms.bind_key,
-    )
-    .fetch_one(executor);
-    let row = reading.await?;
-    let balance = Balance {
-        balance: Credits::from_micros(row.balance),
-        held: Credits::from_micros(row.held),
-    };
-    let cap = row.spend_limit.map(|limit| SpendLimit {
-        limit: Credits::from_micros(limit),
-        spent: Credits::from_micros(row.spent),
-    });
-    Ok(if !row.live {
-        Some(HoldOutcome::CredentialEnded)
-    } else if row.suspended {
-        Some(HoldOutcome::Suspended)
-    } else if row.bound {
-        // A concurrent request with the same key came first and took what was available.
-        Some(HoldOutcome::KeyBound)
-    } else if terms.job && row.jobs >= terms.max_jobs {
-        Some(HoldOutcome::TooManyJobs)
-    } else if let Some(limit) = cap.filter(|cap| cap.is_exceeded_by(terms.hold)) {
-        Some(HoldOutcome::SpendLimit(limit, balance))
-    } else if balance.available() < terms.hold {
-        Some(HoldOutcome::Short(balance))
-    } else {
-        None
-    })
 }
 
 impl NewGeneration {
@@ -451,6 +384,7 @@ impl NewGeneration {
             pricing: self.pricing.clone(),
             attempts: 0,
             provider_request_id: None,
+            joined: 0,
             created_at: self.now,
             started_at: self.instance.map(|_| self.now),
             completed_at: None,

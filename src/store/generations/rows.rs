@@ -1,10 +1,10 @@
-//! Stored generations: lookup, deletion, idempotency keys.
+//! Stored generations: lookup and deletion.
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sqlx::types::Json;
 
-use super::{Bound, Store, StoreError};
+use super::{Store, StoreError};
 use crate::domain::{
     conversation::Answered,
     credits::Credits,
@@ -46,6 +46,7 @@ pub(in crate::store) struct GenerationRow {
     pub template_version: Option<i32>,
     pub surface: Option<Surface>,
     pub answer: Option<Json<Answered>>,
+    pub joined: Option<i32>,
 }
 
 impl Store {
@@ -85,7 +86,7 @@ impl Store {
                 error_message, attempts as "attempts!", provider_request_id,
                 created_at as "created_at!", started_at, completed_at, outputs as "outputs: _",
                 progress, finish_reason as "finish_reason: _", template_id as "template_id: _",
-                template_version, surface as "surface: _", answer as "answer: _"
+                template_version, surface as "surface: _", answer as "answer: _", joined
             from generations
             where account_id = $1 and id = $2 and ($3 or deleted_at is null)
             "#,
@@ -127,42 +128,6 @@ impl Store {
         .await?;
         Ok(done.is_some())
     }
-
-    /// What an idempotency key is bound to. An expired binding is deleted, so that the key can be
-    /// used again.
-    pub async fn bound_key(
-        &self,
-        account: AccountId,
-        key: &str,
-        now: DateTime<Utc>,
-    ) -> Result<Option<Bound>, StoreError> {
-        let reading = sqlx::query!(
-            "select fingerprint, generation_id, expires_at from idempotency_keys
-             where account_id = $1 and key = $2",
-            account.0,
-            key,
-        )
-        .fetch_optional(self.requests.named("find an idempotency key"));
-        match reading.await? {
-            Some(row) if row.expires_at <= now => {
-                let removing = sqlx::query!(
-                    "delete from idempotency_keys
-                     where account_id = $1 and key = $2 and expires_at <= $3",
-                    account.0,
-                    key,
-                    now,
-                )
-                .execute(self.requests.named("remove an idempotency key"));
-                removing.await?;
-                Ok(None)
-            }
-            Some(row) => Ok(Some(Bound {
-                fingerprint: row.fingerprint,
-                generation: GenerationId(row.generation_id),
-            })),
-            None => Ok(None),
-        }
-    }
 }
 
 impl From<GenerationRow> for Generation {
@@ -195,6 +160,7 @@ impl From<GenerationRow> for Generation {
             pricing: row.pricing,
             attempts: row.attempts,
             provider_request_id: row.provider_request_id,
+            joined: row.joined.unwrap_or(0),
             created_at: row.created_at,
             started_at: row.started_at,
             completed_at: row.completed_at,

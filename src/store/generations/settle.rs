@@ -173,11 +173,12 @@ async fn write(
                  started_at, completed_at, template_id, template_version, model_id, price_id,
                  attempts, prompt, system_prompt, negative_prompt, parameters, usage, result,
                  outputs, answer, error_code, error_message, finish_reason, provider_request_id,
-                 surface)
+                 surface, joined)
             select id, account_id, api_key_id, session_id, estimated, charged, created_at,
                    started, ended, template_id, template_version, model_id, price_id, made,
                    prompt, system_prompt, negative_prompt, parameters, usage, result, outputs,
-                   answer, error_code, error_message, finish_reason, provider_request_id, surface
+                   answer, error_code, error_message, finish_reason, provider_request_id, surface,
+                   joined
             from gone
         ), entry as (
             insert into ledger_entries
@@ -228,7 +229,7 @@ async fn write(
                m.type as "modality?: Modality", m.provider as "provider?", m.name as "model?",
                g.estimated as "estimated?: Credits", g.made as "attempts?",
                g.remote_id as "remote_id?", g.started as "started_at?",
-               g.ended as "completed_at?",
+               g.ended as "completed_at?", g.joined as "joined?",
                case when g.job or g.cancel_requested_at is not null
                     then pg_notify('gensvc', 'ended ' || g.id)::text end as notified_end,
                case when exists (select from deliveries)
@@ -263,6 +264,7 @@ async fn write(
                 remote_id: row.remote_id,
                 started_at: row.started_at?,
                 completed_at: row.completed_at?,
+                joined: row.joined,
             })
         };
         let missing = || StoreError::Corrupt("a generation has no model".to_owned());
@@ -280,6 +282,7 @@ impl NewGeneration {
             provider_request_id: settlement.provider_request_id.or(settled.remote_id),
             started_at: Some(settled.started_at),
             completed_at: Some(settled.completed_at),
+            joined: settled.joined.unwrap_or(0),
             ..self.record()
         };
         match settlement.outcome {

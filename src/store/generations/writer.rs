@@ -5,11 +5,7 @@ use futures_util::future::BoxFuture;
 use sqlx::PgExecutor;
 use tokio::sync::oneshot;
 
-use super::{
-    HoldOutcome, Settled,
-    hold::{Hold, decide},
-    settle::Settle,
-};
+use super::{HoldOutcome, Settled, hold::Hold, refusal::decide, settle::Settle};
 use crate::{
     domain::ids::AccountId,
     store::{

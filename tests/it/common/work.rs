@@ -2,6 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
+    pin::pin,
     time::Duration,
 };
 
@@ -66,6 +67,17 @@ impl TestApp {
     /// Delivers until nothing is due.
     pub async fn deliver(&self) {
         while self.deliver_once().await > 0 {}
+    }
+
+    /// Waits for an answer, and works on what it may wait for.
+    pub async fn working(&self, answer: impl Future<Output = Answer>) -> Answer {
+        let mut answer = pin!(answer);
+        loop {
+            tokio::select! {
+                answer = &mut answer => return answer,
+                () = self.work() => tokio::task::yield_now().await,
+            }
+        }
     }
 
     /// Works until nothing is due.

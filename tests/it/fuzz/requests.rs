@@ -97,7 +97,11 @@ async fn every_operation_answers_as_documented(_: PgPoolOptions, options: PgConn
                 return;
             };
             let path = request.uri().path().to_owned();
-            let answer = app.send(request).await;
+            let answer = if operation.waits_for_workers() {
+                app.working(app.send(request)).await
+            } else {
+                app.send(request).await
+            };
             if case.id.is_some() && !operation.path.is_empty() {
                 // The path may have changed by now.
                 assert_envelope(&answer, &path);

@@ -177,6 +177,7 @@ impl World {
                 key: format!("k{bind}"),
                 fingerprint: [bind; 32],
                 expires_at: now + TimeDelta::days(1),
+                rebinds: false,
             }),
             now,
         };
@@ -194,7 +195,7 @@ impl World {
             HoldOutcome::CredentialEnded => Verdict::Ended,
             HoldOutcome::Suspended => Verdict::Suspended,
             HoldOutcome::TooManyJobs => Verdict::TooMany,
-            HoldOutcome::SpendLimit(SpendLimit { limit, spent }, _) => {
+            HoldOutcome::SpendLimit(SpendLimit { limit, spent, .. }, _) => {
                 Verdict::Capped(limit.micros(), spent.micros())
             }
             HoldOutcome::Short(balance) => short(balance),

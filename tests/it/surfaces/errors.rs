@@ -163,7 +163,10 @@ async fn holds_and_full_places_are_worth_another_try(_: PgPoolOptions, options: 
     let upstream = Upstream::start().await;
     upstream.reply(Reply::Text("ok".to_owned(), 1, 1));
     upstream.hold();
-    let env = [("GENSVC__SERVER__ACCOUNT_SHARE_PERCENT", "100")];
+    let env = [
+        ("GENSVC__SERVER__ACCOUNT_SHARE_PERCENT", "100"),
+        ("GENSVC__CREDITS__HOLD_WAIT_SECONDS", "0"),
+    ];
     let app = TestApp::vendors(options, &upstream, &env).await;
     // One hold: (1 + 8 + 64) x 10 + 64 x 50 micro-credits.
     let account = app.account("0.00393").await;

@@ -81,6 +81,8 @@ fn the_values_of_the_contract() {
         (*c.idempotency.hours, c.idempotency.wait.as_secs()),
         (24, 60)
     );
+    assert_eq!(*c.idempotency.join_minutes, 10);
+    assert_eq!(c.credits.hold_wait.as_secs(), 10);
     assert_eq!(c.demo.credits.to_string(), "1000");
     assert!(c.metrics.token.is_none());
     assert_eq!(*c.metrics.port, 9_321);

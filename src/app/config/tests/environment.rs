@@ -261,12 +261,12 @@ fn errors_name_the_variable() {
         (
             "GENSVC__JOBS__LEASE",
             "1",
-            "GENSVC__JOBS__LEASE is not a known setting: [jobs] has deadline_seconds, lease_seconds, max_per_account, max_workers_per_account, poll_interval_ms, workers; remove it or mend the name",
+            "GENSVC__JOBS__LEASE is not a known setting: [jobs] has deadline_seconds, lease_seconds, max_per_account, max_workers_per_account, paused, poll_interval_ms, workers; remove it or mend the name",
         ),
         (
             "GENSVC__JOB__LEASE_SECONDS",
             "1",
-            "GENSVC__JOB__LEASE_SECONDS is not a known setting: write GENSVC__SECTION__KEY or GENSVC__PROVIDERS__NAME__KEY, the sections are data, database, defaults, demo, idempotency, jobs, log, media, metrics, pricing, providers, retention, server, sessions, submissions, traces, webhooks",
+            "GENSVC__JOB__LEASE_SECONDS is not a known setting: write GENSVC__SECTION__KEY or GENSVC__PROVIDERS__NAME__KEY, the sections are credits, data, database, defaults, demo, idempotency, jobs, log, media, metrics, pricing, providers, retention, server, sessions, submissions, traces, webhooks",
         ),
         (
             "GENSVC__PROVIDERS__OPNAI__ENABLED",

@@ -182,7 +182,7 @@ fn of_rules_and_of_unknown_keys() {
         ),
         (
             "[jobs]\nlease = 3",
-            "jobs.lease is not a known key: remove it or use one of lease_seconds, poll_interval_ms, deadline_seconds, max_per_account, workers, max_workers_per_account",
+            "jobs.lease is not a known key: remove it or use one of lease_seconds, poll_interval_ms, deadline_seconds, max_per_account, workers, max_workers_per_account, paused",
         ),
         (
             "[demo]\ncredit = 3",
@@ -190,7 +190,7 @@ fn of_rules_and_of_unknown_keys() {
         ),
         (
             "[sever]\nbind = 3",
-            "sever is not a known key: remove it or use one of server, database, data, media, retention, log, jobs, submissions, webhooks, sessions, idempotency, defaults, pricing, demo, metrics, traces, providers",
+            "sever is not a known key: remove it or use one of server, database, data, media, retention, log, jobs, submissions, webhooks, sessions, idempotency, defaults, pricing, credits, demo, metrics, traces, providers",
         ),
         ("jobs = 5", "jobs is 5: must be a table with keys"),
         (

@@ -1,0 +1,214 @@
+//! Bodies: JSON objects, or none, in time and within the size limits.
+
+use std::{marker::PhantomData, time::Duration};
+
+use axum::{
+    body::{Body, Bytes},
+    extract::{FromRequest, Request},
+};
+use futures_util::StreamExt as _;
+use http::{HeaderMap, StatusCode, header, request::Parts};
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
+use tokio::{
+    sync::SemaphorePermit,
+    time::{Instant, timeout, timeout_at},
+};
+
+use super::{
+    ApiState,
+    admission::RequestPermit,
+    error::ApiError,
+    extract::{Query, into_result, nul_errors},
+    surfaces::{RETRY_COUNT, Sdk, anthropic::BetaQuery},
+};
+use crate::domain::{
+    json,
+    validate::{Body as Described, FieldError, read_fields},
+};
+
+/// How many large bodies are read and parsed at once: some hundred MiB, and some seconds of CPU.
+pub const LARGE_BODIES: usize = 8;
+/// Bytes a second of the slowest sender who is waited for.
+const SLOWEST: u32 = 64 << 10;
+
+/// A JSON body: an object without duplicates, in time and within the size limit.
+#[derive(Debug)]
+pub struct JsonBody<T> {
+    members: Map<String, Value>,
+    /// What is wrong with it, or with the query, before any field is looked at.
+    errors: Vec<FieldError>,
+    /// SHA-256 of the bytes; only where an SDK may send the same again.
+    digest: Option<[u8; 32]>,
+    body: PhantomData<T>,
+}
+
+impl<T: Described> JsonBody<T> {
+    /// Reads the fields; every failing one is reported.
+    pub fn read(self) -> Result<T, ApiError> {
+        self.read_as(|_| Vec::new())
+    }
+
+    /// As [`Self::read`]. Where something failed, the answer also names what `violations` finds
+    /// in the rest.
+    pub fn read_as<U: From<T>>(
+        self,
+        violations: impl FnOnce(&U) -> Vec<FieldError>,
+    ) -> Result<U, ApiError> {
+        let (value, errors) = T::parse(&self.members);
+        let value = value.map(U::from);
+        let failed = !self.errors.is_empty() || !errors.is_empty();
+        let more = value.as_ref().filter(|_| failed).map(violations);
+        let mut all = self.errors;
+        for errors in [errors, more.unwrap_or_default()] {
+            let known: Vec<String> = all.iter().map(|e| e.param.clone()).collect();
+            all.extend(errors.into_iter().filter(|e| !known.contains(&e.param)));
+        }
+        into_result(value, all)
+    }
+
+    /// SHA-256 of the bytes, where [`RETRY_COUNT`] came with them.
+    pub fn digest(&self) -> Option<[u8; 32]> {
+        self.digest
+    }
+
+    /// The members as they are.
+    pub fn members(&self) -> &Map<String, Value> {
+        &self.members
+    }
+}
+
+impl<T> FromRequest<ApiState> for JsonBody<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiError> {
+        let (parts, body) = request.into_parts();
+        check_media_type(&parts.headers)?;
+        let (bytes, large) = read_body(&parts, body, state).await?;
+        let digest = parts.headers.contains_key(RETRY_COUNT);
+        let digest = digest.then(|| Sha256::digest(&bytes).into());
+        let value = if large.is_some() {
+            // It would hold up what else runs on this thread.
+            let parsing = tokio::task::spawn_blocking(move || parse(&bytes));
+            parsing.await.map_err(|_panic| ApiError::internal())??
+        } else {
+            parse(&bytes)?
+        };
+        drop(large);
+        let mut errors: Vec<FieldError> = nul_errors(&value).collect();
+        // No route takes both a body and a query, but for what Anthropic's SDKs add.
+        errors.extend(match Sdk::of(parts.uri.path()) {
+            Some(Sdk::Anthropic) => Query::<BetaQuery>::of(&parts).parse().1,
+            _ => Query::<()>::of(&parts).parse().1,
+        });
+        let Value::Object(members) = value else {
+            return Err(ApiError::malformed_json("the body must be a JSON object"));
+        };
+        Ok(Self {
+            members,
+            errors,
+            digest,
+            body: PhantomData,
+        })
+    }
+}
+
+/// The body of a POST that takes none: nothing, or an empty object.
+#[derive(Debug)]
+pub struct NoBody;
+
+impl FromRequest<ApiState> for NoBody {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiError> {
+        let (parts, body) = request.into_parts();
+        let (bytes, _) = read_body(&parts, body, state).await?;
+        if bytes.is_empty() {
+            return Ok(Self);
+        }
+        check_media_type(&parts.headers)?;
+        let Value::Object(members) = parse(&bytes)? else {
+            return Err(ApiError::malformed_json("the body must be a JSON object"));
+        };
+        let (nothing, errors) = read_fields::<()>(&members);
+        into_result(nothing.map(|()| Self), errors)
+    }
+}
+
+fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
+    json::parse(bytes)
+        .map_err(|error| ApiError::malformed_json(format!("the body is not valid JSON: {error}")))
+}
+
+fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
+    let text = |name| {
+        headers
+            .get(name)
+            .and_then(|v: &http::HeaderValue| v.to_str().ok())
+    };
+    let essence = text(header::CONTENT_TYPE).and_then(|t| t.split(';').next());
+    let json = essence.is_some_and(|e| e.trim().eq_ignore_ascii_case("application/json"));
+    let plain = headers.get(header::CONTENT_ENCODING).is_none()
+        || text(header::CONTENT_ENCODING).is_some_and(|e| e.eq_ignore_ascii_case("identity"));
+    if json && plain {
+        return Ok(());
+    }
+    Err(ApiError::from_status(StatusCode::UNSUPPORTED_MEDIA_TYPE))
+}
+
+/// Reads a body, with a permit where it may be larger than those of most routes.
+async fn read_body<'a>(
+    parts: &Parts,
+    body: Body,
+    state: &'a ApiState,
+) -> Result<(Bytes, Option<SemaphorePermit<'a>>), ApiError> {
+    let settings = &state.settings;
+    let limit = match Sdk::of(parts.uri.path()) {
+        Some(_) => settings.max_sdk_body_bytes,
+        None => settings.max_body_bytes,
+    };
+    let announced = parts
+        .headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
+    if announced.is_some_and(|length| length > limit) {
+        return Err(ApiError::from_status(StatusCode::PAYLOAD_TOO_LARGE));
+    }
+    let seat = parts.extensions.get::<RequestPermit>();
+    if let Some(seat) = seat {
+        seat.release();
+    }
+    let mut permit = None;
+    if announced.unwrap_or(limit) > settings.max_body_bytes {
+        let turn = timeout(settings.body_timeout, settings.large_bodies.acquire());
+        permit = turn.await.map_err(|_elapsed| ApiError::overloaded())?.ok();
+    }
+    let bytes = collect(body, limit, settings.body_timeout).await?;
+    if let Some(seat) = seat {
+        seat.reacquire()?;
+    }
+    Ok((bytes, permit))
+}
+
+/// The whole of a body, which must arrive within `patience` and the time that it takes at
+/// [`SLOWEST`]: who sends less in that time is not waited for, however it drips.
+async fn collect(body: Body, limit: usize, patience: Duration) -> Result<Bytes, ApiError> {
+    let begun = Instant::now();
+    let mut pieces = body.into_data_stream();
+    let mut bytes = Vec::new();
+    loop {
+        let received = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let until = begun + patience + Duration::from_secs(1) * received / SLOWEST;
+        match timeout_at(until, pieces.next()).await {
+            Err(_elapsed) => return Err(ApiError::from_status(StatusCode::REQUEST_TIMEOUT)),
+            Ok(None) => return Ok(bytes.into()),
+            Ok(Some(Err(_cut))) => {
+                return Err(ApiError::malformed_json("the body ended too early"));
+            }
+            Ok(Some(Ok(piece))) if bytes.len() + piece.len() > limit => {
+                return Err(ApiError::from_status(StatusCode::PAYLOAD_TOO_LARGE));
+            }
+            Ok(Some(Ok(piece))) => bytes.extend_from_slice(&piece),
+        }
+    }
+}

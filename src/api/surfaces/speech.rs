@@ -1,0 +1,63 @@
+//! POST /openai/v1/audio/speech.
+
+use axum::{
+    body::Body,
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
+use http::{HeaderMap, header};
+
+use super::{Call, Headers, RequestId, Sdk, SdkHeaders, file, idempotent, marked};
+use crate::{
+    api::{
+        ApiState,
+        admission::RequestPermit,
+        body::JsonBody,
+        error::ApiError,
+        extract::{Authorized, GenerateAudio},
+    },
+    domain::dialect::speech::SpokenRequest,
+};
+
+const SPEECH: &str = "/openai/v1/audio/speech";
+
+/// Generate speech
+///
+/// For the `openai` packages. Held, charged and stored as by POST /v1/generate/audio; the answer is
+/// the stored file.
+#[utoipa::path(
+    post, path = SPEECH, tag = "openai", params(SdkHeaders),
+    responses(
+        (status = 200, description = "The file",
+            content((String = "audio/mpeg"), (String = "audio/wav"))),
+    ),
+)]
+pub async fn speech(
+    State(state): State<ApiState>,
+    auth: Authorized<GenerateAudio>,
+    headers: HeaderMap,
+    permit: RequestPermit,
+    request_id: RequestId,
+    body: JsonBody<SpokenRequest>,
+) -> Result<Response, ApiError> {
+    let key = idempotent(&auth.caller, &headers, SPEECH, &body)?;
+    let SpokenRequest(request) = body.read()?;
+    let call = Call {
+        sdk: Sdk::OpenAi,
+        state,
+        caller: auth.caller,
+        permit: &permit,
+        request_id,
+        key,
+        names: &[("prompt", "input"), ("format", "response_format")],
+    };
+    let (record, is_replay) = call.files(request.into()).await?;
+    let output = record.outputs.first().ok_or_else(ApiError::internal)?;
+    let file = file(&call.state, output).await?;
+    let about = [
+        (header::CONTENT_TYPE, output.content_type.clone()),
+        (header::CONTENT_LENGTH, file.head.bytes.to_string()),
+    ];
+    let response = (about, Body::from_stream(file.body)).into_response();
+    Ok(marked(Headers::of(&record, &[]).on(response), is_replay))
+}

@@ -1,0 +1,53 @@
+//! Speech, as the `openai` packages ask for it (openai 3.51.0,
+//! `openai/types/audio/speech_create_params.py`). The answer is the file.
+
+use serde_json::{Value, json};
+
+use crate::domain::{
+    generation::Surface,
+    request::{MODEL_NAME, SPEED, SpeechFormat, SpeechRequest, Target, VOICE},
+    validate::{Fields, Input, Object, number, only, text, words},
+};
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpokenRequest(pub SpeechRequest);
+
+impl Input for SpokenRequest {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        let about = "The text to speak; not blank. The model may bound it further.";
+        let input = fields.required("input", about, text(usize::MAX).not_blank());
+        let about = "`provider/model` of GET /v1/models?type=audio, or just `model`.";
+        let model = fields.required("model", about, MODEL_NAME);
+        let voice = fields.required("voice", "A voice of the model.", VOICE);
+        let about = "File format. Default mp3.";
+        let format = fields.optional("response_format", about, words::<SpeechFormat>());
+        let about = "Playback rate. Default 1.0. Not every model takes one.";
+        let speed = fields.optional("speed", about, number(SPEED[0]..=SPEED[1]));
+        let about = "As it is anyway.";
+        fields.optional("stream_format", about, only([json!("audio")]));
+        fields.optional("instructions", about, only([json!("")]));
+        Some(Self(SpeechRequest {
+            surface: Surface::OpenAiSpeech,
+            prompt: input?,
+            target: Target {
+                provider: None,
+                model: Some(model?),
+            },
+            voice: Some(voice?),
+            speed,
+            format,
+            max_cost: None,
+        }))
+    }
+}
+
+impl Object for SpokenRequest {
+    const SCHEMA: (&'static str, &'static str) = (
+        "SpeechRequest",
+        "A text to be spoken. Other fields of OpenAI's are refused by name.",
+    );
+
+    fn example() -> Value {
+        json!({"model": "sandbox/sandbox-speech-1", "input": "Good morning.", "voice": "aria"})
+    }
+}

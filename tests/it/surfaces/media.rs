@@ -1,0 +1,267 @@
+//! Images and speech for the packages of `OpenAI`.
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::{error, record, with};
+use crate::common::{
+    Account, Answer, TestApp, Upstream,
+    vendors::{openai_images, png},
+};
+
+const IMAGES: &str = "/openai/v1/images/generations";
+const SPEECH: &str = "/openai/v1/audio/speech";
+
+fn image(more: &Value) -> Value {
+    let body = json!({"model": "sandbox/sandbox-image-1", "prompt": "A lighthouse"});
+    with(body, more)
+}
+
+fn speech(more: &Value) -> Value {
+    let body = json!({"model": "sandbox-speech-1", "input": "Good morning.", "voice": "aria"});
+    with(body, more)
+}
+
+/// Speech is a job: the answer waits for the worker.
+async fn spoken(app: &TestApp, account: &Account, more: &Value) -> Answer {
+    let body = speech(more);
+    app.working(app.post(&account.key, SPEECH, &body)).await
+}
+
+#[sqlx::test]
+async fn images_are_links_and_base64_as_asked_for(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("100").await;
+    for (more, has_url, has_base64) in [
+        (json!({"size": "256x256"}), true, true),
+        (
+            json!({"size": "256x256", "n": 2, "response_format": "url"}),
+            true,
+            false,
+        ),
+        (
+            json!({"size": "256x256", "n": 2, "quality": "hd", "response_format": "b64_json"}),
+            false,
+            true,
+        ),
+    ] {
+        let answer = app.post(&account.key, IMAGES, &image(&more)).await;
+        let body = answer.expect(200);
+        let data = body["data"].as_array().unwrap();
+        assert_eq!(data.len() as u64, more["n"].as_u64().unwrap_or(1));
+        for one in data {
+            assert_eq!(one.get("url").is_some(), has_url, "{more}");
+            assert_eq!(one.get("b64_json").is_some(), has_base64, "{more}");
+        }
+        let file = match data[0].get("b64_json") {
+            Some(text) => BASE64_STANDARD.decode(text.as_str().unwrap()).unwrap(),
+            None => app.file(&data[0]["url"], &[]).await.bytes.to_vec(),
+        };
+        assert!(file.starts_with(b"\x89PNG"));
+        assert_eq!(
+            (&body["size"], &body["output_format"]),
+            (&json!("256x256"), &json!("png"))
+        );
+        let record = record(&app, &account, &answer).await;
+        assert_eq!(record["surface"], "openai.images");
+        assert_eq!(record["usage"]["images"], data.len());
+        assert_eq!(
+            body["created"],
+            chrono::DateTime::parse_from_rfc3339(record["created_at"].as_str().unwrap())
+                .unwrap()
+                .timestamp()
+        );
+    }
+    // Four standard ones would be 4, the two of hd are 4.
+    assert_eq!(app.balance(&account).await.0, "93");
+    // What is default anyway, and no model.
+    let neutral = json!({"model": null, "n": null, "size": "auto", "quality": "auto", "background": "auto",
+        "moderation": "auto", "output_format": "png", "output_compression": 100, "stream": false,
+        "partial_images": 0, "style": "vivid", "user": null});
+    let answer = app.post(&account.key, IMAGES, &image(&neutral)).await;
+    let record = record(&app, &account, &answer).await;
+    assert_eq!(record["model"], "sandbox-image-1");
+    assert_eq!(
+        record["parameters"],
+        json!({"size": "1024x1024", "quality": "standard", "n": 1, "style": "vivid"})
+    );
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn speech_is_the_file(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("100").await;
+    for (more, kind, begin) in [
+        (json!({}), "audio/mpeg", &b"\xff"[..]),
+        (
+            json!({"response_format": "wav", "speed": 2, "stream_format": "audio", "instructions": ""}),
+            "audio/wav",
+            b"RIFF",
+        ),
+    ] {
+        let answer = spoken(&app, &account, &more).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        assert_eq!(answer.header("content-type"), kind);
+        assert_eq!(
+            answer.header("content-length"),
+            answer.bytes.len().to_string()
+        );
+        assert!(answer.bytes.starts_with(begin) || answer.bytes.starts_with(b"ID3"));
+        let record = record(&app, &account, &answer).await;
+        assert_eq!(record["surface"], "openai.speech");
+        assert_eq!(record["outputs"][0]["bytes"], answer.bytes.len());
+        assert_eq!(record["usage"], json!({"characters": 13}));
+        assert_eq!(record["parameters"]["voice"], "aria");
+    }
+    let fault = json!({"input": "[[fail]]"});
+    let failed = spoken(&app, &account, &fault).await;
+    error(SPEECH, &failed, 502, "provider_error");
+    assert_eq!(failed.header("x-should-retry"), "true");
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn what_they_cannot_do_is_named_as_the_sdk_names_it(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    let account = app.account("100").await;
+    for (param, code, more) in [
+        ("size", "not_allowed", json!({"size": "1024x1536"})),
+        ("quality", "not_allowed", json!({"quality": "best"})),
+        ("style", "not_allowed", json!({"style": "plain"})),
+        ("n", "out_of_range", json!({"n": 5})),
+        (
+            "response_format",
+            "not_allowed",
+            json!({"response_format": "webp"}),
+        ),
+        (
+            "output_format",
+            "unsupported_parameter",
+            json!({"output_format": "webp"}),
+        ),
+        (
+            "output_compression",
+            "unsupported_parameter",
+            json!({"output_compression": 50}),
+        ),
+        (
+            "background",
+            "unsupported_parameter",
+            json!({"background": "transparent"}),
+        ),
+        (
+            "moderation",
+            "unsupported_parameter",
+            json!({"moderation": "low"}),
+        ),
+        ("stream", "unsupported_parameter", json!({"stream": true})),
+        (
+            "partial_images",
+            "unsupported_parameter",
+            json!({"partial_images": 2}),
+        ),
+        ("user", "unsupported_parameter", json!({"user": "x"})),
+        (
+            "input_fidelity",
+            "unsupported_parameter",
+            json!({"input_fidelity": "high"}),
+        ),
+        (
+            "something_new",
+            "unsupported_parameter",
+            json!({"something_new": 1}),
+        ),
+        ("prompt", "required", json!({"prompt": " "})),
+        ("prompt", "too_long", json!({"prompt": "x".repeat(5_001)})),
+    ] {
+        let answer = app.post(&account.key, IMAGES, &image(&more)).await;
+        let code = if code == "not_allowed" {
+            "unsupported_parameter"
+        } else {
+            code
+        };
+        assert_eq!(error(IMAGES, &answer, 400, code)["param"], param, "{more}");
+    }
+    for (param, code, more) in [
+        ("voice", "unsupported_parameter", json!({"voice": "alloy"})),
+        ("voice", "invalid_type", json!({"voice": {"id": "x"}})),
+        (
+            "response_format",
+            "unsupported_parameter",
+            json!({"response_format": "opus"}),
+        ),
+        ("speed", "out_of_range", json!({"speed": 5})),
+        (
+            "instructions",
+            "unsupported_parameter",
+            json!({"instructions": "Whisper."}),
+        ),
+        (
+            "stream_format",
+            "unsupported_parameter",
+            json!({"stream_format": "sse"}),
+        ),
+        ("input", "required", json!({"input": ""})),
+        ("input", "too_long", json!({"input": "x".repeat(10_001)})),
+    ] {
+        let answer = app.post(&account.key, SPEECH, &speech(&more)).await;
+        assert_eq!(error(SPEECH, &answer, 400, code)["param"], param, "{more}");
+    }
+    for (path, body) in [(IMAGES, image(&json!({}))), (SPEECH, speech(&json!({})))] {
+        for model in ["nope", "sandbox/sandbox-text-1", "nobody/sandbox-image-1"] {
+            let body = with(body.clone(), &json!({"model": model}));
+            let answer = app.post(&account.key, path, &body).await;
+            assert_eq!(
+                error(path, &answer, 404, "model_not_found")["param"],
+                "model"
+            );
+        }
+        let narrow = json!({"name": "n", "abilities": ["generate:text"]});
+        let narrow = app.key(account.id, narrow).await;
+        let answer = app.post(&narrow, path, &body).await;
+        error(path, &answer, 403, "missing_ability");
+    }
+    let poor = app.account("0.001").await;
+    let answer = app.post(&poor.key, IMAGES, &image(&json!({}))).await;
+    error(IMAGES, &answer, 402, "insufficient_credits");
+    let answer = app.post(&poor.key, SPEECH, &speech(&json!({}))).await;
+    error(SPEECH, &answer, 402, "insufficient_credits");
+    let history = app
+        .get(&account.key, "/v1/generate/history")
+        .await
+        .expect(200);
+    assert_eq!(history["data"], json!([]));
+}
+
+#[sqlx::test]
+async fn retries_and_keys_make_files_once(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    upstream.reply(openai_images(&[png(1024, 1024)]));
+    let app = TestApp::vendors(options, &upstream, &[]).await;
+    let account = app.account("100").await;
+    let body = image(&json!({"model": "openai/gpt-image-2"}));
+    for (first, again) in [
+        (
+            [("x-stainless-retry-count", "0")],
+            [("x-stainless-retry-count", "1")],
+        ),
+        ([("idempotency-key", "k")], [("idempotency-key", "k")]),
+    ] {
+        let before = upstream.count();
+        let first = app.post_with(&account.key, IMAGES, &first, &body).await;
+        first.expect(200);
+        let again = app.post_with(&account.key, IMAGES, &again, &body).await;
+        assert_eq!(again.header("idempotent-replayed"), "true");
+        assert_eq!(
+            again.expect(200)["data"][0]["b64_json"],
+            first.json()["data"][0]["b64_json"]
+        );
+        assert_eq!(upstream.count(), before + 1);
+    }
+    app.assert_settled().await;
+}
