@@ -7,8 +7,8 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 gensvc := $(CARGO_TARGET_DIR)/debug/gensvc
 
-.PHONY: help run test chaos failover fuzz schemathesis sdks scale bench audit check check-docs fmt \
-	sqlx check-sqlx openapi tools postgres nft faketime
+.PHONY: help run test chaos failover fuzz schemathesis sdks test-console scale bench audit check \
+	check-docs fmt sqlx check-sqlx openapi tools postgres nft faketime chromium
 .NOTPARALLEL:
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo 'make audit       check Cargo.lock against security advisories (needs the network)'
 	@echo 'make schemathesis  fuzz the API from its OpenAPI document (seed=N)'
 	@echo 'make sdks        chat with the Python packages of OpenAI and Anthropic (needs the network)'
+	@echo 'make test-console  drive the console in Chromium, and check it with axe (needs the network)'
 	@echo 'make check       check formatting, lints and .sqlx, as CI does'
 	@echo 'make check-docs  run the examples of README.md and docs/'
 	@echo 'make fmt         format the code'
@@ -150,12 +151,27 @@ sdks: tools postgres
 	@cargo build
 	@tests/sdks/run.sh
 
+# Not part of make test: it installs Chromium from the system's packages, and Puppeteer and axe from
+# the npm registry, under target/.
+test-console: tools postgres chromium
+	@cargo build
+	@tests/console/run.sh
+
 tools:
 	@command -v cargo >/dev/null || \
 		{ echo 'Rust is missing: install it from https://rustup.rs, then try again.'; exit 1; }
 	@command -v cc >/dev/null && command -v c++ >/dev/null || { \
 		echo 'A C and C++ compiler is missing, which some Rust libraries need.'; \
 		$(call install,gcc g++ libc6-dev,gcc gcc-c++ glibc-devel,build-base,gcc,gcc); }
+
+chromium:
+	@command -v node >/dev/null && command -v npm >/dev/null || { \
+		echo 'Node, which drives the browser, is missing.'; \
+		$(call install,nodejs npm,nodejs npm,nodejs npm,nodejs npm,node); }
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
+		command -v google-chrome >/dev/null || { \
+		echo 'Chromium, in which the console is tested, is missing.'; \
+		$(call install,chromium,chromium,chromium,chromium,--cask chromium); }
 
 # Where the program itself looks.
 postgres:
