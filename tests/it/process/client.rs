@@ -1,0 +1,193 @@
+//! The client on the command line, against a running server.
+
+use std::{fs, os::unix::fs::PermissionsExt as _, process::Output};
+
+use serde_json::Value;
+use tokio::{io::AsyncWriteExt as _, process::Command};
+
+use super::{Server, Site};
+
+/// Commands of one user, with the key in the environment.
+struct Client<'a> {
+    site: &'a Site,
+    url: String,
+    key: String,
+}
+
+impl Client<'_> {
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.site.command();
+        command
+            .env("GENSVC_BASE_URL", &self.url)
+            .env("GENSVC_API_KEY", &self.key)
+            .args(arguments);
+        command
+    }
+
+    async fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().await.unwrap()
+    }
+
+    /// What a command prints that succeeds.
+    async fn text(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments).await;
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    async fn json(&self, arguments: &[&str]) -> Value {
+        let text = self.text(&[arguments, &["--json"]].concat()).await;
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// The exit code of a command that fails, and what it says.
+    async fn refused(&self, arguments: &[&str]) -> (i32, String) {
+        let output = self.run(arguments).await;
+        assert!(!output.status.success(), "{arguments:?}: {output:?}");
+        let text = String::from_utf8(output.stderr).unwrap();
+        (output.status.code().unwrap(), text)
+    }
+}
+
+/// Feeds a command's stdin.
+async fn fed(mut command: Command, text: &str) -> Output {
+    let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(text.as_bytes()).await.unwrap();
+    drop(stdin);
+    child.wait_with_output().await.unwrap()
+}
+
+async fn started(site: &Site) -> (Server, Client<'_>) {
+    let (server, key) = site.first().await;
+    let url = server.url.clone();
+    (server, Client { site, url, key })
+}
+
+#[tokio::test]
+async fn it_generates_and_shows_what_was_made() {
+    let site = Site::new(&[]);
+    let (server, client) = started(&site).await;
+    let text = client
+        .text(&["generate", "text", "Name three rivers"])
+        .await;
+    let made = client.json(&["history", "--limit", "1"]).await["data"][0].clone();
+    assert_eq!(made["prompt"], "Name three rivers");
+    assert!(text.starts_with(made["result"].as_str().unwrap()), "{text}");
+    let output = fed(
+        client.command(&["generate", "text", "--json"]),
+        "from stdin",
+    )
+    .await;
+    let record: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(record["prompt"], "from stdin");
+
+    let picture = site.folder.join("picture.png");
+    let path = picture.to_str().unwrap();
+    let image = [
+        "generate", "image", "x", "--size", "256x256", "-n", "2", "-o", path,
+    ];
+    let written = client.text(&image).await;
+    for name in ["picture-1.png", "picture-2.png"] {
+        assert!(written.contains(name), "{written}");
+        let bytes = fs::read(site.folder.join(name)).unwrap();
+        assert!(bytes.starts_with(b"\x89PNG"), "{name}");
+    }
+    let film = site.folder.join("film.mp4");
+    client
+        .text(&[
+            "generate",
+            "video",
+            "x",
+            "--duration",
+            "1",
+            "-o",
+            film.to_str().unwrap(),
+        ])
+        .await;
+    assert_eq!(&fs::read(film).unwrap()[4..8], b"ftyp");
+    let uuid = made["uuid"].as_str().unwrap();
+    let shown = client.json(&["show", uuid]).await;
+    assert_eq!(shown["uuid"], uuid);
+    let balance = client.json(&["balance"]).await;
+    let usage = client.json(&["usage", "--own"]).await;
+    let sum: f64 = [&balance["balance"], &usage["total"]["charged"]]
+        .map(|credits| credits.as_str().unwrap().parse::<f64>().unwrap())
+        .iter()
+        .sum();
+    assert!((sum - 1000.0).abs() < 1e-9, "{balance} {usage}");
+    let estimate = client.text(&["estimate", "image", "x"]).await;
+    assert!(estimate.contains("sandbox-image-1"), "{estimate}");
+    server.stop().await;
+}
+
+/// A script can tell from the exit code what to do.
+#[tokio::test]
+async fn refusals_have_exit_codes() {
+    let site = Site::new(&[]);
+    let (server, mut client) = started(&site).await;
+    for (code, arguments, word) in [
+        (
+            2,
+            &["generate", "text", "x", "--max-tokens", "0"][..],
+            "max_tokens must be between",
+        ),
+        (
+            2,
+            &["show", "01a20567-e0ad-754d-8b7d-8cf19c420e2b"],
+            "not found",
+        ),
+        (2, &["generate", "nothing"], "unrecognized subcommand"),
+        (
+            4,
+            &["generate", "video", "x", "--max-cost", "1"],
+            "above its max_cost",
+        ),
+        (6, &["generate", "text", "[[fail]]"], "it cost nothing"),
+        (6, &["generate", "video", "[[fail]]"], "it cost nothing"),
+    ] {
+        let (found, text) = client.refused(arguments).await;
+        assert_eq!(found, code, "{arguments:?}: {text}");
+        assert!(text.contains(word), "{arguments:?}: {text}");
+    }
+    client.key = "svc_x".to_owned();
+    let (code, text) = client.refused(&["balance"]).await;
+    assert_eq!(code, 3);
+    assert!(text.contains("gensvc login"), "{text}");
+    server.stop().await;
+    assert_eq!(client.refused(&["balance"]).await.0, 1);
+}
+
+/// A key is kept for its user alone, and goes to the server that it was kept for only.
+#[tokio::test]
+async fn a_login_keeps_a_key() {
+    let site = Site::new(&[]);
+    let (server, client) = started(&site).await;
+    let home = site.folder.join("home");
+    let at_home = |arguments: &[&str]| {
+        let mut command = site.command();
+        command.env("HOME", &home).args(arguments);
+        command
+    };
+    let wrong = fed(
+        at_home(&["login", "--base-url", &client.url]),
+        "svc_wrong\n",
+    )
+    .await;
+    assert_eq!(wrong.status.code(), Some(3));
+    let file = home.join(".config/gensvc/credentials.json");
+    assert!(!file.exists());
+    let kept = fed(at_home(&["login", "--base-url", &client.url]), &client.key).await;
+    assert!(kept.status.success(), "{kept:?}");
+    let mode = fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let balance = at_home(&["balance"]).output().await.unwrap();
+    assert!(balance.status.success(), "{balance:?}");
+    let elsewhere = at_home(&["balance"])
+        .env("GENSVC_BASE_URL", "http://127.0.0.1:9")
+        .output();
+    let elsewhere = elsewhere.await.unwrap();
+    let said = String::from_utf8(elsewhere.stderr).unwrap();
+    assert!(said.contains("there is no API key"), "{said}");
+    server.stop().await;
+}
