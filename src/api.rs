@@ -113,6 +113,7 @@ impl ApiState {
 }
 
 /// The route table. The document is made of the same declarations.
+#[expect(clippy::too_many_lines, reason = "one table")]
 fn routes() -> Vec<Route> {
     use Code::{
         AlreadyFinished, Cancelled, ContentPolicy, CreditsOnHold, ExpiredSignature,
@@ -197,6 +198,10 @@ fn routes() -> Vec<Route> {
         route!(admin::create),
         route!(admin::get),
         route!(admin::move_credits).errors(&[ReferenceReused]),
+        route!(admin::reports::providers),
+        route!(admin::reports::jobs),
+        route!(admin::reports::usage),
+        route!(admin::reports::audit),
         route!(admin::suspend),
         route!(admin::resume),
         waited_for(route!(surfaces::openai::chat)),

@@ -131,6 +131,9 @@ async fn carry_out(command: Command, config: &Config, output: Output) -> Result<
         Command::Database(command) => commands::database::run(config, command, output).await,
         Command::Migrate => commands::migrate(config, output).await,
         Command::Account(command) => commands::accounts::run(config, command, output).await,
+        Command::User(args::UserCommand::Operator(new)) => {
+            commands::accounts::operator(config, &new, output).await
+        }
         Command::Credits(command) => commands::credits::run(config, command, output).await,
         Command::Key(command) => commands::keys::run(config, command, output).await,
         Command::Usage(asked) => commands::usage::run(config, asked, output).await,

@@ -18,6 +18,7 @@ mod guard;
 mod keys;
 mod ledger;
 mod operations;
+mod operator;
 mod overview;
 mod parts;
 mod playground;
@@ -107,6 +108,23 @@ pub fn router(api: Router, clock: SharedClock, public_url: &str) -> Router {
         .route("/settings", get(account::page).post(account::change))
         .route("/settings/password", post(account::password))
         .route("/connect", get(connect::page))
+        .route("/operator", get(operator::health))
+        .route("/operator/jobs", get(operator::jobs))
+        .route("/operator/spending", get(operator::spending))
+        .route("/operator/accounts", get(operator::accounts::list))
+        .route("/operator/accounts/{id}", get(operator::accounts::page))
+        .route(
+            "/operator/accounts/{id}/credits",
+            post(operator::accounts::move_credits),
+        )
+        .route(
+            "/operator/accounts/{id}/suspend",
+            post(operator::accounts::suspend),
+        )
+        .route(
+            "/operator/accounts/{id}/resume",
+            post(operator::accounts::resume),
+        )
         .route("/assets/{file}", get(assets::file))
         .method_not_allowed_fallback(guard::other)
         .fallback(guard::other)

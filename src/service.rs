@@ -14,6 +14,7 @@ pub mod generate;
 pub mod generations;
 pub mod keys;
 pub mod login;
+pub mod operators;
 mod password;
 pub mod templates;
 pub mod usage;

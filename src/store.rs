@@ -19,6 +19,7 @@ pub mod keys;
 pub mod media;
 pub mod movements;
 pub mod notices;
+pub mod operators;
 pub mod outbox;
 pub mod sessions;
 pub mod templates;

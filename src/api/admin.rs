@@ -1,6 +1,7 @@
 //! The operator's own systems: accounts, grants, suspension.
 
 mod permission;
+pub mod reports;
 
 use axum::{
     Json,
@@ -15,7 +16,7 @@ use utoipa::ToSchema;
 
 use super::{
     ApiState,
-    body::{JsonBody, NoBody},
+    body::{JsonBody, NoBody, OptionalBody},
     credits::LedgerEntryBody,
     error::ApiError,
     extract::{NoQuery, PathId, Query},
@@ -27,7 +28,7 @@ use crate::{
         credits::Credits,
         ids::{AccountId, AdminTokenId},
         page::PageRequest,
-        request::{AccountRequest, EMAIL_CHARS, MoveRequest},
+        request::{AccountRequest, EMAIL_CHARS, MoveRequest, SuspensionRequest},
         validate::{Fields, Input, text},
     },
     store::{
@@ -72,6 +73,9 @@ pub struct AdminAccountBody {
     #[schema(required, nullable)]
     #[serde(serialize_with = "rfc3339")]
     pub suspended_at: Option<DateTime<Utc>>,
+    /// Why it is suspended, where a reason was given.
+    #[schema(required, nullable)]
+    pub suspended_reason: Option<String>,
     /// When it was made.
     #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
@@ -88,6 +92,7 @@ impl From<AccountRecord> for AdminAccountBody {
             held: account.held,
             available,
             suspended_at: account.suspended_at,
+            suspended_reason: account.suspended_reason,
             created_at: account.created_at,
         }
     }
@@ -170,7 +175,7 @@ pub async fn create(
 ) -> Result<(StatusCode, Json<AdminAccountBody>), ApiError> {
     let request = body.read()?;
     let (id, _) = state.service.create_account(&request).await?;
-    tracing::info!(admin_token = %operator.token, account = %id, "an account was made");
+    tracing::info!(%operator, account = %id, "an account was made");
     let account = state.service.account(id).await?;
     Ok((StatusCode::CREATED, Json(account.into())))
 }
@@ -216,7 +221,7 @@ pub async fn move_credits(
         .move_credits(id, request.what, Some(&request.reference))
         .await?;
     if done.moved {
-        tracing::info!(admin_token = %operator.token, account = %id, kind = done.entry.kind,
+        tracing::info!(%operator, account = %id, kind = done.entry.kind,
             amount = %done.entry.amount, entry = %done.entry.id, "credits were moved");
     }
     let status = if done.moved {
@@ -240,11 +245,14 @@ pub async fn suspend(
     State(state): State<ApiState>,
     operator: Operator,
     PathId(id): PathId<AccountId>,
-    _query: NoQuery,
-    _body: NoBody,
+    body: OptionalBody<SuspensionRequest>,
 ) -> Result<Json<AdminAccountBody>, ApiError> {
-    let account = state.service.set_suspended(id, true).await?;
-    tracing::info!(admin_token = %operator.token, account = %id, "the account is suspended");
+    let reason = body.read()?.reason;
+    let account = state
+        .service
+        .set_suspended(id, true, reason.as_deref())
+        .await?;
+    tracing::info!(%operator, account = %id, "the account is suspended");
     Ok(Json(account.into()))
 }
 
@@ -263,7 +271,7 @@ pub async fn resume(
     _query: NoQuery,
     _body: NoBody,
 ) -> Result<Json<AdminAccountBody>, ApiError> {
-    let account = state.service.set_suspended(id, false).await?;
-    tracing::info!(admin_token = %operator.token, account = %id, "account resumed");
+    let account = state.service.set_suspended(id, false, None).await?;
+    tracing::info!(%operator, account = %id, "account resumed");
     Ok(Json(account.into()))
 }

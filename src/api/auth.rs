@@ -93,6 +93,8 @@ pub struct MeBody {
     pub account: AccountBody,
     /// The token.
     pub token: TokenBody,
+    /// Whether it is a session of one who runs the server, which is good for /v1/admin too.
+    pub operator: bool,
 }
 
 fn user((id, email, name): (UserId, String, Option<String>)) -> UserBody {
@@ -177,6 +179,7 @@ pub async fn me(
     let found = state.service.identity(&auth.caller).await?;
     let caller = auth.caller;
     Ok(Json(MeBody {
+        operator: caller.operator,
         account: AccountBody {
             id: caller.account_id,
             name: found.account_name,

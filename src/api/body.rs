@@ -24,7 +24,7 @@ use super::{
 };
 use crate::domain::{
     json,
-    validate::{Body as Described, FieldError, read_fields},
+    validate::{Body as Described, FieldError, Input, read_fields},
 };
 
 /// How many large bodies are read and parsed at once: some hundred MiB, and some seconds of CPU.
@@ -113,6 +113,47 @@ impl<T> FromRequest<ApiState> for JsonBody<T> {
     }
 }
 
+/// The body of a POST that need not have one: nothing is an empty object.
+#[derive(Debug)]
+pub struct OptionalBody<T> {
+    members: Map<String, Value>,
+    /// What is wrong with it, or with the query, before any field is looked at.
+    errors: Vec<FieldError>,
+    body: PhantomData<T>,
+}
+
+impl<T: Input> OptionalBody<T> {
+    /// Reads the fields; every failing one is reported.
+    pub fn read(self) -> Result<T, ApiError> {
+        let (value, errors) = read_fields(&self.members);
+        into_result(value, [self.errors, errors].concat())
+    }
+}
+
+impl<T> FromRequest<ApiState> for OptionalBody<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiError> {
+        let (parts, body) = request.into_parts();
+        let (bytes, _) = read_body(&parts, body, state).await?;
+        let mut value = Value::Object(Map::new());
+        if !bytes.is_empty() {
+            check_media_type(&parts.headers)?;
+            value = parse(&bytes)?;
+        }
+        let mut errors: Vec<FieldError> = nul_errors(&value).collect();
+        errors.extend(Query::<()>::of(&parts).parse().1);
+        let Value::Object(members) = value else {
+            return Err(ApiError::malformed_json("the body must be a JSON object"));
+        };
+        Ok(Self {
+            members,
+            errors,
+            body: PhantomData,
+        })
+    }
+}
+
 /// The body of a POST that takes none: nothing, or an empty object.
 #[derive(Debug)]
 pub struct NoBody;
@@ -121,17 +162,8 @@ impl FromRequest<ApiState> for NoBody {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiError> {
-        let (parts, body) = request.into_parts();
-        let (bytes, _) = read_body(&parts, body, state).await?;
-        if bytes.is_empty() {
-            return Ok(Self);
-        }
-        check_media_type(&parts.headers)?;
-        let Value::Object(members) = parse(&bytes)? else {
-            return Err(ApiError::malformed_json("the body must be a JSON object"));
-        };
-        let (nothing, errors) = read_fields::<()>(&members);
-        into_result(nothing.map(|()| Self), errors)
+        let body = OptionalBody::<()>::from_request(request, state).await?;
+        body.read().map(|()| Self)
     }
 }
 

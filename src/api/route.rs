@@ -13,7 +13,7 @@ use super::{
     ApiState,
     admin::Operator,
     admission::RequestPermit,
-    body::{JsonBody, NoBody},
+    body::{JsonBody, NoBody, OptionalBody},
     client_address::ClientAddress,
     error::Code,
     extract::{Authorized, NoQuery, PathId, PathIds, Permission, Query},
@@ -81,6 +81,7 @@ pub struct Facts {
     pub ability: Option<&'static str>,
     /// The schema of the body.
     pub body: Option<Value>,
+    is_body_optional: bool,
     query: Vec<Value>,
     /// What is wrong with a request that sends nothing but a field that does not exist.
     pub refusal: Vec<FieldError>,
@@ -98,8 +99,7 @@ impl Facts {
             operation["x-required-ability"] = json!(ability);
         }
         if let Some(body) = &self.body {
-            operation["requestBody"] =
-                json!({"required": true, "content": {"application/json": {"schema": body}}});
+            operation["requestBody"] = json!({"required": !self.is_body_optional, "content": {"application/json": {"schema": body}}});
         }
         if !self.query.is_empty() {
             let mut parameters = operation["parameters"].as_array().cloned();
@@ -141,6 +141,13 @@ impl<T: Body> Argument for JsonBody<T> {
     fn describe(facts: &mut Facts) {
         facts.body = Some(component(&mut facts.schemas, T::NAME, T::schema));
         facts.refusal = T::parse(&misspelt()).1;
+    }
+}
+
+impl<T: Body> Argument for OptionalBody<T> {
+    fn describe(facts: &mut Facts) {
+        JsonBody::<T>::describe(facts);
+        facts.is_body_optional = true;
     }
 }
 

@@ -61,6 +61,9 @@ pub(super) enum Command {
     /// Make, list and suspend accounts.
     #[command(subcommand)]
     Account(AccountCommand),
+    /// Make a person an operator.
+    #[command(subcommand)]
+    User(UserCommand),
     /// Grant, correct and refund credits.
     #[command(subcommand)]
     Credits(CreditsCommand),
@@ -107,7 +110,7 @@ pub(super) enum AccountCommand {
     /// Set a user's password, read from stdin; ends all sessions of the user.
     Password(Email),
     /// Refuse the account's tokens from now on; its running work finishes.
-    Suspend(Who),
+    Suspend(Suspension),
     /// Let a suspended account go on.
     Resume(Who),
 }
@@ -122,6 +125,31 @@ pub(super) struct Who {
     /// The account's id.
     #[arg(long)]
     pub(super) id: Option<i64>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Suspension {
+    #[command(flatten)]
+    pub(super) who: Who,
+    /// Why, for the operator; the account is not told.
+    #[arg(long)]
+    pub(super) reason: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum UserCommand {
+    /// Let a person see and do in the console what the operator may.
+    Operator(NewOperator),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct NewOperator {
+    /// The person's email.
+    #[arg(long)]
+    pub(super) email: String,
+    /// Take it back.
+    #[arg(long)]
+    pub(super) revoke: bool,
 }
 
 #[derive(Debug, Args)]

@@ -125,7 +125,7 @@ pub fn rows(bars: &[Bar]) -> Markup {
         svg.chart viewBox={ "0 0 " (WIDTH) " " (height) } role="group" aria-label="Credits, as bars" {
             @for (at, bar) in sorted.into_iter().enumerate() {
                 @let y = at * 34;
-                a href=(bar.link) aria-label=(bar.title()) {
+                a href=(bar.link) {
                     title { (bar.title()) }
                     rect.hit x="0" y=(y) width=(WIDTH) height="34" {}
                     text x="0" y=(y + 12) { (bar.name) }

@@ -118,7 +118,7 @@ fn models_of(models: &Value) -> Markup {
     html! {
         section.card {
             h2 { "Text models, as SDKs name them" }
-            div.table { table {
+            div.table tabindex="0" { table {
                 thead { tr { th { "Model" } th.right { "Input, a million tokens" } th.right { "Output, a million tokens" } } }
                 tbody { @for model in list(&models["data"]) {
                     tr {

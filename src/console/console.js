@@ -31,7 +31,14 @@ function adopt(page, ids) {
     const [old, fresh] = [document.getElementById(id), page.getElementById(id)];
     if (!old || !fresh) continue;
     localize(fresh);
+    const active = old.contains(document.activeElement) ? document.activeElement : null;
     old.replaceWith(document.adoptNode(fresh));
+    // Whoever types on goes on typing.
+    const same = active?.name && fresh.querySelector(`[name="${CSS.escape(active.name)}"]`);
+    if (!same) continue;
+    same.value = active.value;
+    same.focus();
+    if (active.type === "text") same.setSelectionRange(active.selectionStart, active.selectionEnd);
   }
 }
 
@@ -76,6 +83,8 @@ function watchAll() {
   for (const part of document.querySelectorAll("[data-live]")) watch(part);
 }
 
+// A form's address is read as an attribute: it has buttons that are called `action`.
+
 // A form with parts that depend on its fields: a price, code, a preview.
 function follow(form) {
   const parts = form.dataset.follows.split(" ");
@@ -85,7 +94,7 @@ function follow(form) {
     const body = new URLSearchParams(new FormData(form));
     body.set("action", "preview");
     try {
-      const page = await fetchPage(form.action, { method: "POST", body });
+      const page = await fetchPage(form.getAttribute("action"), { method: "POST", body });
       if (mine === latest) adopt(page, parts);
     } catch {
       // The next change asks again.
@@ -102,7 +111,7 @@ function follow(form) {
     clearTimeout(timer);
     const body = new URLSearchParams(new FormData(form));
     body.set("action", "preview");
-    adopt(await fetchPage(form.action, { method: "POST", body }), [...parts, ...wanted.split(" ")]);
+    adopt(await fetchPage(form.getAttribute("action"), { method: "POST", body }), [...parts, ...wanted.split(" ")]);
   });
 }
 
@@ -129,7 +138,7 @@ async function* events(response) {
 
 // A text arrives piece by piece; the page with its price takes its place in the end.
 async function stream(form, body) {
-  const response = await fetch(form.action, {
+  const response = await fetch(form.getAttribute("action"), {
     method: "POST", body, credentials: "same-origin", headers: { accept: "text/event-stream" },
   });
   if (!response.headers.get("content-type")?.startsWith("text/event-stream")) {
@@ -146,7 +155,7 @@ async function stream(form, body) {
     if (name === "generation") uuid = data.uuid;
     if (name === "delta") text.append(data.text);
   }
-  return fetchPage(`${form.action.split("?")[0]}?generation=${uuid}`);
+  return fetchPage(`${form.getAttribute("action").split("?")[0]}?generation=${uuid}`);
 }
 
 function run(form) {
@@ -159,7 +168,7 @@ function run(form) {
     try {
       const page = form.dataset.run === "stream"
         ? await stream(form, body)
-        : await fetchPage(form.action, { method: "POST", body });
+        : await fetchPage(form.getAttribute("action"), { method: "POST", body });
       adopt(page, ["result", "balance", "problems", "ticket"]);
       watchAll();
     } catch {

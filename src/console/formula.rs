@@ -171,7 +171,7 @@ impl Bill {
         let (charged, held) = (text(&credits["charged"]), text(&credits["estimated"]));
         html! {
             @if let Some(note) = &self.note { p.muted.small { (parts::sentence(note)) } }
-            div.table {
+            div.table tabindex="0" {
                 table.sum {
                     thead { tr {
                         th { "Counted" }

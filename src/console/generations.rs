@@ -140,7 +140,7 @@ fn same<'a>(names: &[&'a str]) -> Vec<(&'a str, &'a str)> {
 /// Rows of the history, each a link to its receipt.
 pub fn table(rows: &[Value]) -> Markup {
     html! {
-        div.table {
+        div.table tabindex="0" {
             table.cards {
                 thead { tr {
                     th { "Type" } th.cut { "Prompt" } th { "Model" } th { "Status" }

@@ -53,7 +53,7 @@ pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
 
 fn table(rows: &[Value], now: DateTime<Utc>) -> Markup {
     html! {
-        div.table {
+        div.table tabindex="0" {
             table.cards {
                 thead { tr {
                     th { "Name" } th { "Key" } th { "State" } th.right { "Spent" }

@@ -72,7 +72,7 @@ pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
 /// Entries; with `linked`, each with the generation that it belongs to.
 pub fn table(rows: &[Value], linked: bool) -> Markup {
     html! {
-        div.table {
+        div.table tabindex="0" {
             table.cards {
                 thead { tr {
                     th { "Kind" }

@@ -50,6 +50,15 @@ operations! {
     PREVIEW_TEMPLATE = POST "/v1/templates/preview";
     REPLACE_TEMPLATE = PUT "/v1/templates/{id}";
     DELETE_TEMPLATE = DELETE "/v1/templates/{id}";
+    ACCOUNTS = GET "/v1/admin/accounts";
+    ADMIN_ACCOUNT = GET "/v1/admin/accounts/{id}";
+    MOVE_CREDITS = POST "/v1/admin/accounts/{id}/credits";
+    SUSPEND = POST "/v1/admin/accounts/{id}/suspend";
+    RESUME = POST "/v1/admin/accounts/{id}/resume";
+    PROVIDERS_HEALTH = GET "/v1/admin/providers";
+    JOBS = GET "/v1/admin/jobs";
+    SPENDING = GET "/v1/admin/usage";
+    AUDIT = GET "/v1/admin/audit";
     WEBHOOKS = GET "/v1/webhooks";
     WEBHOOK = GET "/v1/webhooks/{id}";
     CREATE_WEBHOOK = POST "/v1/webhooks";

@@ -273,7 +273,8 @@ fn render(session: &Session, bench: &Bench, outcome: &Outcome) -> Markup {
             }
         }
     };
-    shell::reloading(session, type_title(kind), &content, unfinished.map(|_| 5))
+    let address = unfinished.map(|record| live(kind, record));
+    shell::reloading(session, type_title(kind), &content, address.as_deref())
 }
 
 fn type_title(kind: &str) -> &'static str {
@@ -426,6 +427,11 @@ fn price(session: &Session, outcome: &Outcome) -> Markup {
     }
 }
 
+/// Where a generation is shown as it goes on.
+fn live(kind: &str, record: &Value) -> String {
+    format!("/playground/{kind}?generation={}", text(&record["uuid"]))
+}
+
 fn result(kind: &str, record: Option<&Value>) -> Markup {
     let Some(record) = record else {
         return html! {
@@ -435,7 +441,7 @@ fn result(kind: &str, record: Option<&Value>) -> Markup {
         };
     };
     let uuid = text(&record["uuid"]);
-    let live = format!("/playground/{kind}?generation={uuid}");
+    let live = live(kind, record);
     html! {
         section.card #result data-live=[receipt::is_unfinished(record).then_some(&live)] {
             div.card-head {

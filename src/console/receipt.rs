@@ -144,7 +144,7 @@ pub async fn page(session: Session, Path(uuid): Path<String>) -> Result<Markup, 
         &session,
         &format!("Receipt {uuid}"),
         &content,
-        unfinished.then_some(5),
+        unfinished.then_some(&*format!("/generations/{uuid}")),
     ))
 }
 

@@ -37,7 +37,18 @@ const PLACES: [(&str, &[Place]); 3] = [
     ),
 ];
 
-fn document(title: &str, body: &Markup, reload: Option<u32>) -> Markup {
+/// The operator's.
+const OPERATOR: (&str, &[Place]) = (
+    "Operator",
+    &[
+        ("/operator/accounts", "Accounts", "people"),
+        ("/operator/spending", "Spending", "chart"),
+        ("/operator/jobs", "Jobs", "server"),
+        ("/operator", "Health", "shield"),
+    ],
+);
+
+fn document(title: &str, body: &Markup, reload: Option<&str>) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -49,9 +60,9 @@ fn document(title: &str, body: &Markup, reload: Option<u32>) -> Markup {
                 link rel="icon" type="image/png" href="/docs/favicon-32x32.png";
                 link rel="stylesheet" href=(STYLE.path());
                 script type="module" src=(SCRIPT.path()) {}
-                @if let Some(seconds) = reload {
+                @if let Some(address) = reload {
                     // With the script the part that changes is fetched instead.
-                    noscript { meta http-equiv="refresh" content=(seconds); }
+                    noscript { meta http-equiv="refresh" content={ "5;url=" (address) }; }
                 }
             }
             (body)
@@ -64,8 +75,8 @@ pub fn page(session: &Session, title: &str, content: &Markup) -> Markup {
     reloading(session, title, content, None)
 }
 
-/// The same, which loads itself again after `reload` seconds where there is no script.
-pub fn reloading(session: &Session, title: &str, content: &Markup, reload: Option<u32>) -> Markup {
+/// The same, which goes on to `reload` after some seconds where there is no script.
+pub fn reloading(session: &Session, title: &str, content: &Markup, reload: Option<&str>) -> Markup {
     let body = html! {
         body.app {
             a.skip href="#main" { "Skip to the content" }
@@ -91,13 +102,19 @@ pub fn reloading(session: &Session, title: &str, content: &Markup, reload: Optio
 
 fn places(session: &Session, label: &str) -> Markup {
     let path = session.path.split('?').next().unwrap_or_default();
-    let is_here = |place: &str| path == place || (place != "/" && path.starts_with(place));
+    let is_here = |place: &str| {
+        let rest = path.strip_prefix(place);
+        let is_below = !["/", "/operator"].contains(&place);
+        rest.is_some_and(|rest| rest.is_empty() || (is_below && rest.starts_with('/')))
+    };
+    let is_operator = session.me["operator"] == true;
+    let groups = PLACES.iter().chain(is_operator.then_some(&OPERATOR));
     html! {
         nav aria-label=(label) {
-            @for (group, links) in PLACES {
+            @for (group, links) in groups {
                 @if !group.is_empty() { p.nav-group { (group) } }
                 ul {
-                    @for (place, name, symbol) in links {
+                    @for (place, name, symbol) in *links {
                         li {
                             a href=(place) aria-current=[is_here(place).then_some("page")] {
                                 (icon(symbol)) (name)

@@ -31,7 +31,7 @@ pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
             @if rows.is_empty() {
                 (parts::empty("No templates yet", "A template keeps a prompt in one place, so that programs send the values only.", &new))
             } @else {
-                div.table { table.cards {
+                div.table tabindex="0" { table.cards {
                     thead { tr { th { "Name" } th.right { "Id" } th.right { "Version" } th.cut { "Variables" } th { "Changed" } } }
                     tbody { @for row in rows {
                         @let id = row["id"].to_string();

@@ -189,7 +189,7 @@ fn table(report: &Report, by: &str) -> Markup {
         }
     };
     html! {
-        div.table {
+        div.table tabindex="0" {
             table {
                 thead { tr {
                     th { (by) } th.right { "Credits" } th.right { "Generations" } th.right { "Failed" }

@@ -44,7 +44,7 @@ async fn listing(
             @if rows.is_empty() {
                 (parts::empty("No webhooks yet", "With one, your program need not poll for the end of jobs.", &html! {}))
             } @else {
-                div.table { table.cards {
+                div.table tabindex="0" { table.cards {
                     thead { tr { th.cut { "Address" } th { "Events" } th { "Created" } } }
                     tbody { @for row in rows {
                         tr {
@@ -144,7 +144,7 @@ pub async fn page(session: Session, Path(id): Path<String>, uri: Uri) -> Result<
             @if rows.is_empty() {
                 (parts::empty("Nothing to deliver yet", &format!("Posted here: {}.", events(&webhook)), &html! {}))
             } @else {
-                div.table { table.cards {
+                div.table tabindex="0" { table.cards {
                     thead { tr {
                         th { "State" } th { "Event" } th.right { "Attempts" } th { "Answer" } th { "Last attempt" } th { "Next attempt" } th {}
                     } }

@@ -19,7 +19,8 @@ pub use media::{
     size,
 };
 pub use operator::{
-    AccountRequest, EMAIL_CHARS, Move, MoveRequest, PASSWORD_CHARS, password_violations,
+    AccountRequest, EMAIL_CHARS, Move, MoveRequest, PASSWORD_CHARS, SuspensionRequest,
+    password_violations,
 };
 pub use text::TextRequest;
 pub use usage::{GROUPS, UsageRequest};

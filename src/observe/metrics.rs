@@ -270,6 +270,11 @@ impl Metrics {
         *self.audit() = Some(found);
     }
 
+    /// What the last self-audit found; `None` before the first.
+    pub fn last_audit(&self) -> Option<AuditNumbers> {
+        self.audit().clone()
+    }
+
     fn audit(&self) -> MutexGuard<'_, Option<AuditNumbers>> {
         self.0.audit.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -92,9 +92,14 @@ impl Service {
         &self,
         account: AccountId,
         suspended: bool,
+        reason: Option<&str>,
     ) -> Result<AccountRecord, ServiceError> {
         let now = self.0.clock.now();
-        let account = self.0.store.set_suspended(account, suspended, now).await?;
+        let account = self
+            .0
+            .store
+            .set_suspended(account, suspended, reason, now)
+            .await?;
         account.ok_or(ServiceError::NotFound)
     }
 

@@ -15,9 +15,9 @@ use crate::{
 /// Whose token came to a route of the operator. The request is counted either way.
 #[derive(Debug)]
 pub enum Presented {
-    /// The operator's, with how its limit stands.
+    /// A token of the operator's systems, with how its limit stands.
     Operator(AdminTokenId, RateState),
-    /// A customer's, who may not.
+    /// A customer's, who may not, unless it is the session of an operator.
     Customer(Authenticated),
 }
 

@@ -27,6 +27,8 @@ pub struct Caller {
     pub abilities: Abilities,
     /// When the token ends.
     pub expires_at: Option<DateTime<Utc>>,
+    /// Whether it is a session of one who runs the server.
+    pub operator: bool,
     /// Whether the account is suspended.
     suspended: bool,
     /// Whether it is a key with a spend limit.
@@ -115,6 +117,7 @@ impl Service {
                     user_id: None,
                     abilities: key.abilities,
                     expires_at: key.expires_at,
+                    operator: false,
                     suspended: key.suspended,
                     capped: key.spend_limit.is_some(),
                     defaults: key.defaults,
@@ -131,6 +134,7 @@ impl Service {
                     user_id: Some(session.user_id),
                     abilities: Abilities::all(),
                     expires_at: Some(session.expires_at),
+                    operator: session.operator,
                     suspended: session.suspended,
                     capped: false,
                     defaults: session.defaults,

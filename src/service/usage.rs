@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chrono::TimeDelta;
+use tokio::sync::SemaphorePermit;
 
 use super::{Service, ServiceError};
 use crate::domain::{
@@ -48,10 +49,7 @@ impl Service {
         }
         let limit = i64::try_from(MAX_GROUPS + 1).unwrap_or(i64::MAX);
         let span = Span { from, to };
-        let turn = tokio::time::timeout(REPORT_WAIT, self.0.reports.acquire()).await;
-        let Ok(Ok(_turn)) = turn else {
-            return Err(ServiceError::Overloaded);
-        };
+        let _permit = self.report_permit().await?;
         let usage = self.0.store.usage(account, span, &request.group_by, limit);
         let rows = usage.await?;
         if rows.len() > MAX_GROUPS {
@@ -66,5 +64,14 @@ impl Service {
             total += row.totals;
         }
         Ok(UsageReport { rows, total })
+    }
+
+    /// A report waits for others before it.
+    pub(super) async fn report_permit(&self) -> Result<SemaphorePermit<'_>, ServiceError> {
+        let permit = tokio::time::timeout(REPORT_WAIT, self.0.reports.acquire()).await;
+        match permit {
+            Ok(Ok(permit)) => Ok(permit),
+            _ => Err(ServiceError::Overloaded),
+        }
     }
 }

@@ -52,6 +52,8 @@ pub struct AccountRecord {
     pub held: Credits,
     /// Since when it is suspended.
     pub suspended_at: Option<DateTime<Utc>>,
+    /// Why, as the operator said.
+    pub suspended_reason: Option<String>,
     /// When it was made.
     pub created_at: DateTime<Utc>,
 }
@@ -152,7 +154,7 @@ impl Store {
             AccountRecord,
             r#"
             select id as "id: _", name, balance as "balance: _", held as "held: _",
-                   suspended_at, created_at,
+                   suspended_at, suspended_reason, created_at,
                    coalesce((select u.email from users u where u.account_id = a.id
                              order by u.id limit 1), '') as "email!"
             from accounts a where id = $1
@@ -172,7 +174,7 @@ impl Store {
         page: &PageRequest,
     ) -> Result<Page<AccountRecord>, StoreError> {
         let mut query = QueryBuilder::new(
-            "select id, name, balance, held, suspended_at, created_at, \
+            "select id, name, balance, held, suspended_at, suspended_reason, created_at, \
                     coalesce((select u.email from users u where u.account_id = a.id \
                               order by u.id limit 1), '') as email \
              from accounts a where true",
@@ -206,22 +208,25 @@ impl Store {
         &self,
         account: AccountId,
         suspended: bool,
+        reason: Option<&str>,
         now: DateTime<Utc>,
     ) -> Result<Option<AccountRecord>, StoreError> {
         let row = sqlx::query_as!(
             AccountRecord,
             r#"
             update accounts a
-            set suspended_at = case when $2 then coalesce(suspended_at, $3) end
+            set suspended_at = case when $2 then coalesce(suspended_at, $3) end,
+                suspended_reason = case when $2 then coalesce($4, suspended_reason) end
             where id = $1
             returning id as "id: _", name, balance as "balance: _", held as "held: _",
-                      suspended_at, created_at,
+                      suspended_at, suspended_reason, created_at,
                       coalesce((select u.email from users u where u.account_id = a.id
                                 order by u.id limit 1), '') as "email!"
             "#,
             account.0,
             suspended,
             now,
+            reason,
         )
         .fetch_optional(self.requests.named("suspend or resume an account"))
         .await?;

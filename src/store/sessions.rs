@@ -25,6 +25,8 @@ pub struct PresentedSession {
     pub expires_at: DateTime<Utc>,
     /// Whether its account is suspended.
     pub suspended: bool,
+    /// Whether its user is an operator.
+    pub operator: bool,
     pub rate: RateState,
     /// The account's default providers and models, by modality.
     pub defaults: serde_json::Value,
@@ -106,13 +108,16 @@ impl Store {
         let reading = sqlx::query!(
             r#"
             with live as materialized (
-                select s.id, s.user_id, s.account_id, s.expires_at, a.suspended_at, a.defaults
+                select s.id, s.user_id, s.account_id, s.expires_at, a.suspended_at, a.defaults,
+                       u.operator_since
                 from sessions s join accounts a on a.id = s.account_id
+                join users u on u.id = s.user_id
                 where s.digest = $1 and s.revoked_at is null and s.expires_at > $2
             )
             select live.id as "id: SessionId", live.user_id as "user_id: UserId",
                    live.account_id as "account_id: AccountId", live.expires_at,
                    live.suspended_at is not null as "suspended!", live.defaults,
+                   live.operator_since is not null as "operator!",
                    counted.tat as "tat!", counted.admitted as "admitted!"
             from live, count_requests('s', array[live.id], array[$3::integer], array[1], $4) counted
             "#,
@@ -129,6 +134,7 @@ impl Store {
             account_id: row.account_id,
             expires_at: row.expires_at,
             suspended: row.suspended,
+            operator: row.operator,
             defaults: row.defaults,
             rate: gcra.counted(now, row.tat, row.admitted, 0),
         }))

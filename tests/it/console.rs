@@ -1,6 +1,7 @@
 //! The console: pages by URL, as a browser asks for them.
 
 mod forms;
+mod operator;
 mod pages;
 mod safety;
 

@@ -1,4 +1,6 @@
-//! What a handler of the operator takes: an admin token, and an account's id.
+//! What a handler of the operator takes: who it is, and an account's id.
+
+use std::fmt;
 
 use axum::extract::FromRequestParts;
 use http::request::Parts;
@@ -10,15 +12,25 @@ use crate::{
         extract::{FromPath, bearer},
         middleware::CallerSlot,
     },
-    domain::ids::{AccountId, AdminTokenId, ApiKeyId},
+    domain::ids::{AccountId, AdminTokenId, ApiKeyId, UserId},
     service::{ServiceError, admin_tokens::Presented},
 };
 
-/// A request with a good admin token, within its rate limit: 401, 429, 403, in this order. A
-/// type, so that a handler cannot forget it.
-#[derive(Debug)]
-pub struct Operator {
-    pub token: AdminTokenId,
+/// A request with a good admin token, or by a session of an operator, within its rate limit: 401,
+/// 429, 403, in this order. A type, so that a handler cannot forget it.
+#[derive(Debug, Clone, Copy)]
+pub enum Operator {
+    Token(AdminTokenId),
+    Person(UserId),
+}
+
+impl fmt::Display for Operator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Token(id) => write!(f, "admin token {id}"),
+            Self::Person(id) => write!(f, "user {id}"),
+        }
+    }
 }
 
 impl FromRequestParts<ApiState> for Operator {
@@ -38,10 +50,12 @@ impl FromRequestParts<ApiState> for Operator {
             return Err(ServiceError::RateLimited(rate).into());
         }
         match presented {
-            Presented::Operator(token, _) => Ok(Self { token }),
+            Presented::Operator(token, _) => Ok(Self::Token(token)),
             Presented::Customer(known) => {
                 known.caller.require_active()?;
-                Err(ServiceError::AdminRequired.into())
+                let user = known.caller.user_id.filter(|_| known.caller.operator);
+                let user = user.ok_or(ServiceError::AdminRequired)?;
+                Ok(Self::Person(user))
             }
         }
     }

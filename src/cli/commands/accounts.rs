@@ -11,7 +11,7 @@ use crate::{
     app::App,
     cli::{
         Failure,
-        args::{AccountCommand, Who},
+        args::{AccountCommand, NewOperator, Who},
         output::{Output, maybe_time, table, time},
         password,
     },
@@ -54,11 +54,18 @@ pub(in crate::cli) async fn run(
         AccountCommand::Show(who) => {
             with_app(config, async |app| show(&app, &who, output).await).await
         }
-        AccountCommand::Suspend(who) => {
-            with_app(config, async |app| suspend(&app, &who, true, output).await).await
+        AccountCommand::Suspend(args) => {
+            let reason = args.reason.as_deref();
+            with_app(config, async |app| {
+                suspend(&app, &args.who, true, reason, output).await
+            })
+            .await
         }
         AccountCommand::Resume(who) => {
-            with_app(config, async |app| suspend(&app, &who, false, output).await).await
+            with_app(config, async |app| {
+                suspend(&app, &who, false, None, output).await
+            })
+            .await
         }
     }?;
     Ok(ExitCode::SUCCESS)
@@ -166,15 +173,28 @@ async fn show(app: &App, who: &Who, output: Output) -> Result<(), Failure> {
         ("available", account.available.to_string()),
         ("created", time(account.created_at)),
         ("suspended", maybe_time(account.suspended_at)),
+        (
+            "because",
+            account.suspended_reason.clone().unwrap_or("-".to_owned()),
+        ),
     ];
     let rows = rows.map(|(name, value)| [name.to_owned(), value]);
     output.result(&table(["ACCOUNT", ""], &rows), &account)?;
     Ok(())
 }
 
-async fn suspend(app: &App, who: &Who, suspended: bool, output: Output) -> Result<(), Failure> {
+async fn suspend(
+    app: &App,
+    who: &Who,
+    suspended: bool,
+    reason: Option<&str>,
+    output: Output,
+) -> Result<(), Failure> {
     let account = find(app, who).await?;
-    let account = app.service.set_suspended(account.id, suspended).await?;
+    let account = app
+        .service
+        .set_suspended(account.id, suspended, reason)
+        .await?;
     let done = if suspended { "is suspended" } else { "goes on" };
     let people = format!("Account {} of {} {done}.", account.id, account.email);
     let account = AdminAccountBody::from(account);
@@ -183,4 +203,23 @@ async fn suspend(app: &App, who: &Who, suspended: bool, output: Output) -> Resul
     script["suspended"] = json!(suspended);
     output.result(&people, &script)?;
     Ok(())
+}
+
+pub(in crate::cli) async fn operator(
+    config: &Config,
+    new: &NewOperator,
+    output: Output,
+) -> Result<ExitCode, Failure> {
+    with_app(config, async |app| {
+        let user = user(&app, &new.email).await?;
+        let operator = !new.revoke;
+        app.service.set_operator(user.id, operator).await?;
+        let is = if operator { "is" } else { "is no longer" };
+        output.result(
+            &format!("{} {is} an operator.", user.email),
+            &json!({"user_id": user.id, "email": user.email, "operator": operator}),
+        )?;
+        Ok(ExitCode::SUCCESS)
+    })
+    .await
 }

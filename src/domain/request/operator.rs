@@ -251,3 +251,27 @@ impl Object for MoveRequest {
         json!({"amount": "250", "kind": "grant", "reference": "invoice-17"})
     }
 }
+
+/// Why an account is suspended.
+#[derive(Debug, Clone)]
+pub struct SuspensionRequest {
+    pub reason: Option<String>,
+}
+
+impl Input for SuspensionRequest {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        let reason = "Why, for the operator; the account is not told.";
+        Some(Self {
+            reason: fields.optional("reason", reason, REFERENCE),
+        })
+    }
+}
+
+impl Object for SuspensionRequest {
+    const SCHEMA: (&'static str, &'static str) =
+        ("SuspensionRequest", "An account to be suspended.");
+
+    fn example() -> Value {
+        json!({"reason": "invoice 17 is unpaid"})
+    }
+}

@@ -132,7 +132,7 @@ impl World {
                 suspended,
             } => {
                 let account = cast.accounts[account];
-                let done = self.stores[server].set_suspended(account, suspended, now);
+                let done = self.stores[server].set_suspended(account, suspended, None, now);
                 assert!(done.await.unwrap().is_some());
                 Verdict::Nothing
             }

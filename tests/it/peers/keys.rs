@@ -90,10 +90,13 @@ async fn a_key_revoked_between_the_check_and_the_hold(_: PgPoolOptions, options:
 
     let (body, answer) = begun(&app, &account.key).await;
     let service = &replica.app.service;
-    service.set_suspended(account.id, true).await.unwrap();
+    service.set_suspended(account.id, true, None).await.unwrap();
     body.send(text().to_string().into()).unwrap();
     answer.await.unwrap().error(403, "account_suspended");
-    service.set_suspended(account.id, false).await.unwrap();
+    service
+        .set_suspended(account.id, false, None)
+        .await
+        .unwrap();
 
     assert_eq!(upstream.count(), 0);
     let history = app.get(&account.key, "/v1/generate/history").await;

@@ -189,7 +189,7 @@ async fn a_suspended_account_can_do_nothing_until_it_goes_on(
     let (account, other) = (app.account("1").await, app.account("1").await);
     let session = app.login(&account).await;
     let service = &app.app.service;
-    service.set_suspended(account.id, true).await.unwrap();
+    service.set_suspended(account.id, true, None).await.unwrap();
     for token in [&account.key, &session] {
         for path in [
             ME,
@@ -211,7 +211,10 @@ async fn a_suspended_account_can_do_nothing_until_it_goes_on(
     }
     app.get(&account.key, "/v1/models").await.expect(200);
     app.get(&other.key, ME).await.expect(200);
-    service.set_suspended(account.id, false).await.unwrap();
+    service
+        .set_suspended(account.id, false, None)
+        .await
+        .unwrap();
     app.get(&session, ME).await.expect(200);
     app.text(&account.key, json!({"prompt": "x"}))
         .await

@@ -1,0 +1,348 @@
+//! What the operator looks at: providers, unfinished work, spending, the self-audit.
+
+use axum::{Json, extract::State};
+use chrono::{DateTime, Days, NaiveDate, NaiveTime, Utc};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+
+use super::Operator;
+use crate::{
+    api::{
+        ApiState,
+        error::ApiError,
+        extract::{NoQuery, Query},
+    },
+    domain::{
+        clock::rfc3339,
+        credits::Credits,
+        generation::{Modality, Status},
+        ids::{AccountId, GenerationId},
+        validate::{FieldCode, Fields, Input, Parsed, parsed},
+    },
+    service::operators::SpendingBy,
+    store::operators::{ModelHealth, Spending, UnfinishedJob},
+};
+use serde_json::json;
+
+/// A provider at this moment.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ProviderHealthBody {
+    /// Its name.
+    pub provider: String,
+    /// Calls that it may have at once from this server; null without a limit.
+    #[schema(required, nullable)]
+    pub limit: Option<usize>,
+    /// Calls that it has now from this server; null without a limit.
+    #[schema(required, nullable)]
+    pub in_use: Option<usize>,
+    /// How the last 5,000 generations of all providers and servers ended, of those that were its.
+    pub models: Vec<ModelHealthBody>,
+}
+
+/// How generations of a model ended.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ModelHealthBody {
+    /// The model.
+    pub model: String,
+    /// Modality.
+    pub r#type: Modality,
+    /// How many ended.
+    pub generations: i64,
+    /// How many of them failed.
+    pub failed: i64,
+    /// How many failed for the provider's sake: not refused content, nor cancelled.
+    pub faults: i64,
+    /// Seconds from start to end of completed ones; null without any.
+    #[schema(required, nullable)]
+    pub median_seconds: Option<f64>,
+    /// The same of the slowest twentieth.
+    #[schema(required, nullable)]
+    pub p95_seconds: Option<f64>,
+}
+
+/// All providers.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ProvidersHealthBody {
+    /// Those of this server.
+    pub data: Vec<ProviderHealthBody>,
+}
+
+impl From<ModelHealth> for ModelHealthBody {
+    fn from(model: ModelHealth) -> Self {
+        Self {
+            model: model.model,
+            r#type: model.modality,
+            generations: model.generations,
+            failed: model.failed,
+            faults: model.faults,
+            median_seconds: model.median_seconds,
+            p95_seconds: model.p95_seconds,
+        }
+    }
+}
+
+/// Look at the providers
+#[utoipa::path(
+    get, path = "/v1/admin/providers", tag = "admin",
+    responses((status = 200, description = "How they do", body = ProvidersHealthBody)),
+)]
+pub async fn providers(
+    State(state): State<ApiState>,
+    _operator: Operator,
+    _query: NoQuery,
+) -> Result<Json<ProvidersHealthBody>, ApiError> {
+    let (calls, health) = state.service.provider_health().await?;
+    let mut models: BTreeMap<String, Vec<ModelHealthBody>> = BTreeMap::new();
+    for model in health {
+        let of = models.entry(model.provider.clone()).or_default();
+        of.push(model.into());
+    }
+    let data = calls.into_iter().map(|calls| ProviderHealthBody {
+        models: models.remove(&calls.provider).unwrap_or_default(),
+        provider: calls.provider,
+        limit: calls.limit,
+        in_use: calls.in_use,
+    });
+    Ok(Json(ProvidersHealthBody {
+        data: data.collect(),
+    }))
+}
+
+/// A generation that has not ended.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct UnfinishedBody {
+    /// Its uuid.
+    pub uuid: GenerationId,
+    /// Whose it is.
+    pub account: AccountId,
+    /// Modality.
+    pub r#type: Modality,
+    /// Provider.
+    pub provider: String,
+    /// Model.
+    pub model: String,
+    /// pending or processing.
+    pub status: Status,
+    /// Submissions to the provider.
+    pub attempts: i32,
+    /// 0 to 100, where the provider tells.
+    #[schema(required, nullable)]
+    pub progress: Option<i16>,
+    /// What is on hold for it.
+    pub held: Credits,
+    /// When it was made.
+    #[serde(serialize_with = "rfc3339")]
+    pub created_at: DateTime<Utc>,
+}
+
+/// Unfinished generations.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct UnfinishedListBody {
+    /// The oldest 100.
+    pub data: Vec<UnfinishedBody>,
+    /// How many there are.
+    pub total: i64,
+}
+
+impl From<UnfinishedJob> for UnfinishedBody {
+    fn from(job: UnfinishedJob) -> Self {
+        Self {
+            uuid: job.id,
+            account: job.account,
+            r#type: job.modality,
+            provider: job.provider,
+            model: job.model,
+            status: job.status,
+            attempts: job.attempts,
+            progress: job.progress,
+            held: job.held,
+            created_at: job.created_at,
+        }
+    }
+}
+
+/// List unfinished generations
+///
+/// Of all accounts, the oldest first, without their prompts.
+#[utoipa::path(
+    get, path = "/v1/admin/jobs", tag = "admin",
+    responses((status = 200, description = "What has not ended", body = UnfinishedListBody)),
+)]
+pub async fn jobs(
+    State(state): State<ApiState>,
+    _operator: Operator,
+    _query: NoQuery,
+) -> Result<Json<UnfinishedListBody>, ApiError> {
+    let (jobs, total) = state.service.unfinished_jobs().await?;
+    let data = jobs.into_iter().map(Into::into).collect();
+    Ok(Json(UnfinishedListBody { data, total }))
+}
+
+/// What spending is asked for.
+pub struct SpendingQuery {
+    by: SpendingBy,
+    from: Option<NaiveDate>,
+    to: Option<NaiveDate>,
+}
+
+const DAY: Parsed<NaiveDate> = parsed(
+    || json!({"type": "string", "format": "date"}),
+    |text| {
+        let day = text.parse::<NaiveDate>();
+        day.map_err(|_| {
+            (
+                FieldCode::InvalidFormat,
+                "must be a day, such as 2030-01-31".into(),
+            )
+        })
+    },
+);
+const BY: Parsed<SpendingBy> = parsed(
+    || json!({"type": "string", "enum": ["model", "account"]}),
+    |text| match text {
+        "model" => Ok(SpendingBy::Model),
+        "account" => Ok(SpendingBy::Account),
+        _ => Err((FieldCode::NotAllowed, "must be model or account".into())),
+    },
+);
+
+impl Input for SpendingQuery {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        let by = fields.optional("group_by", "Default: model", BY);
+        Some(Self {
+            by: by.unwrap_or(SpendingBy::Model),
+            from: fields.optional(
+                "from",
+                "The first day, UTC. Default: 30 days before `to`",
+                DAY,
+            ),
+            to: fields.optional("to", "The last day, UTC. Default: today", DAY),
+        })
+    }
+}
+
+/// What was spent with a model, or by an account.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SpendingRowBody {
+    /// The provider of a model; null for accounts.
+    #[schema(required, nullable)]
+    pub provider: Option<String>,
+    /// The model; null for accounts.
+    #[schema(required, nullable)]
+    pub model: Option<String>,
+    /// The id of an account; null for models.
+    #[schema(required, nullable)]
+    pub account: Option<AccountId>,
+    /// The name of an account; null for models.
+    #[schema(required, nullable)]
+    pub name: Option<String>,
+    /// Generations that completed.
+    pub completed: i64,
+    /// Generations that failed.
+    pub failed: i64,
+    /// What was charged.
+    pub charged: Credits,
+}
+
+/// What was spent.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SpendingBody {
+    /// The most expensive first; of accounts the first 100.
+    pub data: Vec<SpendingRowBody>,
+}
+
+fn row(by: SpendingBy, row: Spending) -> SpendingRowBody {
+    let Spending {
+        name,
+        of,
+        completed,
+        failed,
+        charged,
+    } = row;
+    let is_model = by == SpendingBy::Model;
+    let account = of.parse().ok().map(AccountId);
+    let (model, name) = if is_model {
+        (Some(name), None)
+    } else {
+        (None, Some(name))
+    };
+    SpendingRowBody {
+        provider: is_model.then_some(of),
+        model,
+        account: account.filter(|_| !is_model),
+        name,
+        completed,
+        failed,
+        charged,
+    }
+}
+
+/// Report what was spent
+///
+/// By all accounts, on whole days (UTC), by creation; what still runs is not in it.
+#[utoipa::path(
+    get, path = "/v1/admin/usage", tag = "admin",
+    responses((status = 200, description = "The report", body = SpendingBody)),
+)]
+pub async fn usage(
+    State(state): State<ApiState>,
+    _operator: Operator,
+    query: Query<SpendingQuery>,
+) -> Result<Json<SpendingBody>, ApiError> {
+    let SpendingQuery { by, from, to } = query.read()?;
+    let midnight = |day: NaiveDate| day.and_time(NaiveTime::MIN).and_utc();
+    let last = to.unwrap_or_else(|| state.service.now().date_naive());
+    let first = from.unwrap_or(last - Days::new(30));
+    let end = last.checked_add_days(Days::new(1)).unwrap_or(last);
+    let rows = state
+        .service
+        .spending(by, midnight(first), midnight(end))
+        .await?;
+    let data = rows.into_iter().map(|one| row(by, one)).collect();
+    Ok(Json(SpendingBody { data }))
+}
+
+/// What the last self-audit of this server found.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AuditBody {
+    /// All differences: 0 where the ledger is right; null before the first audit.
+    #[schema(required, nullable)]
+    pub differences: Option<usize>,
+    /// The differences of each check.
+    pub checks: BTreeMap<String, usize>,
+    /// When it was done.
+    #[schema(required, nullable)]
+    #[serde(serialize_with = "rfc3339")]
+    pub at: Option<DateTime<Utc>>,
+    /// How long it took, in milliseconds.
+    #[schema(required, nullable)]
+    pub took_ms: Option<u64>,
+}
+
+/// Read the last self-audit
+///
+/// Of this server, which does one a minute (`metrics.audit_seconds`).
+#[utoipa::path(
+    get, path = "/v1/admin/audit", tag = "admin",
+    responses((status = 200, description = "What it found", body = AuditBody)),
+)]
+pub async fn audit(
+    State(state): State<ApiState>,
+    _operator: Operator,
+    _query: NoQuery,
+) -> Json<AuditBody> {
+    let found = state.settings.metrics.metrics().last_audit();
+    let checks = found.iter().flat_map(|found| &found.differences);
+    let checks: BTreeMap<String, usize> = checks
+        .map(|(name, count)| ((*name).to_owned(), *count))
+        .collect();
+    Json(AuditBody {
+        differences: found.as_ref().map(|_| checks.values().sum()),
+        checks,
+        at: found
+            .as_ref()
+            .and_then(|found| DateTime::from_timestamp(found.at, 0)),
+        took_ms: found.and_then(|found| u64::try_from(found.took.as_millis()).ok()),
+    })
+}

@@ -1,0 +1,76 @@
+//! What the operator looks at over all accounts, and who is one.
+
+use chrono::{DateTime, Utc};
+
+use super::{Service, ServiceError};
+use crate::{
+    domain::{ids::UserId, limiter::Limiter},
+    store::operators::{ModelHealth, Spending, UnfinishedJob},
+};
+
+/// Generations that the health of models is judged by.
+const RECENT: i64 = 5_000;
+/// Rows of a report.
+const ROWS: i64 = 100;
+
+/// How many calls a provider has, and may have, at once from this server; `None` without a limit.
+#[derive(Debug)]
+pub struct ProviderCalls {
+    pub provider: String,
+    pub limit: Option<usize>,
+    pub in_use: Option<usize>,
+}
+
+/// By what spending is summed up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpendingBy {
+    Model,
+    Account,
+}
+
+impl Service {
+    /// Makes a user an operator, or takes it back.
+    pub async fn set_operator(&self, user: UserId, operator: bool) -> Result<(), ServiceError> {
+        let now = self.0.clock.now();
+        Ok(self.0.store.set_operator(user, operator, now).await?)
+    }
+
+    /// Each provider's calls at this moment, and how the last generations of all servers ended.
+    pub async fn provider_health(
+        &self,
+    ) -> Result<(Vec<ProviderCalls>, Vec<ModelHealth>), ServiceError> {
+        let _permit = self.report_permit().await?;
+        let health = self.0.store.model_health(RECENT).await?;
+        let providers = self.0.catalogue.providers(None).into_iter();
+        let calls = providers.map(|name| {
+            let limiter = self.0.providers.limiters.get(name);
+            let in_use = |limiter: &Limiter| limiter.total().saturating_sub(limiter.free());
+            ProviderCalls {
+                provider: name.to_owned(),
+                limit: limiter.map(Limiter::total),
+                in_use: limiter.map(in_use),
+            }
+        });
+        Ok((calls.collect(), health))
+    }
+
+    /// The oldest unfinished generations of all accounts, and how many there are.
+    pub async fn unfinished_jobs(&self) -> Result<(Vec<UnfinishedJob>, i64), ServiceError> {
+        Ok(self.0.store.unfinished_jobs(ROWS).await?)
+    }
+
+    /// What was spent on the days from `from` until before `to`.
+    pub async fn spending(
+        &self,
+        by: SpendingBy,
+        from: DateTime<Utc>,
+        to: DateTime<Utc>,
+    ) -> Result<Vec<Spending>, ServiceError> {
+        let _permit = self.report_permit().await?;
+        let store = &self.0.store;
+        Ok(match by {
+            SpendingBy::Model => store.spending_by_model(from, to).await?,
+            SpendingBy::Account => store.spending_by_account(from, to, ROWS).await?,
+        })
+    }
+}

@@ -1,0 +1,212 @@
+//! What the operator looks at, over all accounts, and who is one.
+
+use chrono::{DateTime, Utc};
+
+use super::{Store, StoreError, exactly_one};
+use crate::domain::{
+    credits::Credits,
+    generation::{Modality, Status},
+    ids::{AccountId, GenerationId, UserId},
+};
+
+/// How the generations of a model ended that were settled last.
+#[derive(Debug)]
+pub struct ModelHealth {
+    pub modality: Modality,
+    pub provider: String,
+    pub model: String,
+    pub generations: i64,
+    pub failed: i64,
+    /// Those that failed for the provider's sake: not refused content, nor cancelled.
+    pub faults: i64,
+    /// Seconds from start to end of completed ones; `None` without any.
+    pub median_seconds: Option<f64>,
+    pub p95_seconds: Option<f64>,
+}
+
+/// One that has not ended, without what was asked for.
+#[derive(Debug)]
+pub struct UnfinishedJob {
+    pub id: GenerationId,
+    pub account: AccountId,
+    pub modality: Modality,
+    pub provider: String,
+    pub model: String,
+    pub status: Status,
+    pub attempts: i32,
+    pub progress: Option<i16>,
+    pub held: Credits,
+    pub created_at: DateTime<Utc>,
+}
+
+/// What was spent with a model, or by an account.
+#[derive(Debug)]
+pub struct Spending {
+    pub name: String,
+    /// The provider of a model, the id of an account.
+    pub of: String,
+    pub completed: i64,
+    pub failed: i64,
+    pub charged: Credits,
+}
+
+impl Store {
+    /// Makes a user an operator, or takes it back.
+    pub async fn set_operator(
+        &self,
+        user: UserId,
+        operator: bool,
+        now: DateTime<Utc>,
+    ) -> Result<(), StoreError> {
+        let done = sqlx::query!(
+            "update users set operator_since = case when $2 then coalesce(operator_since, $3) end
+             where id = $1",
+            user.0,
+            operator,
+            now,
+        )
+        .execute(self.requests.named("make an operator"))
+        .await?;
+        exactly_one("making an operator", done.rows_affected())
+    }
+
+    /// How the last `most` generations of all accounts ended, by model.
+    pub async fn model_health(&self, most: i64) -> Result<Vec<ModelHealth>, StoreError> {
+        let rows = sqlx::query!(
+            r#"
+            with recent as (
+                -- The index of what is settled, backwards.
+                select model_id, failed, error_code,
+                       extract(epoch from completed_at - started_at)::float8 as seconds
+                from finished_generations order by settled desc limit $1
+            )
+            select m.type, m.provider, m.name as model, count(*) as "generations!",
+                   count(*) filter (where failed) as "failed!",
+                   count(*) filter (where error_code in ('provider_error', 'provider_timeout',
+                       'provider_overloaded', 'expired', 'interrupted')) as "faults!",
+                   percentile_cont(0.5) within group (order by seconds)
+                       filter (where not failed) as median,
+                   percentile_cont(0.95) within group (order by seconds)
+                       filter (where not failed) as p95
+            from recent join models m on m.id = recent.model_id
+            group by m.type, m.provider, m.name order by m.provider, m.type, m.name
+            "#,
+            most,
+        )
+        .fetch_all(self.requests.named("look at the models").long())
+        .await?;
+        let rows = rows.into_iter().filter_map(|row| {
+            Some(ModelHealth {
+                modality: Modality::parse(&row.r#type)?,
+                provider: row.provider,
+                model: row.model,
+                generations: row.generations,
+                failed: row.failed,
+                faults: row.faults,
+                median_seconds: row.median,
+                p95_seconds: row.p95,
+            })
+        });
+        Ok(rows.collect())
+    }
+
+    /// The oldest `most` generations of all accounts that have not ended, and how many there are.
+    pub async fn unfinished_jobs(
+        &self,
+        most: i64,
+    ) -> Result<(Vec<UnfinishedJob>, i64), StoreError> {
+        let rows = sqlx::query!(
+            r#"
+            select g.id as "id: GenerationId", g.account_id as "account: AccountId", m.type,
+                   m.provider, m.name as model, g.status, g.attempts, g.progress,
+                   g.estimated as "held: Credits", g.created_at, count(*) over () as "total!"
+            from running_generations g join models m on m.id = g.model_id
+            order by g.id limit $1
+            "#,
+            most,
+        )
+        .fetch_all(self.requests.named("list unfinished work").long())
+        .await?;
+        let total = rows.first().map_or(0, |row| row.total);
+        let rows = rows.into_iter().filter_map(|row| {
+            Some(UnfinishedJob {
+                id: row.id,
+                account: row.account,
+                modality: Modality::parse(&row.r#type)?,
+                provider: row.provider,
+                model: row.model,
+                status: Status::parse(&row.status)?,
+                attempts: row.attempts,
+                progress: row.progress,
+                held: row.held,
+                created_at: row.created_at,
+            })
+        });
+        Ok((rows.collect(), total))
+    }
+
+    /// What was spent with each model, on whole days (UTC). What runs is not in it.
+    pub async fn spending_by_model(
+        &self,
+        from: DateTime<Utc>,
+        to: DateTime<Utc>,
+    ) -> Result<Vec<Spending>, StoreError> {
+        let rows = sqlx::query_as!(
+            Spending,
+            r#"
+            with parts as (
+                select model_id, completed, failed, charged from usage_sums
+                where span = 'd' and start >= $1 and start < $2
+                union all
+                -- What the sums do not count yet.
+                select model_id, (not failed)::int, failed::int, charged
+                from finished_generations
+                where settled >= (select upto from settled_cursors where name = 'usage')
+                  and created_at >= $1 and created_at < $2
+            )
+            select m.name, m.provider as of, sum(u.completed)::bigint as "completed!",
+                   sum(u.failed)::bigint as "failed!", sum(u.charged)::bigint as "charged!: Credits"
+            from parts u join models m on m.id = u.model_id
+            group by m.type, m.provider, m.name order by sum(u.charged) desc, m.provider, m.name
+            "#,
+            from,
+            to,
+        )
+        .fetch_all(self.requests.named("report spending by model").long())
+        .await?;
+        Ok(rows)
+    }
+
+    /// The same of each account: the `most` that spent most.
+    pub async fn spending_by_account(
+        &self,
+        from: DateTime<Utc>,
+        to: DateTime<Utc>,
+        most: i64,
+    ) -> Result<Vec<Spending>, StoreError> {
+        let rows = sqlx::query_as!(
+            Spending,
+            r#"
+            with parts as (
+                select account_id, completed, failed, charged from usage_sums
+                where span = 'd' and start >= $1 and start < $2
+                union all
+                select account_id, (not failed)::int, failed::int, charged
+                from finished_generations
+                where settled >= (select upto from settled_cursors where name = 'usage')
+                  and created_at >= $1 and created_at < $2
+            )
+            select a.name, a.id::text as "of!", sum(u.completed)::bigint as "completed!",
+                   sum(u.failed)::bigint as "failed!", sum(u.charged)::bigint as "charged!: Credits"
+            from parts u join accounts a on a.id = u.account_id
+            group by a.id, a.name order by sum(u.charged) desc, a.id limit $3
+            "#,
+            from,
+            to,
+            most,
+        )
+        .fetch_all(self.requests.named("report spending by account").long())
+        .await?;
+        Ok(rows)
+    }
+}

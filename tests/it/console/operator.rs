@@ -1,0 +1,182 @@
+//! The operator's pages, and the operator's own session at /v1/admin.
+
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::{Browser, generate, words};
+use crate::common::{Account, TestApp};
+
+const PAGES: [&str; 4] = [
+    "/operator",
+    "/operator/accounts",
+    "/operator/jobs",
+    "/operator/spending",
+];
+
+async fn operator(app: &TestApp) -> Account {
+    let account = app.account("1000").await;
+    let user = app.app.service.user(&account.email).await.unwrap();
+    app.app.service.set_operator(user.id, true).await.unwrap();
+    account
+}
+
+#[sqlx::test]
+async fn they_are_not_found_for_everybody_else(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let (operator, other) = (operator(&app).await, app.account("10").await);
+    let browser = Browser::logged_in(&app, &other).await;
+    assert!(!browser.page("/").await.contains("/operator"));
+    let theirs = format!("/operator/accounts/{}", operator.id);
+    for path in PAGES.iter().chain(&[theirs.as_str()]) {
+        assert_eq!(
+            browser.get(path).await.status,
+            StatusCode::NOT_FOUND,
+            "{path}"
+        );
+    }
+    for action in ["credits", "suspend", "resume"] {
+        let fields = [
+            ("kind", "grant"),
+            ("amount", "5"),
+            ("reference", "mine"),
+            ("reason", "x"),
+        ];
+        let path = format!("/operator/accounts/{}/{action}", other.id);
+        let answer = browser.post(&path, &fields).await;
+        assert_eq!(answer.status, StatusCode::NOT_FOUND, "{path}");
+    }
+    assert_eq!(app.balance(&other).await.0, "10");
+    // Neither is the API, and a key of the operator's account is no session of the operator.
+    let session = app.login(&other).await;
+    for token in [&session, &other.key, &operator.key] {
+        for path in ["accounts", "providers", "jobs", "usage", "audit"] {
+            let answer = app.get(token, &format!("/v1/admin/{path}")).await;
+            answer.error(403, "missing_ability");
+        }
+    }
+    let session = app.login(&operator).await;
+    app.get(&session, "/v1/admin/accounts").await.expect(200);
+    let user = app.app.service.user(&operator.email).await.unwrap();
+    app.app.service.set_operator(user.id, false).await.unwrap();
+    app.get(&session, "/v1/admin/accounts")
+        .await
+        .error(403, "missing_ability");
+}
+
+#[sqlx::test]
+async fn credits_are_moved_once_and_accounts_suspended(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    let (operator, other) = (operator(&app).await, app.account("10").await);
+    let browser = Browser::logged_in(&app, &operator).await;
+    let path = format!("/operator/accounts/{}", other.id);
+    let grant = [
+        ("kind", "grant"),
+        ("amount", "2.5"),
+        ("reference", "invoice 17"),
+    ];
+    for _ in 0..2 {
+        let answer = browser.post(&format!("{path}/credits"), &grant).await;
+        assert!(
+            words(&answer.text).contains("The balance is 12.5"),
+            "{}",
+            answer.text
+        );
+    }
+    assert_eq!(app.balance(&other).await.0, "12.5");
+    let too_much = [
+        ("kind", "adjustment"),
+        ("amount", "-100"),
+        ("reference", "x"),
+    ];
+    let answer = browser.post(&format!("{path}/credits"), &too_much).await;
+    assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(answer.text.contains("value=\"-100\""), "{}", answer.text);
+    browser
+        .post(&format!("{path}/suspend"), &[("reason", "unpaid <b>")])
+        .await;
+    let page = browser.page(&path).await;
+    assert!(page.contains("unpaid &lt;b&gt;"), "{page}");
+    app.get(&other.key, "/v1/credits/balance")
+        .await
+        .error(403, "account_suspended");
+    let theirs = Browser {
+        app: &app,
+        cookie: format!("gensvc={}", app.login(&other).await),
+    };
+    let answer = theirs.get("/").await;
+    assert_eq!(answer.status, StatusCode::FORBIDDEN);
+    assert!(
+        words(&answer.text).contains("This account is suspended"),
+        "{}",
+        answer.text
+    );
+    browser.post(&format!("{path}/resume"), &[]).await;
+    app.get(&other.key, "/v1/credits/balance").await.expect(200);
+    let token = app.login(&operator).await;
+    let account = app
+        .get(&token, &format!("/v1/admin/accounts/{}", other.id))
+        .await
+        .expect(200);
+    assert_eq!(account["suspended_reason"], Value::Null);
+    app.assert_verified().await;
+}
+
+#[sqlx::test]
+async fn it_shows_who_spends_what_and_how_providers_do(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    let (operator, other) = (operator(&app).await, app.account("1000").await);
+    let token = app.login(&operator).await;
+    let image = json!({"prompt": "x", "parameters": {"size": "256x256"}});
+    generate(&app, &other, "image", image).await;
+    app.text(&other.key, json!({"prompt": "[[fail]]"}))
+        .await
+        .expect(502);
+    app.text(&other.key, json!({"prompt": "[[reject]]"}))
+        .await
+        .expect(502);
+    app.queue(&other, "video", &json!({"prompt": "waves"}))
+        .await;
+    let providers = app.get(&token, "/v1/admin/providers").await.expect(200);
+    let models = providers["data"][0]["models"].as_array().unwrap().clone();
+    let text = models.iter().find(|model| model["type"] == "text").unwrap();
+    let counts = ["generations", "failed", "faults"].map(|name| text[name].as_i64());
+    assert_eq!(counts, [Some(2), Some(2), Some(1)]);
+    let jobs = app.get(&token, "/v1/admin/jobs").await.expect(200);
+    assert_eq!(
+        (&jobs["total"], &jobs["data"][0]["held"]),
+        (&json!(1), &json!("20"))
+    );
+    assert_eq!(jobs["data"][0].get("prompt"), None);
+    let usage = app.get(&token, "/v1/admin/usage").await.expect(200);
+    assert_eq!(usage["data"][0]["model"], "sandbox-image-1");
+    assert_eq!(usage["data"][0]["charged"], "1");
+    let usage = app
+        .get(&token, "/v1/admin/usage?group_by=account")
+        .await
+        .expect(200);
+    assert_eq!(usage["data"][0]["account"], json!(other.id));
+    let audit = app.get(&token, "/v1/admin/audit").await.expect(200);
+    assert_eq!(audit["differences"], Value::Null);
+    app.app.auditor.step().await.unwrap();
+    let audit = app.get(&token, "/v1/admin/audit").await.expect(200);
+    assert_eq!(audit["differences"], 0);
+    let browser = Browser::logged_in(&app, &operator).await;
+    for path in PAGES {
+        browser.page(path).await;
+    }
+    let health = words(&browser.page("/operator").await);
+    assert!(health.contains("0 differences"), "{health}");
+    // A move back in time, days that are none.
+    for path in ["/v1/admin/usage?from=x", "/v1/admin/usage?group_by=day"] {
+        app.call(Method::GET, &token, path, &[], None)
+            .await
+            .error(422, "validation_failed");
+    }
+}
