@@ -23,7 +23,7 @@ help:
 	@echo '                 connections=64 (docs/performance.md)'
 	@echo 'make audit       check Cargo.lock against security advisories (needs the network)'
 	@echo 'make schemathesis  fuzz the API from its OpenAPI document (seed=N)'
-	@echo 'make sdks        chat with the Python packages of OpenAI and Anthropic (needs the network)'
+	@echo 'make sdks        try the packages of OpenAI, Anthropic and others (needs the network)'
 	@echo 'make test-console  drive the console in Chromium, and check it with axe (needs the network)'
 	@echo 'make check       check formatting, lints and .sqlx, as CI does'
 	@echo 'make check-docs  run the examples of README.md and docs/'
@@ -146,7 +146,7 @@ schemathesis: tools postgres
 	@cargo build
 	@seed=$(or $(seed),1) examples=$(examples) tests/schemathesis/run.sh
 
-# Not part of make test: it installs the packages from the Python registry, under target/.
+# Not part of make test: it installs the packages from the registries, under target/.
 sdks: tools postgres
 	@cargo build
 	@tests/sdks/run.sh

@@ -205,6 +205,8 @@ fn routes() -> Vec<Route> {
         route!(admin::suspend),
         route!(admin::resume),
         waited_for(route!(surfaces::openai::chat)),
+        waited_for(route!(surfaces::responses::respond)),
+        route!(surfaces::responses::input_tokens).errors(&[NotFound]),
         waited_for(route!(surfaces::images::images)),
         waited_for(route!(surfaces::speech::speech)),
         route!(surfaces::openai::list),

@@ -76,6 +76,20 @@ impl<T: Described> JsonBody<T> {
     pub fn members(&self) -> &Map<String, Value> {
         &self.members
     }
+
+    pub fn members_mut(&mut self) -> &mut Map<String, Value> {
+        &mut self.members
+    }
+
+    /// The same as another body.
+    pub fn of_another<U>(self) -> JsonBody<U> {
+        JsonBody {
+            members: self.members,
+            errors: self.errors,
+            digest: self.digest,
+            body: PhantomData,
+        }
+    }
 }
 
 impl<T> FromRequest<ApiState> for JsonBody<T> {

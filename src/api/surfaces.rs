@@ -6,6 +6,7 @@
 pub mod anthropic;
 pub mod images;
 pub mod openai;
+pub mod responses;
 pub mod speech;
 mod stream;
 

@@ -231,6 +231,20 @@ impl Message {
     }
 }
 
+impl ImageSource {
+    /// A URL; `None` where it is a data URL that is not base64.
+    pub fn parse(url: String) -> Option<Self> {
+        let Some(data) = url.strip_prefix("data:") else {
+            return Some(Self::Url(url));
+        };
+        let (media_type, data) = data.split_once(";base64,")?;
+        Some(Self::Base64 {
+            media_type: media_type.to_owned(),
+            data: data.to_owned(),
+        })
+    }
+}
+
 impl ToolCall {
     /// The arguments as an object, which they need not be: a model wrote them.
     pub fn object(&self) -> Option<Json> {

@@ -6,6 +6,7 @@
 pub mod chat;
 pub mod images;
 pub mod messages;
+pub mod responses;
 pub mod speech;
 
 use serde::Serialize;
@@ -76,10 +77,10 @@ pub trait Writer: Send + 'static {
     fn begin(&mut self) -> String;
     fn piece(&mut self, delta: &Delta) -> String;
     /// What a client counts as life, and takes for nothing else.
-    fn keep_alive(&self) -> String;
+    fn keep_alive(&mut self) -> String;
     fn end(&mut self, answer: &Answer) -> String;
     /// `error`: the body that the failure would have had.
-    fn failed(&self, error: &str) -> String;
+    fn failed(&mut self, error: &str) -> String;
 }
 
 /// Straight to text: a value in between would sort the members.

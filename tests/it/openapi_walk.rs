@@ -299,7 +299,7 @@ async fn what_sdks_get_is_as_documented(_: PgPoolOptions, options: PgConnectOpti
         }
         walked += 1;
     }
-    assert_eq!(walked, 9);
+    assert_eq!(walked, 11);
 }
 
 #[sqlx::test]

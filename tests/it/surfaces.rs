@@ -1,11 +1,13 @@
 //! /openai and /anthropic: what the unchanged SDKs send and read.
 
+mod bodies;
 mod errors;
 mod holds;
 mod limits;
 mod media;
 mod models;
 mod refused;
+mod responses;
 mod retries;
 mod streams;
 mod texts;
@@ -17,6 +19,7 @@ use serde_json::{Value, json};
 use crate::common::{Account, Answer, TestApp};
 
 pub const CHAT: &str = "/openai/v1/chat/completions";
+pub const RESPONSES: &str = "/openai/v1/responses";
 pub const MESSAGES: &str = "/anthropic/v1/messages";
 pub const ROUTES: [&str; 2] = [CHAT, MESSAGES];
 
@@ -76,7 +79,7 @@ pub fn events(path: &str, text: &str) -> Vec<Value> {
             }
         }
         let data: Value = serde_json::from_str(data).unwrap();
-        if path == MESSAGES {
+        if path != CHAT {
             assert_eq!(name, format!("event: {}\n", data["type"].as_str().unwrap()));
         }
         data
@@ -88,6 +91,8 @@ pub fn events(path: &str, text: &str) -> Vec<Value> {
 pub fn text_of(path: &str, events: &[Value]) -> String {
     let pieces = events.iter().filter_map(|event| match path {
         CHAT => event["choices"][0]["delta"]["content"].as_str(),
+        RESPONSES if event["type"] != "response.output_text.delta" => None,
+        RESPONSES => event["delta"].as_str(),
         _ => event["delta"]["text"].as_str(),
     });
     pieces.collect()

@@ -10,6 +10,7 @@ import urllib.request
 
 import anthropic
 import openai
+import pydantic
 
 URL = os.environ["SDKS_URL"]
 KEY = os.environ["SDKS_KEY"]
@@ -140,9 +141,9 @@ def with_anthropic():
 
     refused = expect(
         anthropic.BadRequestError,
-        lambda: ask(model=MODEL, max_tokens=9, messages=turns, metadata={"user_id": "x"}),
+        lambda: ask(model=MODEL, max_tokens=9, messages=turns, extra_body={"container": "x"}),
     )
-    assert refused.body["error"]["details"]["unsupported"] == ["metadata"], refused
+    assert refused.body["error"]["details"]["unsupported"] == ["container"], refused
     expect(anthropic.NotFoundError, lambda: ask(model="nope", max_tokens=9, messages=turns))
     wrong = anthropic.Anthropic(base_url=url, api_key="svc_wrong")
     expect(anthropic.AuthenticationError, lambda: wrong.models.list())
@@ -216,6 +217,46 @@ def with_media():
     assert refused.param == "voice", refused
 
 
+def with_responses():
+    client = openai.OpenAI(base_url=URL + "/openai/v1", api_key=KEY)
+    ask = client.responses.create
+    whole = ask(model=MODEL, input="Name three rivers")
+    assert whole.output_text and whole.status == "completed", whole
+    assert whole.usage.output_tokens_details.reasoning_tokens == 0, whole.usage
+    with client.responses.stream(model=MODEL, input="Name three rivers") as stream:
+        kinds = [event.type for event in stream]
+        final = stream.get_final_response()
+    assert kinds[0] == "response.created" and kinds[-1] == "response.completed", kinds
+    assert final.output_text == whole.output_text, final
+
+    class River(pydantic.BaseModel):
+        name: str
+        kilometres: int
+
+    parsed = client.responses.parse(model=MODEL, input="A river", text_format=River)
+    assert parsed.output_parsed.kilometres is not None, parsed
+
+    tool = openai.pydantic_function_tool(River, name="river")["function"]
+    tools = [{"type": "function", "name": "river", "parameters": tool["parameters"], "strict": True}]
+    turns = [{"role": "user", "content": "[[tool]] A river"}]
+    called = ask(model=MODEL, input=turns, tools=tools)
+    call = next(item for item in called.output if item.type == "function_call")
+    assert "kilometres" in json.loads(call.arguments), call
+    turns += called.output
+    turns.append({"type": "function_call_output", "call_id": call.call_id, "output": "long"})
+    assert ask(model=MODEL, input=turns, tools=tools).output_text
+    counted_tokens = client.responses.input_tokens.count(model=MODEL, input="Name three rivers")
+    assert counted_tokens.input_tokens >= whole.usage.input_tokens, counted_tokens
+    refused = expect(
+        openai.BadRequestError,
+        lambda: ask(model=MODEL, input="x", previous_response_id=whole.id),
+    )
+    assert (refused.code, refused.param) == ("unsupported_parameter", "previous_response_id")
+    for event in ask(model=MODEL, input="[[fail]]", stream=True):
+        last = event
+    assert last.type == "response.failed" and last.response.error.code == "provider_error", last
+
+
 def get(path):
     headers = {"Authorization": "Bearer " + KEY}
     return json.load(urllib.request.urlopen(urllib.request.Request(URL + path, headers=headers)))
@@ -228,6 +269,7 @@ def history():
 ready()
 with_openai()
 with_anthropic()
+with_responses()
 with_retries()
 with_media()
 print("The packages of OpenAI and Anthropic work.")

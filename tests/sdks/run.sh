@@ -1,11 +1,13 @@
 #!/bin/sh
-# Runs the unchanged Python packages of OpenAI and Anthropic against a separate server with the
-# sandbox: make sdks. The server has its own private Postgres, data folder and port, and all of it
+# Runs the unchanged packages of OpenAI and Anthropic, and the AI SDK, against a separate server
+# with the sandbox: make sdks. Without npm, those of Python only. The server has its own private Postgres, data folder and port, and all of it
 # is stopped on exit.
 set -eu
 cd "$(dirname "$0")/../.."
 
 packages='openai==3.51.0 anthropic==2.10.0'
+modules='openai@7.57.0 @anthropic-ai/sdk@1.12.0 ai@7.0.173 @ai-sdk/openai@4.0.118
+	@ai-sdk/anthropic@4.0.105 @ai-sdk/openai-compatible@3.0.92'
 work=${CARGO_TARGET_DIR:-target}/sdks
 gensvc=${CARGO_TARGET_DIR:-target}/debug/gensvc
 
@@ -17,6 +19,17 @@ if [ "$(cat "$work/installed" 2>/dev/null)" != "$packages" ]; then
 	echo "$packages" >"$work/installed"
 fi
 python="$work/venv/bin/python"
+if ! command -v npm >/dev/null; then
+	echo 'npm is missing: its packages are not tried.' >&2
+	modules=
+elif [ "$(cat "$work/node/installed" 2>/dev/null)" != "$modules" ]; then
+	rm -rf "$work/node"
+	mkdir "$work/node"
+	echo '{"private": true}' >"$work/node/package.json"
+	# shellcheck disable=SC2086
+	npm install --prefix "$work/node" --silent --no-audit --no-fund $modules
+	echo "$modules" >"$work/node/installed"
+fi
 
 # The providers' own keys would make real calls.
 unset DATABASE_URL OPENAI_API_KEY OPENAI_BASE_URL ANTHROPIC_API_KEY ANTHROPIC_AUTH_TOKEN \
@@ -50,4 +63,9 @@ export SDKS_KEY SDKS_POOR_KEY SDKS_URL
 GENSVC_BIND=127.0.0.1:$port "$gensvc" serve >"$work/server.log" 2>&1 &
 server=$!
 "$python" tests/sdks/chat.py
+if [ "$modules" ]; then
+	# Modules are looked for beside the file.
+	cp tests/sdks/chat.mjs "$work/node/"
+	node "$work/node/chat.mjs"
+fi
 "$gensvc" ledger verify

@@ -9,7 +9,10 @@ use http::HeaderMap;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Call, RequestId, Sdk, SdkHeaders, idempotent, models, named};
+use super::{
+    Call, RequestId, Sdk, SdkHeaders, idempotent, models, named,
+    responses::{RENAMED, bring_back, is_mixed},
+};
 use crate::{
     api::{
         ApiState,
@@ -20,7 +23,12 @@ use crate::{
     },
     domain::{
         catalogue::Model,
-        dialect::chat::{ChatCompletion, ChatCompletionChunk, ChatRequest, ChatWriter},
+        dialect::{
+            chat::{ChatCompletion, ChatCompletionChunk, ChatRequest, ChatWriter},
+            responses::ResponsesRequest,
+        },
+        generation::Surface,
+        request::DialogueRequest,
     },
 };
 
@@ -79,13 +87,25 @@ pub async fn chat(
     headers: HeaderMap,
     permit: RequestPermit,
     request_id: RequestId,
-    body: JsonBody<ChatRequest>,
+    mut body: JsonBody<ChatRequest>,
 ) -> Result<Response, ApiError> {
     let key = idempotent(&auth.caller, &headers, CHAT, &body)?;
-    let ChatRequest {
-        dialogue,
-        include_usage,
-    } = body.read()?;
+    let (request, names) = match is_mixed(body.members_mut()) {
+        None => (body.read()?, None),
+        Some(include_usage) => {
+            bring_back(&state, &auth.caller, body.members_mut()).await?;
+            let body = body.of_another::<ResponsesRequest>();
+            let dialogue = DialogueRequest {
+                surface: Surface::OpenAiChat,
+                ..body.read()?.dialogue
+            };
+            let request = ChatRequest {
+                dialogue,
+                include_usage,
+            };
+            (request, Some(RENAMED))
+        }
+    };
     let call = Call {
         sdk: Sdk::OpenAi,
         state,
@@ -93,10 +113,10 @@ pub async fn chat(
         permit: &permit,
         request_id,
         key,
-        names: &[],
+        names: names.unwrap_or_default(),
     };
-    let writer = |head| ChatWriter::new(head, include_usage);
-    call.answer(dialogue, writer).await
+    let writer = |head| ChatWriter::new(head, request.include_usage);
+    call.answer(request.dialogue, writer).await
 }
 
 /// List models

@@ -46,7 +46,9 @@ fn assert_sound(operation: &Operation, answer: &Answer) {
             let last = surfaces::events(&operation.path, &answer.text)
                 .pop()
                 .unwrap();
-            let ended = last == "[DONE]" || last["type"] == "message_stop";
+            let ended = ["message_stop", "response.completed", "response.incomplete"];
+            let ended = last == "[DONE]" || ended.iter().any(|kind| last["type"] == *kind);
+            let last = last.get("response").unwrap_or(&last);
             assert!(ended || last["error"]["message"].is_string(), "{last}");
             return;
         }

@@ -28,7 +28,7 @@ impl Writer for Letters {
         }
     }
 
-    fn keep_alive(&self) -> String {
+    fn keep_alive(&mut self) -> String {
         ".".to_owned()
     }
 
@@ -36,7 +36,7 @@ impl Writer for Letters {
         ")".to_owned()
     }
 
-    fn failed(&self, error: &str) -> String {
+    fn failed(&mut self, error: &str) -> String {
         format!("!{error}")
     }
 }

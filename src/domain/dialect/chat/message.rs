@@ -122,22 +122,12 @@ fn image(fields: &Fields<'_>) -> Option<Image> {
     let url = fields.required("url", about, text(usize::MAX).min(1));
     let about = "How closely the model looks at it. Default: the provider's.";
     let detail = fields.optional("detail", about, words::<Detail>());
-    let url = url?;
-    let source = match url.strip_prefix("data:") {
-        None => ImageSource::Url(url),
-        Some(data) => {
-            let Some((media_type, data)) = data.split_once(";base64,") else {
-                let message = "must be base64 where it is a data URL";
-                fields.error("url", FieldCode::InvalidFormat, message);
-                return None;
-            };
-            ImageSource::Base64 {
-                media_type: media_type.to_owned(),
-                data: data.to_owned(),
-            }
-        }
-    };
-    Some(Image { source, detail })
+    let source = ImageSource::parse(url?);
+    if source.is_none() {
+        let message = "must be base64 where it is a data URL";
+        fields.error("url", FieldCode::InvalidFormat, message);
+    }
+    source.map(|source| Image { source, detail })
 }
 
 fn call(fields: &Fields<'_>) -> Option<ToolCall> {

@@ -121,7 +121,7 @@ impl Writer for ChatWriter {
         self.delta(piece, None)
     }
 
-    fn keep_alive(&self) -> String {
+    fn keep_alive(&mut self) -> String {
         self.delta(ChatPiece::default(), None)
     }
 
@@ -134,7 +134,7 @@ impl Writer for ChatWriter {
         events + "data: [DONE]\n\n"
     }
 
-    fn failed(&self, error: &str) -> String {
+    fn failed(&mut self, error: &str) -> String {
         format!("data: {error}\n\n")
     }
 }

@@ -173,7 +173,7 @@ impl Writer for MessagesWriter {
         }
     }
 
-    fn keep_alive(&self) -> String {
+    fn keep_alive(&mut self) -> String {
         event(&MessageEvent::Ping)
     }
 
@@ -186,7 +186,7 @@ impl Writer for MessagesWriter {
         closed + &end + &event(&MessageEvent::MessageStop)
     }
 
-    fn failed(&self, error: &str) -> String {
+    fn failed(&mut self, error: &str) -> String {
         format!("event: error\ndata: {error}\n\n")
     }
 }

@@ -62,6 +62,11 @@ impl Stage {
                 json!({"model": "sandbox-text-1", "messages": [{"role": "user", "content": "x"}],
                 "stream": true, "stream_options": {"include_usage": true}, "stop": "a"}),
             ],
+            surfaces::RESPONSES => vec![
+                json!({"model": "sandbox-text-1", "stream": true, "max_output_tokens": 9,
+                "input": [{"role": "user", "content": [{"type": "input_text", "text": "[[tool]]"}]}],
+                "tools": [{"type": "function", "name": "f", "parameters": {}}]}),
+            ],
             surfaces::MESSAGES => vec![
                 json!({"model": "sandbox-text-1", "max_tokens": 9, "system": "x", "stream": true,
                 "messages": [{"role": "user", "content": [{"type": "text", "text": "[[fail]]"}]}]}),

@@ -1,0 +1,150 @@
+//! POST /openai/v1/responses, without state, and the count of its tokens.
+
+use axum::{Json, extract::State, response::Response};
+use http::HeaderMap;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::{Call, RequestId, Sdk, SdkHeaders, idempotent};
+use crate::{
+    api::{
+        ApiState,
+        admission::RequestPermit,
+        body::JsonBody,
+        error::ApiError,
+        extract::{Authorized, GenerateText},
+    },
+    domain::{
+        dialect::{
+            Answer,
+            responses::{
+                InputTokensRequest, ResponseBody, ResponseEvent, ResponseInputTokens,
+                ResponsesRequest, ResponsesWriter, referenced,
+            },
+        },
+        ids::GenerationId,
+        validate::{FieldCode, FieldError},
+    },
+    service::{ServiceError, auth::Caller},
+};
+
+const RESPONSES: &str = "/openai/v1/responses";
+/// Fields that chat has under other names.
+pub(super) const RENAMED: &[(&str, &str)] =
+    &[("messages", "input"), ("response_format", "text.format")];
+
+/// Responses
+///
+/// For the `openai` packages. Nothing is kept for later requests but the record of the generation;
+/// items of its answer can be brought back by their ids. Held, charged and recorded as by POST
+/// /v1/generate/text; without a limit it may write what the account can pay for.
+#[utoipa::path(
+    post, path = RESPONSES, tag = "openai", params(SdkHeaders),
+    responses(
+        (status = 200, description = "The answer. With `stream` true: server-sent events.",
+            content((ResponseBody = "application/json"), (ResponseEvent = "text/event-stream"))),
+    ),
+)]
+pub async fn respond(
+    State(state): State<ApiState>,
+    auth: Authorized<GenerateText>,
+    headers: HeaderMap,
+    permit: RequestPermit,
+    request_id: RequestId,
+    mut body: JsonBody<ResponsesRequest>,
+) -> Result<Response, ApiError> {
+    let key = idempotent(&auth.caller, &headers, RESPONSES, &body)?;
+    bring_back(&state, &auth.caller, body.members_mut()).await?;
+    let ResponsesRequest { dialogue, echo } = body.read()?;
+    let call = Call {
+        sdk: Sdk::OpenAi,
+        state,
+        caller: auth.caller,
+        permit: &permit,
+        request_id,
+        key,
+        names: RENAMED,
+    };
+    let writer = |head| ResponsesWriter::new(head, echo);
+    call.answer(dialogue, writer).await
+}
+
+/// Count the input tokens of a response
+///
+/// An upper bound: no provider is asked. Costs nothing.
+#[utoipa::path(
+    post, path = "/openai/v1/responses/input_tokens", tag = "openai",
+    responses((status = 200, description = "The input tokens", body = ResponseInputTokens)),
+)]
+pub async fn input_tokens(
+    State(state): State<ApiState>,
+    auth: Authorized<GenerateText>,
+    mut body: JsonBody<InputTokensRequest>,
+) -> Result<Json<ResponseInputTokens>, ApiError> {
+    bring_back(&state, &auth.caller, body.members_mut()).await?;
+    let InputTokensRequest(dialogue) = body.read()?;
+    let tokens = state.service.count_tokens(&auth.caller, &dialogue)?;
+    Ok(Json(ResponseInputTokens::new(tokens)))
+}
+
+/// Puts the items of the account's own answers where an input refers to them by their ids.
+pub(super) async fn bring_back(
+    state: &ApiState,
+    caller: &Caller,
+    members: &mut Map<String, Value>,
+) -> Result<(), ApiError> {
+    let Some(Value::Array(items)) = members.get_mut("input") else {
+        return Ok(());
+    };
+    let mut last: Option<(Uuid, Answer)> = None;
+    for (at, item) in items.iter_mut().enumerate() {
+        if item["type"] != "item_reference" {
+            continue;
+        }
+        let id = item["id"].as_str().unwrap_or_default();
+        let found = referenced(id).and_then(|(generation, place)| {
+            Some((Uuid::try_parse(generation).ok()?, generation, place))
+        });
+        let mut brought = None;
+        if let Some((uuid, generation, place)) = found {
+            if last.as_ref().is_none_or(|(known, _)| *known != uuid) {
+                let answer = answer(state, caller, GenerationId(uuid)).await?;
+                last = answer.map(|answer| (uuid, answer));
+            }
+            let answer = last.as_ref().map(|(_, answer)| answer);
+            brought = answer.and_then(|answer| answer.response_item(generation, place));
+        }
+        match brought.filter(|brought| brought["id"] == id) {
+            Some(brought) => *item = brought,
+            None => {
+                let message = "refers to no item of an answer of this account";
+                let param = format!("input[{at}].id");
+                let error = FieldError::new(param, FieldCode::NotAllowed, message);
+                return Err(ServiceError::invalid(error).into());
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn answer(
+    state: &ApiState,
+    caller: &Caller,
+    id: GenerationId,
+) -> Result<Option<Answer>, ApiError> {
+    match state.service.generation(caller, id).await {
+        Ok(generation) => Ok(Answer::of(&generation)),
+        Err(ServiceError::NotFound) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether a body is one of Responses that was sent for a chat, as an editor does, and whether a
+/// stream of its answer ends with the usage.
+pub(super) fn is_mixed(members: &mut Map<String, Value>) -> Option<bool> {
+    let mixed = members.contains_key("input") && !members.contains_key("messages");
+    mixed.then(|| {
+        let options = members.remove("stream_options");
+        options.is_some_and(|options| options["include_usage"] == json!(true))
+    })
+}

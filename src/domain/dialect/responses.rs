@@ -1,0 +1,230 @@
+//! The Responses API, as the `openai` packages speak it (openai 3.54.0,
+//! `openai/types/responses/response_create_params.py`, `response.py`, `response_stream_event.py`),
+//! without state: nothing of a response is kept for the next one to refer to, but for the items of
+//! an answer (`item_reference`).
+//!
+//! Here: the request. Submodules: its items ([`item`]), its tools ([`tools`]), and the bodies of
+//! answers ([`answer`]) with what writes them ([`writer`]).
+
+mod answer;
+mod item;
+mod secret;
+mod tools;
+mod writer;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::{MAX_LIMIT, json as text_of};
+use crate::domain::{
+    conversation::{Conversation, Effort, Message, Part, Reasoning, Role, Sampling},
+    generation::Surface,
+    named::named_enum,
+    request::{DialogueRequest, MODEL_NAME},
+    validate::{Fields, Input, List, Object, boolean, integer, number, only, text, words},
+};
+
+pub use answer::{ResponseBody, ResponseEvent, referenced};
+pub use writer::{Echo, ResponsesWriter};
+
+/// Fields that ask for what is not served here, or that keep state at a vendor.
+const UNSUPPORTED: &[&str] = &[
+    "access_programs",
+    "background_options",
+    "context_management",
+    "conversation",
+    "image",
+    "max_tool_calls",
+    "moderation",
+    "previous_response_id",
+    "prompt",
+];
+/// Fields that change no answer: where a provider does not know them they are left out, and the
+/// answer says so.
+const HINTS: &[&str] = &[
+    "metadata",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "safety_identifier",
+    "user",
+];
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct ResponsesRequest {
+    pub dialogue: DialogueRequest,
+    pub echo: Echo,
+}
+
+/// A dialogue whose tokens are to be counted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InputTokensRequest(pub DialogueRequest);
+
+named_enum!(
+    /// How thoughts are told.
+    Summary {
+        Auto = "auto",
+        Concise = "concise",
+        Detailed = "detailed",
+    }
+);
+
+/// What both requests have.
+fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
+    let about = "`provider/model` of GET /openai/v1/models, or just `model`.";
+    let model = fields.required("model", about, MODEL_NAME);
+    let about = "Instructions above the input.";
+    let instructions = fields.optional("instructions", about, text(usize::MAX));
+    let input = List {
+        about: "A text, or the items so far, the oldest first.",
+        schema: ("ResponseInputItem", "An item of the input."),
+        required: true,
+        short: Some(|said: &str| Message::text(Role::User, said)),
+    };
+    let input = input.read(fields, "input", item::read);
+    let tools = tools::read(fields);
+    let format = tools::format(fields);
+    let schema = (
+        "ResponseReasoning",
+        "How much is thought before the answer.",
+    );
+    let effort = fields.object("reasoning", "Thinking.", schema, |reasoning| {
+        let about = "How much. Default: the provider's.";
+        let effort = reasoning.optional("effort", about, words::<Effort>());
+        // What the model tells of its thoughts is answered anyway.
+        for name in ["summary", "generate_summary"] {
+            let about = "Thoughts are answered as far as the model tells them.";
+            reasoning.optional(name, about, words::<Summary>());
+        }
+        reasoning.unsupported(&["context", "mode"]);
+        effort
+    });
+    let about = "As it is anyway.";
+    fields.optional("truncation", about, only([json!("disabled")]));
+    let (system, messages) = item::sorted(instructions.clone(), input?);
+    let conversation = Conversation {
+        system,
+        messages,
+        tools,
+        format,
+    };
+    let echo = Echo::of(fields, instructions);
+    let dialogue = DialogueRequest {
+        sampling: Sampling {
+            reasoning: Reasoning {
+                thinking: None,
+                effort,
+            },
+            ..Sampling::default()
+        },
+        ..DialogueRequest::new(Surface::OpenAiResponses, model?, conversation)
+    };
+    Some((dialogue, echo))
+}
+
+impl Input for ResponsesRequest {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        let read = dialogue(fields);
+        let about = "Upper bound of output tokens, reasoning included. Default: what the account \
+                     can pay for. At or above the model's own limit it counts as none.";
+        let max_tokens = fields.optional("max_output_tokens", about, integer(1..=MAX_LIMIT));
+        let about = "Default: the provider's. Not every model takes one.";
+        let temperature = fields.optional("temperature", about, number(0.0..=2.0));
+        let top_p = fields.optional("top_p", about, number(0.0..=1.0));
+        let about = "What the answer is to have beyond its text.";
+        let encrypted = fields.optional("include", about, item::Include);
+        let about = "Whether the answer is an event stream.";
+        let stream = fields.optional("stream", about, boolean());
+        let schema = ("ResponseStreamOptions", "Options of a stream.");
+        fields.object("stream_options", "Of a stream.", schema, |options| {
+            options.optional("include_obfuscation", "None is made.", only([json!(false)]));
+        });
+        for (name, values) in [
+            ("background", vec![json!(false)]),
+            ("service_tier", vec![json!("auto"), json!("default")]),
+            ("store", vec![json!(false)]),
+            ("top_logprobs", vec![json!(0)]),
+        ] {
+            fields.optional(name, "As it is anyway.", only(values));
+        }
+        let left_out = fields.hints(HINTS);
+        fields.unsupported(UNSUPPORTED);
+        let (dialogue, mut echo) = read?;
+        echo.encrypted = encrypted.unwrap_or(false);
+        Some(Self {
+            dialogue: DialogueRequest {
+                max_tokens,
+                sampling: Sampling {
+                    temperature,
+                    top_p,
+                    ..dialogue.sampling
+                },
+                stream: stream.unwrap_or(false),
+                left_out,
+                ..dialogue
+            },
+            echo,
+        })
+    }
+}
+
+impl Object for ResponsesRequest {
+    const SCHEMA: (&'static str, &'static str) = (
+        "ResponsesRequest",
+        "A dialogue. Other fields of the Responses API are refused by name.",
+    );
+
+    fn example() -> Value {
+        json!({"model": "sandbox/sandbox-text-1", "input": "A haiku about exactness",
+            "max_output_tokens": 64})
+    }
+}
+
+impl Input for InputTokensRequest {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        let read = dialogue(fields);
+        fields.unsupported(&["conversation", "personality", "previous_response_id"]);
+        read.map(|(dialogue, _)| Self(dialogue))
+    }
+}
+
+impl Object for InputTokensRequest {
+    const SCHEMA: (&'static str, &'static str) = (
+        "ResponseInputTokensRequest",
+        "A dialogue whose input tokens are to be counted.",
+    );
+
+    fn example() -> Value {
+        json!({"model": "sandbox/sandbox-text-1", "input": "A haiku about exactness"})
+    }
+}
+
+/// How many tokens an input has.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ResponseInputTokens {
+    /// `response.input_tokens`
+    object: &'static str,
+    /// An upper bound.
+    input_tokens: u64,
+}
+
+impl ResponseInputTokens {
+    pub const fn new(input_tokens: u64) -> Self {
+        Self {
+            object: "response.input_tokens",
+            input_tokens,
+        }
+    }
+}
+
+/// The parts of answers that become items of the output, each one.
+fn is_item(part: &Part) -> bool {
+    !matches!(
+        part,
+        Part::Image(_) | Part::ToolResult(_) | Part::Opaque { .. }
+    )
+}
+
+#[cfg(test)]
+mod tests;

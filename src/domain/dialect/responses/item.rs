@@ -1,0 +1,226 @@
+//! The items of an input.
+
+use serde_json::{Value, json};
+
+use super::secret;
+use crate::domain::{
+    conversation::{Detail, Image, ImageSource, Message, Part, Role, ToolCall, ToolResult},
+    dialect::{instructions, needed},
+    named::named_enum,
+    validate::{Field, FieldCode, Fields, Kind, List, Schemas, only, text, words},
+};
+
+named_enum!(
+    /// What an item is.
+    ItemType {
+        Message = "message",
+        FunctionCall = "function_call",
+        FunctionCallOutput = "function_call_output",
+        Reasoning = "reasoning",
+    }
+);
+
+named_enum!(
+    /// Who says a message.
+    ItemRole {
+        System = "system",
+        Developer = "developer",
+        User = "user",
+        Assistant = "assistant",
+    }
+);
+
+named_enum!(
+    /// What a part of a message is.
+    ContentType {
+        InputText = "input_text",
+        OutputText = "output_text",
+        Refusal = "refusal",
+        InputImage = "input_image",
+    }
+);
+
+named_enum!(
+    /// How far an item has come.
+    ItemStatus {
+        InProgress = "in_progress",
+        Completed = "completed",
+        Incomplete = "incomplete",
+    }
+);
+
+named_enum!(
+    /// Of which part of the answer a message is.
+    Phase {
+        Commentary = "commentary",
+        FinalAnswer = "final_answer",
+    }
+);
+
+pub(super) fn read(fields: &Fields<'_>) -> Option<Message> {
+    let about = "What it is. Default: `message`.";
+    let kind = fields.optional("type", about, words::<ItemType>());
+    let string = || text(usize::MAX);
+    let role = fields.optional("role", "Of a message: who says it.", words::<ItemRole>());
+    let said = content(fields, "content", "Of a message: what is said.");
+    let call_id = fields.optional("call_id", "Of a call, and of its output.", string().min(1));
+    let name = fields.optional("name", "Of a call: the function.", string().min(1));
+    let arguments = fields.optional("arguments", "Of a call: JSON.", string());
+    let output = content(fields, "output", "Of a call's output.");
+    let thoughts = summary(fields);
+    let about = "Of reasoning: brought back as it was answered.";
+    let given = fields.optional("encrypted_content", about, string());
+    // What an answer brings back with its items.
+    fields.optional("id", "Of an item of an answer.", string());
+    fields.optional("status", "Of an item of an answer.", words::<ItemStatus>());
+    fields.optional("phase", "Of an item of an answer.", words::<Phase>());
+    fields.optional("caller", "The model.", only([json!({"type": "direct"})]));
+    fields.unsupported(&["namespace", "async"]);
+    let one = |role, part| Message {
+        role,
+        parts: vec![part],
+    };
+    Some(match kind.unwrap_or(ItemType::Message) {
+        _ if fields.failed("type") => return None,
+        ItemType::Message => {
+            let role = needed(fields, "role", role);
+            let parts = needed(fields, "content", said)?;
+            let role = match role? {
+                ItemRole::System | ItemRole::Developer => Role::System,
+                ItemRole::User => Role::User,
+                ItemRole::Assistant => Role::Assistant,
+            };
+            Message { role, parts }
+        }
+        ItemType::FunctionCall => {
+            let (id, name) = (
+                needed(fields, "call_id", call_id),
+                needed(fields, "name", name),
+            );
+            let call = ToolCall {
+                arguments: needed(fields, "arguments", arguments)?,
+                id: id?,
+                name: name?,
+                thought_signature: None,
+            };
+            one(Role::Assistant, Part::ToolCall(call))
+        }
+        ItemType::FunctionCallOutput => {
+            let call_id = needed(fields, "call_id", call_id);
+            let result = ToolResult {
+                parts: needed(fields, "output", output)?,
+                call_id: call_id?,
+                is_error: false,
+            };
+            one(Role::User, Part::ToolResult(result))
+        }
+        ItemType::Reasoning => {
+            let part = secret::read(&given.unwrap_or_default(), thoughts);
+            one(Role::Assistant, part)
+        }
+    })
+}
+
+/// A text, or parts.
+fn content(fields: &Fields<'_>, name: &'static str, about: &'static str) -> Option<Vec<Part>> {
+    let list = List {
+        about,
+        schema: ("ResponseContentPart", "A part of a message."),
+        required: false,
+        short: Some(|said: &str| Part::text(said)),
+    };
+    // A reasoning item has content of another kind, which nobody takes back.
+    list.read_any(fields, name, |part| {
+        let kind = part.required("type", "What it is.", words::<ContentType>());
+        let said = part.optional("text", "The text.", text(usize::MAX));
+        let refusal = part.optional("refusal", "Of an assistant.", text(usize::MAX));
+        let about = "An https URL, or a data URL in base64.";
+        let url = part.optional("image_url", about, text(usize::MAX).min(1));
+        let about = "How closely the model looks at it. Default: the provider's.";
+        let detail = part.optional("detail", about, words::<Detail>());
+        part.optional("annotations", "None.", only([json!([])]));
+        part.optional("logprobs", "None.", only([json!([])]));
+        part.unsupported(&["file_id"]);
+        match kind? {
+            ContentType::InputText | ContentType::OutputText => {
+                needed(part, "text", said).map(Part::text)
+            }
+            ContentType::Refusal => needed(part, "refusal", refusal).map(Part::text),
+            ContentType::InputImage => {
+                let url = needed(part, "image_url", url)?;
+                let source = ImageSource::parse(url);
+                if source.is_none() {
+                    let message = "must be base64 where it is a data URL";
+                    part.error("image_url", FieldCode::InvalidFormat, message);
+                }
+                source.map(|source| Part::Image(Image { source, detail }))
+            }
+        }
+    })
+}
+
+/// The thoughts of a reasoning item.
+fn summary(fields: &Fields<'_>) -> String {
+    let list = List {
+        about: "Of reasoning.",
+        schema: ("ResponseSummaryPart", "A part of what was thought."),
+        required: false,
+        short: None,
+    };
+    let parts = list.read_any(fields, "summary", |part| {
+        part.required("type", "`summary_text`", only([json!("summary_text")]));
+        part.required("text", "The text.", text(usize::MAX))
+    });
+    parts.unwrap_or_default().join("\n\n")
+}
+
+/// Instructions that come first stand above the messages. What an assistant said and called is one
+/// message, as are outputs of calls that follow each other.
+pub(super) fn sorted(first: Option<String>, items: Vec<Message>) -> (Option<String>, Vec<Message>) {
+    let mut items = items.into_iter().peekable();
+    let mut system: Vec<Part> = first.map(Part::text).into_iter().collect();
+    while let Some(message) = items.next_if(|message| message.role == Role::System) {
+        system.extend(message.parts);
+    }
+    let mut sorted: Vec<Message> = Vec::new();
+    let is_result = |message: &Message| matches!(message.parts[..], [Part::ToolResult(_), ..]);
+    for message in items {
+        match sorted.last_mut() {
+            Some(last)
+                if last.role == Role::Assistant && message.role == Role::Assistant
+                    || is_result(last) && is_result(&message) =>
+            {
+                last.parts.extend(message.parts);
+            }
+            _ => sorted.push(message),
+        }
+    }
+    for message in &mut sorted {
+        let parts = std::mem::take(&mut message.parts);
+        message.parts = secret::give_to_calls(parts);
+    }
+    (instructions(system), sorted)
+}
+
+/// What an answer is to have beyond its text: whether encrypted reasoning.
+pub(super) struct Include;
+
+const ENCRYPTED: &str = "reasoning.encrypted_content";
+
+impl Kind for Include {
+    type Value = bool;
+
+    fn read(&self, value: &Value, at: Field<'_>) -> Option<bool> {
+        let items = value.as_array();
+        if items.is_some_and(|items| items.iter().all(|item| item == ENCRYPTED)) {
+            return items.map(|items| !items.is_empty());
+        }
+        let message = format!("is supported only as [{ENCRYPTED:?}]");
+        at.error(FieldCode::NotSupported, message);
+        None
+    }
+
+    fn schema(&self, _: &mut Schemas) -> Value {
+        json!({"type": "array", "items": {"type": "string", "enum": [ENCRYPTED]}})
+    }
+}

@@ -1,0 +1,84 @@
+//! What a model thought, in a form that only its vendor reads: `encrypted_content` of reasoning.
+
+use crate::domain::conversation::{Delta, Part};
+
+/// A signature of thoughts that are told, thoughts that are not told, and the signature of the
+/// thoughts before a call of Gemini's.
+const SIGNATURE: &str = "signature:";
+const REDACTED: &str = "redacted:";
+const GEMINI: &str = "gemini:";
+
+/// As an answer has it; `None` where there is nothing to bring back.
+pub(super) fn write(part: &Part) -> Option<String> {
+    match part {
+        Part::Thinking { signature, .. } if !signature.is_empty() => {
+            Some(format!("{SIGNATURE}{signature}"))
+        }
+        Part::Redacted { data } => Some(format!("{REDACTED}{data}")),
+        _ => None,
+    }
+}
+
+/// As a request brings it back, with the thoughts that were told.
+pub(super) fn read(secret: &str, text: String) -> Part {
+    match secret.strip_prefix(REDACTED) {
+        Some(data) => Part::Redacted {
+            data: data.to_owned(),
+        },
+        None => Part::Thinking {
+            text,
+            signature: secret
+                .strip_prefix(SIGNATURE)
+                .unwrap_or_default()
+                .to_owned(),
+        },
+    }
+}
+
+/// A part, after the reasoning that its signature is told as.
+pub(super) fn parts(part: Part) -> Vec<Part> {
+    match &part {
+        Part::ToolCall(call) => {
+            let before = call.thought_signature.as_deref().map(before_call);
+            let before = before.map(|data| Part::Redacted { data });
+            before.into_iter().chain([part]).collect()
+        }
+        _ => vec![part],
+    }
+}
+
+/// The same of a piece.
+pub(super) fn pieces(delta: Delta) -> Vec<Delta> {
+    match &delta {
+        Delta::ToolCall(call) => {
+            let before = call.thought_signature.as_deref().map(before_call);
+            let before = before.map(Delta::Redacted);
+            before.into_iter().chain([delta]).collect()
+        }
+        _ => vec![delta],
+    }
+}
+
+fn before_call(signature: &str) -> String {
+    format!("{GEMINI}{signature}")
+}
+
+/// Gives calls the signatures before them.
+pub(super) fn give_to_calls(parts: Vec<Part>) -> Vec<Part> {
+    let mut signature: Option<String> = None;
+    let mut found = Vec::new();
+    for mut part in parts {
+        match &mut part {
+            Part::Redacted { data } => {
+                if let Some(own) = data.strip_prefix(GEMINI) {
+                    signature = Some(own.to_owned());
+                    continue;
+                }
+            }
+            Part::ToolCall(call) => call.thought_signature = signature.take(),
+            _ => {}
+        }
+        found.push(part);
+    }
+    found
+}

@@ -1,0 +1,310 @@
+//! Writes answers, whole or as the events of a stream: each part of an answer is an item of the
+//! output.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{
+    answer::{EventBody, Progress, ResponseBody, ResponseEvent, ResponseItem, ResponseText, id},
+    is_item, secret, text_of,
+};
+use crate::domain::{
+    conversation::{Delta, Part, Stop},
+    dialect::{Answer, Head, Writer},
+    validate::Fields,
+};
+
+/// What an answer says of its request.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Echo {
+    instructions: Option<String>,
+    max_output_tokens: Option<Value>,
+    parallel_tool_calls: bool,
+    reasoning: Value,
+    temperature: Option<Value>,
+    text: Value,
+    tool_choice: Value,
+    tools: Value,
+    top_p: Option<Value>,
+    metadata: Value,
+    /// Whether reasoning is answered as only its vendor can read it.
+    #[serde(skip)]
+    pub encrypted: bool,
+}
+
+impl Echo {
+    pub(super) fn of(fields: &Fields<'_>, instructions: Option<String>) -> Self {
+        let given = |name| fields.value(name).cloned();
+        let or = |name, default| given(name).unwrap_or(default);
+        Self {
+            instructions,
+            max_output_tokens: given("max_output_tokens"),
+            parallel_tool_calls: given("parallel_tool_calls") != Some(json!(false)),
+            reasoning: or("reasoning", json!({"effort": null, "summary": null})),
+            temperature: given("temperature"),
+            text: or("text", json!({"format": {"type": "text"}})),
+            tool_choice: or("tool_choice", json!("auto")),
+            tools: or("tools", json!([])),
+            top_p: given("top_p"),
+            metadata: or("metadata", json!({})),
+            encrypted: false,
+        }
+    }
+}
+
+/// Writes an answer.
+#[derive(Debug)]
+pub struct ResponsesWriter {
+    head: Head,
+    echo: Echo,
+    /// Events so far.
+    sequence: u64,
+    /// The part that may still grow, or none.
+    parts: Vec<Part>,
+    /// Items that have ended.
+    ended: usize,
+}
+
+impl ResponsesWriter {
+    pub const fn new(head: Head, echo: Echo) -> Self {
+        Self {
+            head,
+            echo,
+            sequence: 0,
+            parts: Vec::new(),
+            ended: 0,
+        }
+    }
+
+    fn event(&mut self, kind: &'static str, more: EventBody) -> String {
+        let event = ResponseEvent {
+            r#type: kind,
+            sequence_number: self.sequence,
+            more,
+        };
+        self.sequence += 1;
+        format!("event: {kind}\ndata: {}\n\n", text_of(&event))
+    }
+
+    fn response(&mut self, kind: &'static str, progress: Progress<'_>) -> String {
+        let response = ResponseBody::new(&self.head, &self.echo, progress);
+        let response = Box::new(response);
+        self.event(kind, EventBody::Response { response })
+    }
+
+    /// The last part begins an item.
+    fn open(&mut self) -> String {
+        let Some(part) = self.parts.last().cloned() else {
+            return String::new();
+        };
+        let Some(item) = ResponseItem::begun(&self.head.id, self.ended, &part) else {
+            return String::new();
+        };
+        let (output_index, item_id) = (self.ended, id(&self.head.id, self.ended, &part));
+        let item = EventBody::Item { output_index, item };
+        let mut events = self.event("response.output_item.added", item);
+        match &part {
+            Part::Text { text } => {
+                let part = EventBody::Content {
+                    item_id,
+                    output_index,
+                    content_index: 0,
+                    part: ResponseText::output(""),
+                };
+                events += &self.event("response.content_part.added", part);
+                events += &self.more(text);
+            }
+            Part::Thinking { text, .. } if !text.is_empty() => {
+                events += &self.summarize();
+                events += &self.more(text);
+            }
+            Part::ToolCall(call) => events += &self.more(&call.arguments),
+            _ => {}
+        }
+        events
+    }
+
+    /// Thoughts are about to be told.
+    fn summarize(&mut self) -> String {
+        let Some(part) = self.parts.last() else {
+            return String::new();
+        };
+        let more = EventBody::Summary {
+            item_id: id(&self.head.id, self.ended, part),
+            output_index: self.ended,
+            summary_index: 0,
+            part: ResponseText::summary(""),
+        };
+        self.event("response.reasoning_summary_part.added", more)
+    }
+
+    /// More of the last part.
+    fn more(&mut self, piece: &str) -> String {
+        let Some(part) = self.parts.last().filter(|_| !piece.is_empty()) else {
+            return String::new();
+        };
+        let (output_index, item_id) = (self.ended, id(&self.head.id, self.ended, part));
+        let delta = piece.to_owned();
+        let (kind, more) = match part {
+            Part::Text { .. } => (
+                "response.output_text.delta",
+                EventBody::TextDelta {
+                    item_id,
+                    output_index,
+                    content_index: 0,
+                    delta,
+                    logprobs: [],
+                },
+            ),
+            Part::Thinking { .. } => (
+                "response.reasoning_summary_text.delta",
+                EventBody::SummaryDelta {
+                    item_id,
+                    output_index,
+                    summary_index: 0,
+                    delta,
+                },
+            ),
+            Part::ToolCall(_) => (
+                "response.function_call_arguments.delta",
+                EventBody::ArgumentsDelta {
+                    item_id,
+                    output_index,
+                    delta,
+                },
+            ),
+            _ => return String::new(),
+        };
+        self.event(kind, more)
+    }
+
+    /// The last part has ended.
+    fn close(&mut self) -> String {
+        let Some(part) = self.parts.pop() else {
+            return String::new();
+        };
+        let (generation, at) = (self.head.id.clone(), self.ended);
+        let Some(item) = ResponseItem::of(&generation, at, &part, self.echo.encrypted) else {
+            return String::new();
+        };
+        let (output_index, item_id) = (at, id(&generation, at, &part));
+        let mut events = String::new();
+        match part {
+            Part::Text { text } => {
+                let part = ResponseText::output(&text);
+                let done = EventBody::TextDone {
+                    item_id: item_id.clone(),
+                    output_index,
+                    content_index: 0,
+                    text,
+                    logprobs: [],
+                };
+                events += &self.event("response.output_text.done", done);
+                let done = EventBody::Content {
+                    item_id,
+                    output_index,
+                    content_index: 0,
+                    part,
+                };
+                events += &self.event("response.content_part.done", done);
+            }
+            Part::Thinking { text, .. } if !text.is_empty() => {
+                let part = ResponseText::summary(&text);
+                let done = EventBody::SummaryDone {
+                    item_id: item_id.clone(),
+                    output_index,
+                    summary_index: 0,
+                    text,
+                };
+                events += &self.event("response.reasoning_summary_text.done", done);
+                let done = EventBody::Summary {
+                    item_id,
+                    output_index,
+                    summary_index: 0,
+                    part,
+                };
+                events += &self.event("response.reasoning_summary_part.done", done);
+            }
+            Part::ToolCall(call) => {
+                let done = EventBody::ArgumentsDone {
+                    item_id,
+                    output_index,
+                    name: call.name,
+                    arguments: call.arguments,
+                };
+                events += &self.event("response.function_call_arguments.done", done);
+            }
+            _ => {}
+        }
+        self.ended += 1;
+        events
+            + &self.event(
+                "response.output_item.done",
+                EventBody::Item { output_index, item },
+            )
+    }
+}
+
+impl Writer for ResponsesWriter {
+    fn whole(&self, answer: &Answer) -> String {
+        text_of(&ResponseBody::new(
+            &self.head,
+            &self.echo,
+            Progress::Ended(answer),
+        ))
+    }
+
+    fn begin(&mut self) -> String {
+        self.response("response.created", Progress::Begun) + &self.keep_alive()
+    }
+
+    fn piece(&mut self, delta: &Delta) -> String {
+        let mut events = String::new();
+        for delta in secret::pieces(delta.clone()) {
+            let last = self.parts.last();
+            let untold = matches!(last, Some(Part::Thinking { text, .. }) if text.is_empty());
+            let before = self.parts.len();
+            delta.clone().add_to(&mut self.parts);
+            if self.parts.len() > before {
+                let begun = self.parts.pop();
+                events += &self.close();
+                self.parts.extend(begun);
+                events += &self.open();
+                // What is no item leaves no gap.
+                self.parts.retain(is_item);
+                continue;
+            }
+            match delta {
+                Delta::Thinking(piece) => {
+                    if untold {
+                        events += &self.summarize();
+                    }
+                    events += &self.more(&piece);
+                }
+                Delta::Text(piece) | Delta::Arguments(piece) => events += &self.more(&piece),
+                _ => {}
+            }
+        }
+        events
+    }
+
+    fn keep_alive(&mut self) -> String {
+        self.response("response.in_progress", Progress::Begun)
+    }
+
+    fn end(&mut self, answer: &Answer) -> String {
+        let last = self.close();
+        let kind = match answer.stop {
+            Stop::Limit => "response.incomplete",
+            Stop::Done | Stop::Sequence(_) | Stop::Tools => "response.completed",
+        };
+        last + &self.response(kind, Progress::Ended(answer))
+    }
+
+    fn failed(&mut self, error: &str) -> String {
+        let error: Value = serde_json::from_str(error).unwrap_or_default();
+        let text = |name| error["error"][name].as_str().unwrap_or_default().to_owned();
+        let (code, message) = (text("code"), text("message"));
+        self.response("response.failed", Progress::Failed { code, message })
+    }
+}
