@@ -23,7 +23,7 @@ use super::{
     surfaces::{RETRY_COUNT, Sdk, anthropic::BetaQuery},
 };
 use crate::domain::{
-    json,
+    json::{self, Members},
     validate::{Body as Described, FieldError, Input, read_fields},
 };
 
@@ -40,6 +40,8 @@ pub struct JsonBody<T> {
     errors: Vec<FieldError>,
     /// SHA-256 of the bytes; only where an SDK may send the same again.
     digest: Option<[u8; 32]>,
+    /// As it came, on the paths of SDKs.
+    original: Option<Members>,
     body: PhantomData<T>,
 }
 
@@ -72,6 +74,11 @@ impl<T: Described> JsonBody<T> {
         self.digest
     }
 
+    /// The members with their bytes, once.
+    pub const fn take_original(&mut self) -> Option<Members> {
+        self.original.take()
+    }
+
     /// The members as they are.
     pub fn members(&self) -> &Map<String, Value> {
         &self.members
@@ -87,6 +94,7 @@ impl<T: Described> JsonBody<T> {
             members: self.members,
             errors: self.errors,
             digest: self.digest,
+            original: self.original,
             body: PhantomData,
         }
     }
@@ -101,12 +109,13 @@ impl<T> FromRequest<ApiState> for JsonBody<T> {
         let (bytes, large) = read_body(&parts, body, state).await?;
         let digest = parts.headers.contains_key(RETRY_COUNT);
         let digest = digest.then(|| Sha256::digest(&bytes).into());
-        let value = if large.is_some() {
+        let keeps = Sdk::of(parts.uri.path()).is_some();
+        let (value, original) = if large.is_some() {
             // It would hold up what else runs on this thread.
-            let parsing = tokio::task::spawn_blocking(move || parse(&bytes));
+            let parsing = tokio::task::spawn_blocking(move || parse_both(&bytes, keeps));
             parsing.await.map_err(|_panic| ApiError::internal())??
         } else {
-            parse(&bytes)?
+            parse_both(&bytes, keeps)?
         };
         drop(large);
         let mut errors: Vec<FieldError> = nul_errors(&value).collect();
@@ -122,6 +131,7 @@ impl<T> FromRequest<ApiState> for JsonBody<T> {
             members,
             errors,
             digest,
+            original,
             body: PhantomData,
         })
     }
@@ -184,6 +194,13 @@ impl FromRequest<ApiState> for NoBody {
 fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
     json::parse(bytes)
         .map_err(|error| ApiError::malformed_json(format!("the body is not valid JSON: {error}")))
+}
+
+/// The value, and where it is kept the object as it came.
+fn parse_both(bytes: &[u8], keeps: bool) -> Result<(Value, Option<Members>), ApiError> {
+    let value = parse(bytes)?;
+    let members = keeps.then(|| Members::parse(bytes).ok()).flatten();
+    Ok((value, members))
 }
 
 fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {

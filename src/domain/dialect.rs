@@ -15,12 +15,30 @@ use serde_json::{Map, Value};
 use super::{
     conversation::{Answered, Delta, Json, Part, Stop, texts},
     generation::Generation,
+    pricing::CacheWrites,
     usage::TextUsage,
     validate::{FieldCode, Fields},
 };
 
 /// Output tokens that a request may ask for: more than any model writes.
 const MAX_LIMIT: i64 = 2_147_483_647;
+/// Fields of any dialect that cost what cannot be bounded, or that keep state at the vendor. With
+/// the values that ask for neither, some are read by the dialects: `n`, `service_tier`, `speed`,
+/// `store`.
+const REFUSED: &[&str] = &[
+    "audio",
+    "background",
+    "container",
+    "conversation",
+    "fallbacks",
+    "inference_geo",
+    "mcp_servers",
+    "moderation",
+    "prediction",
+    "previous_response_id",
+    "thread",
+    "web_search_options",
+];
 /// Tools of one request.
 const MAX_TOOLS: usize = 1_000;
 
@@ -105,6 +123,30 @@ fn needed<T>(fields: &Fields<'_>, name: &str, value: Option<T>) -> Option<T> {
         fields.error(name, FieldCode::Required, "is required");
     }
     value
+}
+
+/// What cache markers may write, wherever in a body they are.
+fn marked_writes(members: &Map<String, Value>) -> CacheWrites {
+    let own = members.get("cache_control").map(|marker| {
+        match marker.get("ttl").and_then(Value::as_str) {
+            None | Some("5m") => CacheWrites::Short,
+            Some(_) => CacheWrites::Long,
+        }
+    });
+    let within = members.values().map(marked_within);
+    within.chain(own).max().unwrap_or(CacheWrites::None)
+}
+
+fn marked_within(value: &Value) -> CacheWrites {
+    match value {
+        Value::Object(members) => marked_writes(members),
+        Value::Array(items) => items
+            .iter()
+            .map(marked_within)
+            .max()
+            .unwrap_or(CacheWrites::None),
+        _ => CacheWrites::None,
+    }
 }
 
 /// A schema, as it came.

@@ -1,5 +1,7 @@
 //! Strict JSON: no duplicate members, bounded nesting, no U+0000.
 
+mod members;
+
 use std::fmt;
 
 use serde::{
@@ -8,6 +10,8 @@ use serde::{
 };
 use serde_json::{Map, Number, Value};
 use sha2::{Digest as _, Sha256};
+
+pub use members::Members;
 
 /// Maximum nesting of arrays and objects in a body.
 pub const MAX_DEPTH: usize = 64;

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 pub use account::{
     AccountChange, KeyRequest, Login, PasswordChange, TemplatePreview, TemplateText, WebhookRequest,
 };
-pub use dialogue::DialogueRequest;
+pub use dialogue::{DialogueRequest, Original};
 pub use media::{
     ImageRequest, Quality, Ratio, SIZES, SpeechFormat, SpeechRequest, Style, VOICE, VideoRequest,
     size,

@@ -5,10 +5,10 @@ mod describe;
 mod kinds;
 mod lists;
 
-use std::{borrow::Cow, cell::RefCell};
+use std::{borrow::Cow, cell::RefCell, rc::Rc};
 
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 use describe::{Description, Property};
@@ -197,8 +197,28 @@ pub struct Fields<'a> {
     unsupported: RefCell<Vec<&'static str>>,
     errors: &'a Errors,
     is_query: bool,
+    /// Where members that nobody asks for are no mistake: they are kept here.
+    others: RefCell<Option<Rc<RefCell<Others>>>>,
     /// Where the fields are described instead of read.
     description: Option<RefCell<Description>>,
+}
+
+/// Members that were not asked for, at any depth.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Others {
+    /// Their paths, as far as an error would name them.
+    pub names: Vec<String>,
+    /// Of their values in JSON.
+    pub bytes: usize,
+}
+
+impl Others {
+    fn add(&mut self, path: String, value: &Value) {
+        self.bytes += value.to_string().len();
+        if self.names.len() < MAX_ERRORS {
+            self.names.push(path);
+        }
+    }
 }
 
 /// A value's place, for its errors.
@@ -229,6 +249,7 @@ impl<'a> Fields<'a> {
             unsupported: RefCell::default(),
             errors,
             is_query: false,
+            others: RefCell::default(),
             description: None,
         }
     }
@@ -320,7 +341,13 @@ impl<'a> Fields<'a> {
             unsupported: RefCell::default(),
             errors: self.errors,
             is_query: self.is_query,
-            description: self.description.is_some().then(RefCell::default),
+            others: RefCell::new(self.others.borrow().clone()),
+            description: self.description.as_ref().map(|outer| {
+                RefCell::new(Description {
+                    open: outer.borrow().open,
+                    ..Description::default()
+                })
+            }),
         }
     }
 
@@ -374,6 +401,43 @@ impl<'a> Fields<'a> {
         self.unsupported.borrow_mut().extend(names);
     }
 
+    /// From here on, members that are not asked for are kept instead of refused, also in the
+    /// objects within this one.
+    pub fn keep_others(&self) {
+        *self.others.borrow_mut() = Some(Rc::default());
+        if let Some(description) = &self.description {
+            description.borrow_mut().open = true;
+        }
+    }
+
+    /// What was kept, when all fields have been asked for.
+    pub fn others(&self) -> Others {
+        self.finish();
+        let others = self.others.borrow_mut().take();
+        // So that the end of the whole reports nothing.
+        *self.others.borrow_mut() = Some(Rc::default());
+        others.map_or_else(Others::default, |others| others.borrow().clone())
+    }
+
+    /// A field that is understood with these values only, which change nothing; with another it
+    /// is one of the others.
+    pub fn neutral(&self, name: &'static str, values: Vec<Value>) {
+        let about = "As it is anyway, where the provider does not know more.";
+        self.describe(name, about, false, |_| json!({}));
+        let Some(value) = self.value(name) else {
+            return;
+        };
+        if only(values).has(value) {
+            return;
+        }
+        match &*self.others.borrow() {
+            Some(others) => others
+                .borrow_mut()
+                .add(format!("{}{name}", self.prefix), value),
+            None => self.error(name, FieldCode::NotSupported, "is not supported here"),
+        }
+    }
+
     /// Of fields that change no answer: those that are there.
     pub fn hints(&self, names: &[&'static str]) -> Vec<&'static str> {
         self.unsupported.borrow_mut().extend(names);
@@ -404,6 +468,18 @@ impl<'a> Fields<'a> {
     /// Reports every member that was never asked for, with the names that exist.
     fn finish(&self) {
         let (known, unsupported) = (self.known.borrow(), self.unsupported.borrow());
+        if let Some(others) = &*self.others.borrow() {
+            for (name, value) in self.members.into_iter().flatten() {
+                if !known.contains(&name.as_str()) && !unsupported.contains(&name.as_str()) {
+                    let shown: String = name.chars().take(100).collect();
+                    let path = format!("{}{shown}", self.prefix);
+                    others
+                        .borrow_mut()
+                        .add(path.replace('\0', "\u{fffd}"), value);
+                }
+            }
+            return;
+        }
         let noun = if self.is_query {
             "a query parameter of this route"
         } else {

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::domain::{
     catalogue::{Dialogue, ModelKind},
-    generation::Modality,
+    generation::{Modality, Surface},
     settings::{ConfigError, word},
     vendor::{ModelSettings, Vendor, read_settings},
 };
@@ -41,6 +41,7 @@ pub const ADAPTERS: Adapters = Adapters {
             json_object: false,
             free_arguments: false,
             image_detail: false,
+            own: Some(Surface::AnthropicMessages),
             ..Dialogue::ALL
         },
         ..Vendor::new("anthropic", &[Modality::Text], |_, wire| {
@@ -54,6 +55,7 @@ pub const ADAPTERS: Adapters = Adapters {
     },
 };
 
+const VERSION: &str = "anthropic-version";
 /// The current `anthropic-version`, which answers 400 to a temperature.
 pub const CURRENT_VERSION: &str = "2026-10-21";
 /// The last version that takes a temperature, for older models.
@@ -163,15 +165,25 @@ impl TextProvider for Anthropic {
         call: &TextCall,
         deltas: Option<&DeltaSink>,
     ) -> Result<TextAnswer, ProviderError> {
-        let (settings, version) = self.models.get(&call.model).cloned().unwrap_or_else(|| {
+        let (settings, mut version) = self.models.get(&call.model).cloned().unwrap_or_else(|| {
             (
                 AnthropicModel::default(),
                 HeaderValue::from_static(CURRENT_VERSION),
             )
         });
-        let body = request::body(call, &settings, deltas.is_some());
+        let body = request::sent(call, &settings, deltas.is_some());
         let mut headers = self.headers.clone();
-        headers.insert("anthropic-version", version);
+        for (name, value) in call.original.iter().flat_map(|original| &original.headers) {
+            // They came in a header.
+            if let Ok(value) = HeaderValue::from_str(value) {
+                if *name == VERSION {
+                    version = value;
+                } else {
+                    headers.insert(*name, value);
+                }
+            }
+        }
+        headers.insert(VERSION, version);
         let post = JsonPost {
             url: self.url.clone(),
             headers,

@@ -81,7 +81,7 @@ impl TextProvider for OpenAi {
         deltas: Option<&DeltaSink>,
     ) -> Result<TextAnswer, ProviderError> {
         let settings = self.models.get(&call.model).cloned().unwrap_or_default();
-        let body = request::body(call, &settings, deltas.is_some());
+        let body = request::sent(call, &settings, deltas.is_some());
         let post = JsonPost {
             url: self.url.clone(),
             headers: self.headers.clone(),

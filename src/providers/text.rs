@@ -5,11 +5,12 @@ use async_trait::async_trait;
 use super::{DeltaSink, ProviderError};
 use crate::domain::{
     conversation::{Conversation, Part, Sampling, Stop, texts},
+    request::Original,
     usage::TokenCounts,
 };
 
 /// A text generation as every adapter receives it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct TextCall {
     /// The provider's own model id.
     pub model: String,
@@ -17,6 +18,11 @@ pub struct TextCall {
     /// Upper bound of output tokens; always sent.
     pub max_tokens: u32,
     pub sampling: Sampling,
+    /// A dialogue of an SDK, whose caller chooses what the vendor's cache does.
+    pub is_dialogue: bool,
+    /// The body as it came, for a vendor that speaks its dialect: sent in place of all the above
+    /// but the model and the limit.
+    pub original: Option<Box<Original>>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -6,6 +6,7 @@ mod holds;
 mod limits;
 mod media;
 mod models;
+mod passed;
 mod refused;
 mod responses;
 mod retries;

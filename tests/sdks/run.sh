@@ -63,6 +63,7 @@ export SDKS_KEY SDKS_POOR_KEY SDKS_URL
 GENSVC_BIND=127.0.0.1:$port "$gensvc" serve >"$work/server.log" 2>&1 &
 server=$!
 "$python" tests/sdks/chat.py
+"$python" tests/sdks/tools.py
 if [ "$modules" ]; then
 	# Modules are looked for beside the file.
 	cp tests/sdks/chat.mjs "$work/node/"

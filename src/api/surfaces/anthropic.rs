@@ -24,6 +24,7 @@ use crate::{
         catalogue::{Model, TextModel},
         dialect::messages::{
             CountRequest, Message, MessageEvent, MessagesRequest, MessagesWriter, TokenCount,
+            original,
         },
         validate::{Fields, Input, integer, text},
     },
@@ -134,10 +135,13 @@ pub async fn create(
     headers: HeaderMap,
     permit: RequestPermit,
     request_id: RequestId,
-    body: JsonBody<MessagesRequest>,
+    mut body: JsonBody<MessagesRequest>,
 ) -> Result<Response, ApiError> {
+    let members = body.take_original();
+    let original = members.map(|members| original(members, body.members(), own_headers(&headers)));
     let key = idempotent(&auth.caller, &headers, MESSAGES, &body)?;
-    let MessagesRequest(dialogue) = body.read()?;
+    let MessagesRequest(mut dialogue) = body.read()?;
+    dialogue.original = original.map(Box::new);
     let call = Call {
         sdk: Sdk::Anthropic,
         state,
@@ -148,6 +152,17 @@ pub async fn create(
         names: &[],
     };
     call.answer(dialogue, MessagesWriter::new).await
+}
+
+/// The headers that belong to a body.
+fn own_headers(headers: &HeaderMap) -> Vec<(&'static str, String)> {
+    let names = ["anthropic-beta", "anthropic-version"].into_iter();
+    let found = names.filter_map(|name| {
+        let values = headers.get_all(name).iter();
+        let values: Vec<&str> = values.filter_map(|value| value.to_str().ok()).collect();
+        (!values.is_empty()).then(|| (name, values.join(",")))
+    });
+    found.collect()
 }
 
 /// Count tokens

@@ -24,7 +24,7 @@ use crate::{
     domain::{
         catalogue::Model,
         dialect::{
-            chat::{ChatCompletion, ChatCompletionChunk, ChatRequest, ChatWriter},
+            chat::{ChatCompletion, ChatCompletionChunk, ChatRequest, ChatWriter, original},
             responses::ResponsesRequest,
         },
         generation::Surface,
@@ -89,9 +89,15 @@ pub async fn chat(
     request_id: RequestId,
     mut body: JsonBody<ChatRequest>,
 ) -> Result<Response, ApiError> {
+    let members = body.take_original();
+    let original = members.map(|members| original(members, body.members()));
     let key = idempotent(&auth.caller, &headers, CHAT, &body)?;
     let (request, names) = match is_mixed(body.members_mut()) {
-        None => (body.read()?, None),
+        None => {
+            let mut request = body.read()?;
+            request.dialogue.original = original.map(Box::new);
+            (request, None)
+        }
         Some(include_usage) => {
             bring_back(&state, &auth.caller, body.members_mut()).await?;
             let body = body.of_another::<ResponsesRequest>();

@@ -6,6 +6,7 @@ use super::{TextModel, text::NOT_TAKEN};
 use crate::domain::{
     conversation::{Detail, Format, ImageSource, Message, Part, Role, Sampling, ToolCall},
     generation::Surface,
+    pricing::CacheWrites,
     request::DialogueRequest,
     validate::{FieldCode, FieldError},
 };
@@ -34,6 +35,10 @@ pub struct Dialogue {
     pub result_images: bool,
     /// How closely to look at an image.
     pub image_detail: bool,
+    /// The surface whose bodies the vendor takes as they are.
+    pub own: Option<Surface>,
+    /// What the vendor writes to its cache, and bills, without being asked to.
+    pub cache_writes: CacheWrites,
 }
 
 impl Dialogue {
@@ -48,6 +53,8 @@ impl Dialogue {
         image_urls: true,
         result_images: true,
         image_detail: true,
+        own: None,
+        cache_writes: CacheWrites::None,
     };
 }
 
@@ -73,6 +80,29 @@ impl Names {
 }
 
 impl TextModel {
+    /// Whether the vendor gets the body as it came: it speaks its dialect, and nothing in it is of
+    /// another one's.
+    pub fn passes(&self, request: &DialogueRequest) -> bool {
+        let foreign = |part: &Part| match part {
+            Part::ToolCall(call) => call.thought_signature.is_some(),
+            _ => false,
+        };
+        request.original.is_some()
+            && self.dialogue.own == Some(request.surface)
+            && (request.surface == Surface::OpenAiChat
+                || !request.conversation.parts().any(foreign))
+    }
+
+    /// What the vendor may write to its cache.
+    pub fn dialogue_writes(&self, request: &DialogueRequest) -> CacheWrites {
+        let original = request.original.as_ref();
+        let asked = original.filter(|_| self.passes(request));
+        let asked = asked.map(|original| original.cache_writes);
+        self.dialogue
+            .cache_writes
+            .max(asked.unwrap_or(CacheWrites::None))
+    }
+
     /// Every field of a dialogue that this model does not support.
     pub fn dialogue_violations(&self, request: &DialogueRequest) -> Vec<FieldError> {
         let unsupported = |param: &str, message: &str| {
@@ -84,12 +114,34 @@ impl TextModel {
             temperature, top_p, ..
         } = request.sampling;
         let conversation = &request.conversation;
-        let mut errors = Vec::from_iter(self.temperature_violation("temperature", temperature));
-        if top_p.is_some() && self.limits.temperature.is_none() {
+        // One is what every vendor takes by default, and some SDKs always send it.
+        let asked = |value: Option<f64>| value.filter(|v| v.to_bits() != 1.0_f64.to_bits());
+        let own = self.passes(request);
+        let mut errors = Vec::new();
+        let none_taken = self.limits.temperature.is_none();
+        if !(none_taken && asked(temperature).is_none()) {
+            errors.extend(self.temperature_violation("temperature", temperature));
+        }
+        if asked(top_p).is_some() && none_taken {
             errors.push(unsupported("top_p", NOT_TAKEN));
-        } else if top_p.and(temperature).is_some() && !can.top_p_with_temperature {
+        } else if !none_taken && top_p.and(temperature).is_some() && !can.top_p_with_temperature {
             let message = "is not supported by this model beside temperature; leave one out";
             errors.push(unsupported("top_p", message));
+        }
+        if conversation.images().next().is_some() {
+            errors.push(unsupported(
+                "messages",
+                "has an image; images are not supported yet",
+            ));
+        }
+        if own {
+            return errors;
+        }
+        for name in &request.others.names {
+            errors.push(unsupported(
+                name,
+                "is not understood by this model's provider",
+            ));
         }
         if conversation.format == Format::JsonObject && !can.json_object {
             let message = "is supported by this model only with a schema";
@@ -97,12 +149,6 @@ impl TextModel {
         }
         if conversation.tools.one_at_a_time && !can.one_at_a_time {
             errors.push(unsupported(names.one_at_a_time, NOT_TAKEN));
-        }
-        if conversation.images().next().is_some() {
-            errors.push(unsupported(
-                "messages",
-                "has an image; images are not supported yet",
-            ));
         }
         let wrong = self.wrong_in_messages(&conversation.messages);
         errors.extend(wrong.map(|message| unsupported("messages", message)));
@@ -159,6 +205,9 @@ impl TextModel {
 
     /// What a dialogue asks that changes no answer, and that the provider is not sent.
     pub fn left_out(&self, request: &DialogueRequest) -> Vec<&'static str> {
+        if self.passes(request) {
+            return Vec::new();
+        }
         let can = self.dialogue;
         let mut left_out = request.left_out.clone();
         let thought = |part: &Part| matches!(part, Part::Thinking { .. } | Part::Redacted { .. });

@@ -84,9 +84,9 @@ impl TextModel {
         Some(FieldError::new(param, FieldCode::NotSupported, message))
     }
 
-    /// Upper bound of the input tokens of a dialogue.
-    pub fn most_input(&self, conversation: &Conversation) -> u64 {
-        let most = conversation.most_tokens() as u64 + u64::from(self.overhead_tokens);
+    /// Upper bound of the input tokens of a dialogue. `others`: bytes that only the vendor knows.
+    pub fn most_input(&self, conversation: &Conversation, others: usize) -> u64 {
+        let most = (conversation.most_tokens() + others) as u64 + u64::from(self.overhead_tokens);
         let limit = self.limits.max_input_tokens;
         limit.map_or(most, |limit| most.min(limit.into()))
     }

@@ -10,13 +10,15 @@ mod message;
 mod tools;
 mod writer;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::{MAX_LIMIT, json as text_of};
+use super::{MAX_LIMIT, REFUSED, json as text_of, marked_writes};
 use crate::domain::{
     conversation::{Conversation, Effort, Reasoning, Sampling},
     generation::Surface,
-    request::{DialogueRequest, MODEL_NAME},
+    json::Members,
+    pricing::CacheWrites,
+    request::{DialogueRequest, MODEL_NAME, Original},
     validate::{
         FieldCode, Fields, Input, List, Object, boolean, integer, number, only, sequences, words,
     },
@@ -24,21 +26,8 @@ use crate::domain::{
 pub use answer::{ChatCompletion, ChatCompletionChunk};
 pub use writer::ChatWriter;
 
-/// Fields that ask for what is not served here.
-const UNSUPPORTED: &[&str] = &[
-    "audio",
-    "function_call",
-    "functions",
-    "logit_bias",
-    "moderation",
-    "prediction",
-    "seed",
-    "thread",
-    "top_logprobs",
-    "verbosity",
-    "web_search_options",
-    "input",
-];
+/// Fields whose answers have no place here.
+const UNSUPPORTED: &[&str] = &["function_call", "functions", "input", "top_logprobs"];
 /// Fields that change no answer: where a provider does not know them they are left out, and the
 /// answer says so.
 const HINTS: &[&str] = &[
@@ -61,6 +50,7 @@ pub struct ChatRequest {
 
 impl Input for ChatRequest {
     fn read(fields: &Fields<'_>) -> Option<Self> {
+        fields.keep_others();
         let about = "`provider/model` of GET /openai/v1/models, or just `model`.";
         let model = fields.required("model", about, MODEL_NAME);
         let messages = List {
@@ -93,7 +83,7 @@ impl Input for ChatRequest {
         let about = "Whether the answer is an event stream.";
         let stream = fields.optional("stream", about, boolean());
         let include_usage = fields.object("stream_options", "Of a stream.", OPTIONS, |options| {
-            options.optional("include_obfuscation", "None is made.", only([json!(false)]));
+            options.neutral("include_obfuscation", vec![json!(false)]);
             options.optional(
                 "include_usage",
                 "Whether it ends with its usage.",
@@ -103,8 +93,13 @@ impl Input for ChatRequest {
         for (name, values) in fixed() {
             fields.optional(name, "As it is anyway.", only(values));
         }
+        for name in ["frequency_penalty", "presence_penalty"] {
+            fields.neutral(name, vec![json!(0)]);
+        }
         let left_out = fields.hints(HINTS);
+        fields.unsupported(REFUSED);
         fields.unsupported(UNSUPPORTED);
+        let others = fields.others();
         let (system, messages) = message::sorted(messages?);
         let conversation = Conversation {
             system,
@@ -118,6 +113,7 @@ impl Input for ChatRequest {
                 sampling,
                 stream: stream.unwrap_or(false),
                 left_out,
+                others,
                 ..DialogueRequest::new(Surface::OpenAiChat, model?, conversation)
             },
             include_usage: include_usage.unwrap_or(false),
@@ -141,7 +137,8 @@ fn limit(fields: &Fields<'_>) -> Option<u32> {
 impl Object for ChatRequest {
     const SCHEMA: (&'static str, &'static str) = (
         "ChatCompletionRequest",
-        "A dialogue. Other fields of Chat Completions are refused by name.",
+        "A dialogue. Other fields pass to providers that speak Chat Completions, and are refused \
+         by name for others.",
     );
 
     fn example() -> Value {
@@ -154,17 +151,31 @@ const TEMPERATURE: &str = "Default: the provider's. Not every model takes one.";
 const OPTIONS: (&str, &str) = ("ChatStreamOptions", "Options of a stream.");
 
 /// Fields that are taken with these values only, which change nothing.
-fn fixed() -> [(&'static str, Vec<Value>); 7] {
-    let zero = || vec![json!(0)];
+fn fixed() -> [(&'static str, Vec<Value>); 5] {
     [
-        ("frequency_penalty", zero()),
         ("logprobs", vec![json!(false)]),
         ("modalities", vec![json!(["text"])]),
         ("n", vec![json!(1)]),
-        ("presence_penalty", zero()),
         ("service_tier", vec![json!("auto"), json!("default")]),
         ("store", vec![json!(false)]),
     ]
+}
+
+/// A body as it came. OpenAI caches by itself; who asks for a time may pay for a long one.
+pub fn original(members: Members, values: &Map<String, Value>) -> Original {
+    let given = |value: Option<&Value>| value.is_some_and(|value| !value.is_null());
+    let options = values.get("prompt_cache_options");
+    let timed = given(values.get("prompt_cache_retention"))
+        || given(options.and_then(|options| options.get("ttl")));
+    Original {
+        members,
+        headers: Vec::new(),
+        cache_writes: if timed {
+            CacheWrites::Long
+        } else {
+            marked_writes(values)
+        },
+    }
 }
 
 #[cfg(test)]

@@ -11,30 +11,19 @@ mod writer;
 
 use std::cell::RefCell;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::{MAX_LIMIT, instructions, json as text_of};
+use super::{MAX_LIMIT, REFUSED, instructions, json as text_of, marked_writes};
 use crate::domain::{
     conversation::{Conversation, Sampling},
     generation::Surface,
-    request::{DialogueRequest, MODEL_NAME},
+    json::Members,
+    request::{DialogueRequest, MODEL_NAME, Original},
     validate::{Fields, Input, List, Object, boolean, integer, number, only, sequences},
 };
 pub use answer::{Message, MessageEvent, TokenCount};
 pub use writer::MessagesWriter;
 
-/// Fields that ask for what is not served here.
-const UNSUPPORTED: &[&str] = &[
-    "container",
-    "fallbacks",
-    "inference_geo",
-    "mcp_servers",
-    "prefill",
-    "speed",
-    "thread",
-    "top_k",
-    "user_profile_id",
-];
 /// Fields that change no answer, or make the input smaller: where a provider does not know them
 /// they are left out, and the answer says so.
 const HINTS: &[&str] = &[
@@ -71,6 +60,7 @@ fn note(hints: &Hints, found: Vec<&'static str>) {
 /// What both bodies have.
 fn dialogue(fields: &Fields<'_>) -> Option<DialogueRequest> {
     let hints = Hints::default();
+    fields.keep_others();
     let about = "`provider/model` of GET /anthropic/v1/models, or just `model`.";
     let model = fields.required("model", about, MODEL_NAME);
     let messages = List {
@@ -86,7 +76,8 @@ fn dialogue(fields: &Fields<'_>) -> Option<DialogueRequest> {
     let tools = tools::read(fields, &hints);
     let reasoning = tools::reasoning(fields);
     note(&hints, fields.hints(HINTS));
-    fields.unsupported(UNSUPPORTED);
+    fields.optional("speed", "As it is anyway.", only([json!("standard")]));
+    fields.unsupported(REFUSED);
     let (reasoning, format) = reasoning;
     let conversation = Conversation {
         system: instructions(system.unwrap_or_default()),
@@ -122,6 +113,7 @@ impl Input for MessagesRequest {
         let stream = fields.optional("stream", about, boolean());
         let dialogue = dialogue?;
         Some(Self(DialogueRequest {
+            others: fields.others(),
             max_tokens,
             sampling: Sampling {
                 temperature,
@@ -138,7 +130,7 @@ impl Input for MessagesRequest {
 impl Object for MessagesRequest {
     const SCHEMA: (&'static str, &'static str) = (
         "MessagesRequest",
-        "A dialogue. Other fields of Messages are refused by name.",
+        "A dialogue. Other fields pass to Anthropic, and are refused by name for other providers.",
     );
 
     fn example() -> Value {
@@ -162,6 +154,19 @@ impl Object for CountRequest {
     fn example() -> Value {
         json!({"model": "sandbox/sandbox-text-1",
             "messages": [{"role": "user", "content": "A haiku about exactness"}]})
+    }
+}
+
+/// A body as it came, with the headers that belong to it. Only what is marked is cached.
+pub fn original(
+    members: Members,
+    values: &Map<String, Value>,
+    headers: Vec<(&'static str, String)>,
+) -> Original {
+    Original {
+        members,
+        headers,
+        cache_writes: marked_writes(values),
     }
 }
 

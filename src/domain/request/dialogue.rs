@@ -4,6 +4,9 @@ use super::TEXT_PROMPT_CHARS;
 use crate::domain::{
     conversation::{Conversation, Sampling},
     generation::Surface,
+    json::Members,
+    pricing::CacheWrites,
+    validate::Others,
 };
 
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +23,20 @@ pub struct DialogueRequest {
     pub stream: bool,
     /// Fields that change no answer and that the provider is not sent.
     pub left_out: Vec<&'static str>,
+    /// What only the dialect's own vendors know.
+    pub others: Others,
+    /// As it came, for them.
+    pub original: Option<Box<Original>>,
+}
+
+/// A body as it came.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Original {
+    pub members: Members,
+    /// Headers that belong to it, by their names.
+    pub headers: Vec<(&'static str, String)>,
+    /// What its cache markers may have written.
+    pub cache_writes: CacheWrites,
 }
 
 impl DialogueRequest {
@@ -35,6 +52,8 @@ impl DialogueRequest {
             sampling: Sampling::default(),
             stream: false,
             left_out: Vec::new(),
+            others: Others::default(),
+            original: None,
         }
     }
 }

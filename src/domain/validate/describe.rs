@@ -11,6 +11,8 @@ pub(super) struct Description {
     /// Fields that are taken only together with another.
     pub needs: Vec<(&'static str, &'static str)>,
     pub schemas: Schemas,
+    /// Whether it may have other fields.
+    pub open: bool,
 }
 
 #[derive(Debug)]
@@ -34,10 +36,12 @@ pub fn component(
 }
 
 impl Description {
-    /// The schema of an object that has these fields and no others.
+    /// The schema of an object that has these fields, and no others unless it is open.
     pub fn object(self, about: &str) -> Value {
-        let mut schema =
-            json!({"type": "object", "description": about, "additionalProperties": false});
+        let mut schema = json!({"type": "object", "description": about});
+        if !self.open {
+            schema["additionalProperties"] = json!(false);
+        }
         let required = self.properties.iter().filter(|p| p.required);
         let required: Vec<_> = required.map(|p| p.name).collect();
         if !required.is_empty() {
@@ -83,9 +87,14 @@ impl Property {
         if by_reference {
             return json!({"oneOf": [schema, absent]});
         }
+        let typed = schema.get("type").is_some();
         match schema.get_mut("oneOf").and_then(Value::as_array_mut) {
             Some(kinds) => kinds.push(absent),
-            None => schema["type"] = json!([schema["type"].take(), "null"]),
+            None if typed => {
+                schema["type"] = json!([schema["type"].take(), "null"]);
+            }
+            // Of any type.
+            None => {}
         }
         schema
     }

@@ -92,6 +92,15 @@ impl<T> List<T> {
 #[derive(Debug)]
 pub struct Only(Vec<Value>);
 
+impl Only {
+    /// Whether a value is one of them, however a number is written.
+    pub(super) fn has(&self, value: &Value) -> bool {
+        let number = value.as_f64();
+        let same = |one: &Value| one == value || number.is_some() && one.as_f64() == number;
+        self.0.iter().any(same)
+    }
+}
+
 pub fn only(values: impl Into<Vec<Value>>) -> Only {
     Only(values.into())
 }
@@ -100,10 +109,7 @@ impl Kind for Only {
     type Value = ();
 
     fn read(&self, value: &Value, at: Field<'_>) -> Option<()> {
-        // However a number is written.
-        let number = value.as_f64();
-        let same = |one: &Value| one == value || number.is_some() && one.as_f64() == number;
-        if self.0.iter().any(same) {
+        if self.has(value) {
             return Some(());
         }
         let values: Vec<String> = self.0.iter().map(Value::to_string).collect();

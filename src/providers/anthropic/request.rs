@@ -6,10 +6,14 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{super::TextCall, AnthropicModel};
-use crate::domain::conversation::{
-    Effort, Format, Image, ImageSource, Json, Message, Part, Reasoning, Role, Schema, Thinking,
-    ToolCall, ToolChoice, Tools,
+use super::{super::TextCall, AnthropicModel, CURRENT_VERSION, VERSION};
+use crate::domain::{
+    conversation::{
+        Effort, Format, Image, ImageSource, Json, Message, Part, Reasoning, Role, Schema, Thinking,
+        ToolCall, ToolChoice, Tools,
+    },
+    json::Members,
+    request::Original,
 };
 
 #[derive(Serialize)]
@@ -219,7 +223,46 @@ fn thinking(reasoning: Reasoning, settings: &AnthropicModel) -> (Option<Value>, 
     (thinking, effort.map(Effort::as_str))
 }
 
-pub fn body<'a>(call: &'a TextCall, settings: &'a AnthropicModel, streaming: bool) -> Body<'a> {
+/// What is sent: a body of ours, or the caller's.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum Sent<'a> {
+    Made(Box<Body<'a>>),
+    Passed(Members),
+}
+
+pub fn sent<'a>(call: &'a TextCall, settings: &'a AnthropicModel, streaming: bool) -> Sent<'a> {
+    match &call.original {
+        Some(original) => Sent::Passed(passed(call, settings, original, streaming)),
+        None => Sent::Made(Box::new(body(call, settings, streaming))),
+    }
+}
+
+/// The caller's body with our model and limit.
+fn passed(
+    call: &TextCall,
+    settings: &AnthropicModel,
+    original: &Original,
+    streaming: bool,
+) -> Members {
+    let mut members = original.members.clone();
+    members.set("model", &call.model);
+    members.set("max_tokens", &call.max_tokens);
+    if streaming {
+        members.set("stream", &true);
+    } else {
+        members.remove("stream");
+    }
+    let named = |(name, value): &(&str, String)| *name == VERSION && value != CURRENT_VERSION;
+    if settings.version == CURRENT_VERSION && !original.headers.iter().any(named) {
+        // Other values than one, which is the default, are refused before.
+        members.remove("temperature");
+        members.remove("top_p");
+    }
+    members
+}
+
+fn body<'a>(call: &'a TextCall, settings: &'a AnthropicModel, streaming: bool) -> Body<'a> {
     let conversation = &call.conversation;
     let (thinking, effort) = thinking(call.sampling.reasoning, settings);
     let format = match &conversation.format {

@@ -22,6 +22,7 @@ fn call() -> TextCall {
         conversation: Conversation::from_prompt("Say hi.".to_owned(), Some("Be brief.".to_owned())),
         max_tokens: 256,
         sampling: Sampling::default(),
+        ..TextCall::default()
     }
 }
 

@@ -26,6 +26,7 @@ fn call() -> TextCall {
             temperature: Some(0.5),
             ..Sampling::default()
         },
+        ..TextCall::default()
     }
 }
 

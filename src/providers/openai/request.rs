@@ -11,6 +11,7 @@ use super::{
 };
 use crate::domain::{
     conversation::{Effort, Reasoning, Thinking},
+    json::Members,
     pricing::CacheWrites,
     settings::blank_is_none,
     vendor::ModelSettings,
@@ -133,7 +134,67 @@ struct StreamOptions {
     include_obfuscation: Option<bool>,
 }
 
-pub fn body<'a>(call: &'a TextCall, settings: &'a OpenAiModel, streaming: bool) -> Body<'a> {
+/// What is sent: a body of ours, or the caller's.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum Sent<'a> {
+    Made(Box<Body<'a>>),
+    Passed(Members),
+}
+
+pub fn sent<'a>(call: &'a TextCall, settings: &'a OpenAiModel, streaming: bool) -> Sent<'a> {
+    match &call.original {
+        Some(original) => {
+            let members = original.members.clone();
+            Sent::Passed(passed(members, call, settings, streaming))
+        }
+        None => Sent::Made(Box::new(body(call, settings, streaming))),
+    }
+}
+
+/// The caller's body with our model and limit, at the price that is held, and with its usage.
+fn passed(
+    mut members: Members,
+    call: &TextCall,
+    settings: &OpenAiModel,
+    streaming: bool,
+) -> Members {
+    members.set("model", &call.model);
+    let (field, other) = match settings.token_field {
+        TokenField::MaxTokens => ("max_tokens", "max_completion_tokens"),
+        TokenField::MaxCompletionTokens => ("max_completion_tokens", "max_tokens"),
+    };
+    members.remove(other);
+    members.set(field, &call.max_tokens);
+    if let Some(tier) = &settings.service_tier {
+        members.set("service_tier", tier);
+    }
+    // Only OpenAI knows it, as the padding below.
+    if settings.no_obfuscation {
+        members.set("store", &false);
+    }
+    if !streaming {
+        members.remove("stream");
+        members.remove("stream_options");
+        return members;
+    }
+    members.set("stream", &true);
+    let given = members.get("stream_options").map(str::as_bytes);
+    let given = given.and_then(|options| Members::parse(options).ok());
+    let mut options = given.unwrap_or_default();
+    if settings.stream_usage {
+        options.set("include_usage", &true);
+    } else {
+        options.remove("include_usage");
+    }
+    if settings.no_obfuscation {
+        options.set("include_obfuscation", &false);
+    }
+    members.set("stream_options", &options);
+    members
+}
+
+fn body<'a>(call: &'a TextCall, settings: &'a OpenAiModel, streaming: bool) -> Body<'a> {
     let system_role = match settings.system_role {
         SystemRole::System => "system",
         SystemRole::Developer => "developer",
@@ -163,8 +224,7 @@ pub fn body<'a>(call: &'a TextCall, settings: &'a OpenAiModel, streaming: bool) 
         stop: &call.sampling.stop,
         reasoning_effort: effort(call, settings),
         service_tier: settings.service_tier.as_deref(),
-        prompt_cache_options: settings
-            .explicit_cache
+        prompt_cache_options: (settings.explicit_cache && !call.is_dialogue)
             .then_some(CacheOptions { mode: "explicit" }),
         stream: streaming.then_some(true),
         stream_options: (streaming && wanted).then_some(options),

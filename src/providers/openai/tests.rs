@@ -27,6 +27,7 @@ fn call() -> TextCall {
             temperature: Some(0.5),
             ..Sampling::default()
         },
+        ..TextCall::default()
     }
 }
 
@@ -160,7 +161,7 @@ async fn the_default_suits_compatible_servers() {
         ..OpenAiModel::default()
     };
     assert_eq!(
-        serde_json::to_value(request::body(&call(), &mistral, true))
+        serde_json::to_value(request::sent(&call(), &mistral, true))
             .unwrap()
             .get("stream_options"),
         None

@@ -13,7 +13,8 @@ use super::{
 use crate::{
     domain::{
         catalogue::Dialogue,
-        generation::Modality,
+        generation::{Modality, Surface},
+        pricing::CacheWrites,
         settings::ConfigError,
         vendor::{Access, SharedSettings, Vendor, read_settings},
     },
@@ -27,6 +28,9 @@ const TIERS: &[&str] = &["auto", "default", "flex", "scale", "priority", "fast"]
 const DIALOGUE: Dialogue = Dialogue {
     thinking: false,
     result_images: false,
+    own: Some(Surface::OpenAiChat),
+    // From gpt-5.6 on; earlier ones have no price for it.
+    cache_writes: CacheWrites::Short,
     ..Dialogue::ALL
 };
 

@@ -6,6 +6,7 @@ use super::plan::{Plan, plan_call};
 use crate::{
     domain::{
         catalogue::{Model, ModelKind, TextModel},
+        conversation::Sampling,
         credits::Credits,
         generation::Modality,
         pricing::{Ceiling, TextCeiling},
@@ -29,11 +30,13 @@ impl Service {
         request: DialogueRequest,
         deltas: Option<DeltaSink>,
     ) -> Result<Plan<'a>, ServiceError> {
+        let passes = text.passes(&request);
+        let others = if passes { request.others.bytes } else { 0 };
         let ceiling = TextCeiling {
             prices: Arc::clone(&text.prices),
-            input_tokens: text.most_input(&request.conversation),
+            input_tokens: text.most_input(&request.conversation, others),
             max_tokens: text.limits.max_output_tokens,
-            cache_writes: text.cache_writes,
+            cache_writes: text.dialogue_writes(&request),
         };
         // Some SDKs send the model's maximum where nobody has set a limit.
         let asked = request.max_tokens.filter(|&n| n < ceiling.max_tokens);
@@ -45,9 +48,11 @@ impl Service {
             model: model.id.clone(),
             conversation: request.conversation,
             max_tokens,
-            sampling: request.sampling,
+            sampling: taken(request.sampling, text),
+            is_dialogue: true,
+            original: request.original.filter(|_| passes),
         };
-        let input = ceiling.input_tokens;
+        let input = (ceiling.input_tokens, ceiling.cache_writes);
         Ok(Plan {
             unlimited: asked.is_none(),
             ..plan_call(model, text, request.prompt, call, input, deltas)
@@ -112,7 +117,9 @@ impl Service {
             .catalogue
             .named(Modality::Text, &request.model, &account);
         match &model.map_err(ServiceError::invalid)?.kind {
-            ModelKind::Text(text) => Ok(text.most_input(&request.conversation)),
+            ModelKind::Text(text) => {
+                Ok(text.most_input(&request.conversation, request.others.bytes))
+            }
             kind => Err(ServiceError::Internal(format!("{kind:?} is no text model"))),
         }
     }
@@ -125,4 +132,16 @@ fn most_output(ceiling: &TextCeiling, spendable: Credits) -> (u32, bool) {
     let most = most.and_then(|most| u32::try_from(most).ok()).unwrap_or(0);
     let least = LEAST_OUTPUT.min(ceiling.max_tokens);
     (most.max(least), most >= least)
+}
+
+/// Without the values that a model which takes none has by itself.
+fn taken(sampling: Sampling, text: &TextModel) -> Sampling {
+    if text.limits.temperature.is_some() {
+        return sampling;
+    }
+    Sampling {
+        temperature: None,
+        top_p: None,
+        ..sampling
+    }
 }

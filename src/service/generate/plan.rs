@@ -12,7 +12,7 @@ use crate::{
         conversation::{Conversation, Sampling},
         credits::Credits,
         generation::TemplateUse,
-        pricing::{Ceiling, ImageCeiling, SpeechCeiling, TextCeiling, VideoCeiling},
+        pricing::{CacheWrites, Ceiling, ImageCeiling, SpeechCeiling, TextCeiling, VideoCeiling},
         request::{
             DEFAULT_MAX_TOKENS, GenerationRequest, ImageRequest, Quality, SpeechRequest,
             TextRequest, VideoRequest,
@@ -152,22 +152,25 @@ fn plan_text<'a>(
             temperature: request.temperature,
             ..Sampling::default()
         },
+        ..TextCall::default()
     };
+    let input = (input_tokens, text.cache_writes);
     Plan {
         system_prompt: rendered.system_prompt,
         template: rendered.template,
         max_cost: request.max_cost,
-        ..plan_call(model, text, rendered.prompt, call, input_tokens, deltas)
+        ..plan_call(model, text, rendered.prompt, call, input, deltas)
     }
 }
 
-/// The plan of a text call. `input_tokens`: its upper bound of them.
+/// The plan of a text call. `input`: the upper bound of its tokens, and what may be written of it to
+/// the vendor's cache.
 pub(super) fn plan_call<'a>(
     model: &'a Model,
     text: &TextModel,
     prompt: String,
     mut call: TextCall,
-    input_tokens: u64,
+    input: (u64, CacheWrites),
     deltas: Option<DeltaSink>,
 ) -> Plan<'a> {
     let system = &mut call.conversation.system;
@@ -197,9 +200,9 @@ pub(super) fn plan_call<'a>(
         parameters,
         ceiling: Ceiling::Text(TextCeiling {
             prices: Arc::clone(&text.prices),
-            input_tokens,
+            input_tokens: input.0,
             max_tokens: call.max_tokens,
-            cache_writes: text.cache_writes,
+            cache_writes: input.1,
         }),
         max_cost: None,
         call: Some(Call::Text(Box::new(TextWork {

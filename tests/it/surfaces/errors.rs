@@ -168,8 +168,8 @@ async fn holds_and_full_places_are_worth_another_try(_: PgPoolOptions, options: 
         ("GENSVC__CREDITS__HOLD_WAIT_SECONDS", "0"),
     ];
     let app = TestApp::vendors(options, &upstream, &env).await;
-    // One hold: (1 + 8 + 64) x 10 + 64 x 50 micro-credits.
-    let account = app.account("0.00393").await;
+    // One hold: (1 + 8 + 64) x 12.5 + 64 x 50 micro-credits.
+    let account = app.account("0.004113").await;
     let (router, key) = (app.app.router.clone(), account.key.clone());
     let first = tokio::spawn(async move {
         let json = [("content-type", "application/json")];
@@ -180,7 +180,7 @@ async fn holds_and_full_places_are_worth_another_try(_: PgPoolOptions, options: 
     for path in ROUTES {
         let answer = app.post(&account.key, path, &ask(MODELS[1], "x")).await;
         let held = error(path, &answer, 429, "credits_on_hold");
-        assert_eq!(held["required"], "0.00393");
+        assert_eq!(held["required"], "0.004113");
         assert_eq!(answer.header("x-should-retry"), "true");
         assert_eq!(answer.header("retry-after-ms"), "1000");
     }

@@ -11,9 +11,9 @@ use tokio_util::sync::CancellationToken;
 use super::{CHAT, MESSAGES, MODELS, ROUTES, ask, error, record, with};
 use crate::common::{Answer, TestApp, Upstream};
 
-/// As much as one of [`ask`] holds, (1 + 8 + 64) x 10 + 64 x 50 micro-credits, and what those
+/// More than one of [`ask`] holds, (1 + 8 + 64) x 12.5 + 64 x 50 micro-credits, and what those
 /// before it cost: (10 x 10 + 3 x 50) each.
-const ONE_AT_A_TIME: &str = "0.005";
+const ONE_AT_A_TIME: &str = "0.0055";
 /// The longest wait, in looks.
 const PATIENCE: usize = 10_000_000;
 
@@ -135,7 +135,7 @@ async fn a_wait_ends_with_its_time_and_with_the_server(
     for (path, answer) in ROUTES.into_iter().zip(waits) {
         let answer = answer.await.unwrap();
         let short = error(path, &answer, 429, "credits_on_hold");
-        assert_eq!(short["required"], "0.00393");
+        assert_eq!(short["required"], "0.004113");
         assert_eq!(answer.header("x-should-retry"), "true");
         assert_eq!(answer.header("retry-after-ms"), "1000");
     }
@@ -215,7 +215,7 @@ async fn holds_below_the_cap_of_a_key_are_waited_for_too(
         let short = error(path, &answer, 429, "credits_on_hold");
         assert_eq!(
             (&short["limit"], &short["spent"]),
-            (&json!("0.005"), &json!("0.00443"))
+            (&json!(ONE_AT_A_TIME), &json!("0.004613"))
         );
         assert_eq!(answer.header("x-should-retry"), "true");
         assert_eq!(answer.header("retry-after"), "1");
@@ -234,7 +234,7 @@ async fn without_a_limit_it_may_write_what_is_free_after_the_wait(
     upstream.hold();
     let app = server(options, &upstream, &[]).await;
     // Input of 73 tokens, then 1,000 of output.
-    let account = app.account("0.05073").await;
+    let account = app.account("0.050913").await;
     let body = json!({"model": MODELS[1], "messages": [{"role": "user", "content": "x"}]});
     let first = asking(&app, &account.key, CHAT, body.clone());
     upstream.arrived(1).await;

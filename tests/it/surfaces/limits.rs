@@ -30,11 +30,12 @@ async fn without_a_limit_it_is_what_the_account_can_pay_for(
     let upstream = Upstream::start().await;
     let app = TestApp::upstream(options, &upstream).await;
     for path in ROUTES {
-        // 73 input tokens at 10, then output at 50 micro-credits.
+        // 73 input tokens at 12.5, since the vendor may write them to its cache, then output at 50
+        // micro-credits.
         for (credits, tokens) in [
-            ("0.05073", 1000),
-            ("0.050779", 1000),
-            ("0.01353", 256),
+            ("0.050913", 1000),
+            ("0.050962", 1000),
+            ("0.013713", 256),
             ("100", 128_000),
         ] {
             let account = app.account(credits).await;
@@ -45,16 +46,16 @@ async fn without_a_limit_it_is_what_the_account_can_pay_for(
             let record = record(&app, &account, &answer).await;
             assert_eq!(record["parameters"]["max_tokens"], tokens);
         }
-        let account = app.account("0.013529").await;
+        let account = app.account("0.013712").await;
         let before = upstream.count();
         let answer = app.post(&account.key, path, &unlimited(path, "x")).await;
         let short = error(path, &answer, 402, "insufficient_credits");
         assert_eq!(short["affordable"], json!({"max_tokens": 255}));
-        assert_eq!(short["required"], "0.01353");
+        assert_eq!(short["required"], "0.013713");
         assert_eq!(upstream.count(), before);
         // The cap of a key counts as well.
         let account = app.account("100").await;
-        let capped = json!({"name": "capped", "spend_limit": "0.05073"});
+        let capped = json!({"name": "capped", "spend_limit": "0.050913"});
         let key = app.key(account.id, capped).await;
         app.post(&key, path, &unlimited(path, "x"))
             .await
@@ -81,14 +82,14 @@ async fn a_limit_is_taken_exactly_and_beyond_those_of_generate(
         answer.expect(200);
         assert_eq!(sent(&upstream), 127_999);
         let record = record(&app, &account, &answer).await;
-        // (300,000 + 8 + 64) x 20 + 127,999 x 75 micro-credits: the tier above 272,000.
-        assert_eq!(record["credits"]["estimated"], "15.601365");
+        // (300,000 + 8 + 64) x 25 + 127,999 x 75 micro-credits: the tier above 272,000.
+        assert_eq!(record["credits"]["estimated"], "17.101725");
         assert_eq!(record["prompt"].as_str().unwrap().len(), 10_000);
         let body = with(ask(MODELS[1], "x"), &json!({"max_tokens": 127_999}));
         let poor = app.account("1").await;
         let answer = app.post(&poor.key, path, &body).await;
         let short = error(path, &answer, 402, "insufficient_credits");
-        assert_eq!(short["affordable"], json!({"max_tokens": 19_985}));
+        assert_eq!(short["affordable"], json!({"max_tokens": 19_981}));
     }
 }
 

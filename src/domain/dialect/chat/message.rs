@@ -6,7 +6,7 @@ use crate::domain::{
     conversation::{Detail, Image, ImageSource, Message, Part, Role, ToolCall, ToolResult},
     dialect::{instructions, needed},
     named::named_enum,
-    validate::{FieldCode, Fields, List, only, text, words},
+    validate::{FieldCode, Fields, List, text, words},
 };
 
 named_enum!(
@@ -51,8 +51,8 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Message> {
     let about = "Of a tool: the call that it answers.";
     let call_id = fields.optional("tool_call_id", about, text(usize::MAX));
     // What an answer of ours brings back.
-    fields.optional("annotations", "None.", only([json!([])]));
-    fields.unsupported(&["audio", "function_call", "name"]);
+    fields.neutral("annotations", vec![json!([])]);
+    fields.unsupported(&["audio", "function_call"]);
     let role = role?;
     for (name, of) in [
         ("tool_calls", ChatRole::Assistant),

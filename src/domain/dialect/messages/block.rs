@@ -7,7 +7,7 @@ use crate::domain::{
     conversation::{Image, ImageSource, Message, Part, Role, ToolCall, ToolResult},
     dialect::{needed, schema_of},
     named::named_enum,
-    validate::{Fields, List, any_object, boolean, only, text, words},
+    validate::{Fields, List, any_object, boolean, text, words},
 };
 
 named_enum!(
@@ -83,7 +83,7 @@ pub(super) fn texts(fields: &Fields<'_>, name: &'static str, hints: &Hints) -> O
     list.read_any(fields, name, |block| {
         block.required("type", "What it is.", words::<SystemBlockType>());
         let text = block.required("text", "The text.", text(usize::MAX));
-        block.optional("citations", "None.", only([json!([])]));
+        block.neutral("citations", vec![json!([])]);
         note(hints, block.hints(&[CACHE_CONTROL]));
         text.map(Part::text)
     })
@@ -107,9 +107,8 @@ fn block(fields: &Fields<'_>, hints: &Hints) -> Option<Part> {
     let about = "Of thinking: brought back as it was answered.";
     let signature = fields.optional("signature", about, string());
     let data = fields.optional("data", "Of redacted thinking.", string());
-    fields.optional("citations", "None.", only([json!([])]));
-    let direct = only([json!({"type": "direct"})]);
-    fields.optional("caller", "Of a tool use: the model itself.", direct);
+    fields.neutral("citations", vec![json!([])]);
+    fields.neutral("caller", vec![json!({"type": "direct"})]);
     note(hints, fields.hints(&[CACHE_CONTROL]));
     let kind = kind?;
     Some(match kind {

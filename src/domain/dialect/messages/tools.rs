@@ -9,7 +9,7 @@ use crate::domain::{
     },
     dialect::{MAX_TOOLS, needed, schema_of},
     named::named_enum,
-    validate::{FieldCode, Fields, List, any_object, boolean, integer, only, text, words},
+    validate::{FieldCode, Fields, List, any_object, boolean, integer, text, words},
 };
 
 named_enum!(
@@ -35,6 +35,8 @@ named_enum!(
         Disabled = "disabled",
         Adaptive = "adaptive",
         Enabled = "enabled",
+        /// Only between uses of tools.
+        BetweenTools = "between_tools",
     }
 );
 
@@ -106,7 +108,7 @@ fn function(fields: &Fields<'_>, hints: &Hints) -> Option<Function> {
     let schema = fields.required("input_schema", about, any_object());
     let about = "Whether the arguments must follow the schema. Default: the provider's.";
     let strict = fields.optional("strict", about, boolean());
-    fields.optional("defer_loading", "As it is anyway.", only([json!(false)]));
+    fields.neutral("defer_loading", vec![json!(false)]);
     let hinted = fields.hints(&[CACHE_CONTROL, "eager_input_streaming"]);
     note(hints, hinted);
     Some(Function {
@@ -128,7 +130,7 @@ pub(super) fn reasoning(fields: &Fields<'_>) -> (Reasoning, Format) {
         let about = "Of no effect where a provider shows none.";
         thinking.optional("display", about, words::<ThinkingDisplay>());
         Some(match kind? {
-            ThinkingType::Disabled => Thinking::Off,
+            ThinkingType::Disabled | ThinkingType::BetweenTools => Thinking::Off,
             ThinkingType::Adaptive => Thinking::Adaptive,
             ThinkingType::Enabled => Thinking::Budget(needed(thinking, "budget_tokens", budget)?),
         })

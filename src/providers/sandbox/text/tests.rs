@@ -14,6 +14,7 @@ fn call(prompt: &str, max_tokens: u32) -> TextCall {
         conversation: Conversation::from_prompt(prompt.to_owned(), None),
         max_tokens,
         sampling: Sampling::default(),
+        ..TextCall::default()
     }
 }
 

@@ -1,0 +1,193 @@
+//! Bodies to a vendor of their own dialect: they go as they came.
+
+use http::Method;
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::{CHAT, MESSAGES, MODELS, ask, error, record, with};
+use crate::common::{Account, Answer, TestApp, Upstream};
+
+async fn send(
+    app: &TestApp,
+    account: &Account,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Answer {
+    let mut all = vec![("content-type", "application/json")];
+    all.extend_from_slice(headers);
+    let body = Some(body.to_owned());
+    app.call(Method::POST, &account.key, path, &all, body).await
+}
+
+/// Messages as no writer of ours would have them, with cache markers, thoughts and fields of
+/// tomorrow.
+const TURNS: &str = r#"[ {"role":"user", "content":[{"type":"text","cache_control":{"type":"ephemeral"},"text":"\u00e9 <x>","new":1.0}]},
+ {"content":[{"signature":"c2ln/+=","type":"thinking","thinking":""},{"data":"cmVk","type":"redacted_thinking"},
+ {"type":"tool_use","input":{"z":1,"a":{"b":1e2}},"name":"f","id":"t1"}],"role":"assistant"},
+ {"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"ok"}]} ]"#;
+const SYSTEM: &str =
+    r#"[{"text":"s","type":"text","cache_control":{"ttl":"1h","type":"ephemeral"}}]"#;
+const TOOLS: &str =
+    r#"[{"input_schema":{"type":"object","properties":{"z":{},"a":{}}},"name":"f"}]"#;
+
+#[sqlx::test]
+async fn messages_pass_to_anthropic(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    let body = format!(
+        r#"{{"messages": {TURNS},"top_k" : 5,"model":"anthropic/claude-haiku-5-5", "max_tokens":64,
+        "temperature":1,"system":{SYSTEM},"tools":{TOOLS},"metadata":{{"user_id":"u"}}}}"#
+    );
+    let sent = |temperature: &str| {
+        format!(
+            r#"{{"messages":{TURNS},"top_k":5,"model":"claude-haiku-5-5","max_tokens":64,{temperature}"system":{SYSTEM},"tools":{TOOLS},"metadata":{{"user_id":"u"}}}}"#
+        )
+    };
+    let older = [
+        ("anthropic-version", "2023-06-01"),
+        ("anthropic-beta", "one,two"),
+        ("anthropic-beta", "three"),
+    ];
+    for (headers, version, beta, sent) in [
+        (
+            &older[..],
+            "2023-06-01",
+            "one,two,three",
+            sent(r#""temperature":1,"#),
+        ),
+        // The current version takes none, and one is the default.
+        (&[][..], "2026-10-21", "", sent("")),
+    ] {
+        let answer = send(&app, &account, MESSAGES, headers, &body).await;
+        assert_eq!(answer.expect(200)["model"], "anthropic/claude-haiku-5-5");
+        assert_eq!(answer.header("x-gensvc-left-out"), "");
+        let request = upstream.requests().pop().unwrap();
+        assert_eq!(request.text, sent);
+        let header = |name| {
+            request
+                .headers
+                .get(name)
+                .map_or("", |v| v.to_str().unwrap())
+        };
+        assert_eq!(
+            (header("anthropic-version"), header("anthropic-beta")),
+            (version, beta)
+        );
+        // All that the model may see, at the price of what the marker may write.
+        let record = record(&app, &account, &answer).await;
+        let visible = "s".len()
+            + "é <x>".len()
+            + "c2ln/+=".len()
+            + "cmVk".len()
+            + "t1f".len()
+            + r#"{"a":{"b":100.0},"z":1}"#.len()
+            + "t1".len()
+            + "ok".len()
+            + "f".len()
+            + r#"{"properties":{"a":{},"z":{}},"type":"object"}"#.len();
+        let others = "5".len() + "1.0".len();
+        let tokens = visible + others + 8 * 7 + 16 + 64;
+        let micros = i64::try_from(tokens * 20 + 64 * 50).unwrap();
+        let held = record["credits"]["estimated"].as_str().unwrap();
+        let held: gensvc::domain::credits::Credits = held.parse().unwrap();
+        assert_eq!(held.micros(), micros);
+    }
+    let streamed = body.replacen('{', r#"{"stream":true,"#, 1);
+    let answer = send(&app, &account, MESSAGES, &[], &streamed).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let text = upstream.requests().pop().unwrap().text;
+    assert!(
+        text.starts_with(&format!(r#"{{"stream":true,"messages":{TURNS}"#)),
+        "{text}"
+    );
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn chats_pass_to_openai(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    let turns = r#"[{"role":"system","content":"s"} ,{"name":"me","role":"user","content":[{"text":"\u00e9","type":"text"}]}]"#;
+    let body = format!(
+        r#"{{"seed": 7,"messages": {turns},"model":"gpt-6-luna","verbosity":"low","max_tokens":64,
+        "prompt_cache_key":"k","logit_bias":{{"1":2}},"frequency_penalty":0.5}}"#
+    );
+    let answer = send(&app, &account, CHAT, &[], &body).await;
+    answer.expect(200);
+    assert_eq!(answer.header("x-gensvc-left-out"), "");
+    let sent = format!(
+        r#"{{"seed":7,"messages":{turns},"model":"gpt-6-luna","verbosity":"low","prompt_cache_key":"k","logit_bias":{{"1":2}},"frequency_penalty":0.5,"max_completion_tokens":64,"service_tier":"default","store":false}}"#
+    );
+    assert_eq!(upstream.requests().pop().unwrap().text, sent);
+    let streamed = r#""stream":true,"stream_options":{"tomorrow":1},"service_tier":"auto","#;
+    let streamed = body.replacen('{', &format!("{{{streamed}"), 1);
+    let answer = send(&app, &account, CHAT, &[], &streamed).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let sent = upstream.requests().pop().unwrap().body;
+    let expected = json!({"tomorrow": 1, "include_usage": true, "include_obfuscation": false});
+    assert_eq!(sent["stream_options"], expected);
+    assert_eq!(
+        (&sent["stream"], &sent["service_tier"]),
+        (&json!(true), &json!("default"))
+    );
+    // Its usage was asked for by us alone.
+    assert!(!answer.text.contains("\"usage\""), "{}", answer.text);
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn what_another_dialect_has_no_name_for_is_refused(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    let named = json!([{"role": "user", "content": "x", "name": "me"}]);
+    let marked = json!([{"role": "user",
+        "content": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}]}]);
+    for (path, own, param, more) in [
+        (CHAT, 1, "seed", json!({"seed": 1})),
+        (
+            CHAT,
+            1,
+            "frequency_penalty",
+            json!({"frequency_penalty": 0.5}),
+        ),
+        (CHAT, 1, "messages[0].name", json!({"messages": named})),
+        (
+            CHAT,
+            1,
+            "messages[0].content[0].cache_control",
+            json!({"messages": marked}),
+        ),
+        (CHAT, 1, "tomorrow", json!({"tomorrow": {}})),
+        (MESSAGES, 2, "top_k", json!({"top_k": 5})),
+        (MESSAGES, 2, "tomorrow", json!({"tomorrow": {}})),
+    ] {
+        for (at, model) in MODELS.into_iter().enumerate() {
+            let before = upstream.count();
+            let answer = app
+                .post(&account.key, path, &with(ask(model, "x"), &more))
+                .await;
+            if at == own {
+                answer.expect(200);
+                let sent = &upstream.requests()[before].body;
+                for (name, value) in more.as_object().unwrap() {
+                    assert_eq!(sent[name], *value);
+                }
+                continue;
+            }
+            let refused = error(path, &answer, 400, "unsupported_parameter");
+            let found = match path {
+                CHAT => &refused["param"],
+                _ => &refused["details"]["unsupported"][0],
+            };
+            assert_eq!(*found, Value::from(param), "{model}");
+            assert_eq!(upstream.count(), before);
+        }
+    }
+}
