@@ -187,7 +187,7 @@ fn routes() -> Vec<Route> {
         route!(webhooks::get),
         route!(webhooks::delete),
         route!(webhooks::deliveries),
-        route!(webhooks::redeliver),
+        route!(webhooks::redeliver).errors(&[Paused]),
         route!(auth::login)
             .errors(&[InvalidCredentials, TooManyLogins])
             .errors(&openapi::BUSY),
@@ -197,7 +197,7 @@ fn routes() -> Vec<Route> {
         route!(admin::list),
         route!(admin::create),
         route!(admin::get),
-        route!(admin::move_credits).errors(&[ReferenceReused]),
+        route!(admin::move_credits).errors(&[ReferenceReused, Paused]),
         route!(admin::reports::providers),
         route!(admin::reports::jobs),
         route!(admin::reports::usage),

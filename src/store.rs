@@ -142,10 +142,10 @@ pub enum StoreError {
     NewerSchema(i64, i64),
     /// The schema lacks a migration, and only a server's start or `gensvc migrate` brings it.
     #[error(
-        "the database's schema is of version {0}, and this gensvc needs version {1}: start the \
-         server, or run `gensvc migrate`"
+        "the database's schema lacks migration {0}, which this gensvc needs: start the server, or \
+         run `gensvc migrate`"
     )]
-    OlderSchema(i64, i64),
+    OlderSchema(i64),
     #[error(
         "the database is behind a pooler whose clients share sessions, and gensvc keeps settings \
          and prepared statements in its own: use the pooler's session mode (PgBouncer: pool_mode = \

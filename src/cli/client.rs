@@ -2,6 +2,7 @@
 
 pub(super) mod args;
 mod connection;
+mod files;
 mod generate;
 mod read;
 

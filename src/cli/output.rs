@@ -1,8 +1,9 @@
 //! Results on stdout: for people, or as JSON for scripts.
 
 use std::{
+    borrow::Cow,
     error::Error,
-    io::{ErrorKind, Write as _},
+    io::{ErrorKind, IsTerminal as _, Write as _},
 };
 
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -41,7 +42,7 @@ impl Output {
         let written = if self.json {
             writeln!(out, "{}", json!(script))
         } else {
-            writeln!(out, "{people}")
+            writeln!(out, "{}", printable(people, out.is_terminal()))
         };
         match written.and_then(|()| out.flush()) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
@@ -53,7 +54,8 @@ impl Output {
     pub(super) fn note(self, text: &str) {
         if !self.json {
             // Nobody is left to tell when stderr is closed.
-            let _ = writeln!(std::io::stderr(), "{text}");
+            let mut err = std::io::stderr();
+            let _ = writeln!(err, "{}", printable(text, err.is_terminal()));
         }
     }
 
@@ -76,7 +78,18 @@ impl Output {
             format!("gensvc: {message}")
         };
         // Nobody is left to tell when stderr is closed.
-        let _ = writeln!(std::io::stderr(), "{text}");
+        let mut err = std::io::stderr();
+        let _ = writeln!(err, "{}", printable(&text, err.is_terminal()));
+    }
+}
+
+/// What a model or a stranger has written must not steer a terminal; a file gets it as it is.
+pub(super) fn printable(text: &str, is_terminal: bool) -> Cow<'_, str> {
+    let steers = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if is_terminal && text.contains(steers) {
+        text.replace(steers, "\u{fffd}").into()
+    } else {
+        text.into()
     }
 }
 
@@ -115,6 +128,12 @@ pub(super) fn maybe_time(at: Option<DateTime<Utc>>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_cannot_steer_a_terminal() {
+        assert_eq!(printable("a\u{1b}[2J\tb\n", true), "a\u{fffd}[2J\tb\n");
+        assert_eq!(printable("a\u{1b}[2J", false), "a\u{1b}[2J");
+    }
 
     #[test]
     fn columns_are_aligned_and_control_characters_harmless() {

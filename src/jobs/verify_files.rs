@@ -51,6 +51,8 @@ impl Runner {
                 Err(_) => audit.unknown.push(file.name),
             }
         }
+        // What runs now may have ended when its record would be read.
+        let running = store.running_generations().await?;
         let mut after = (AccountId(0), GenerationId(Uuid::nil()));
         loop {
             let records = store.stored_files(after, BATCH).await?;
@@ -77,10 +79,11 @@ impl Runner {
         let left: Vec<MediaKey> = found.into_keys().collect();
         for keys in left.chunks(1_000) {
             let ids: Vec<_> = keys.iter().map(|key| key.generation().0).collect();
-            let expected = store.generations_with_files(&ids).await?;
+            let trash = store.media_trash_of(&ids).await?;
             for key in keys {
                 // What was deleted meanwhile is gone.
-                let expected = expected.contains(&key.generation());
+                let id = key.generation();
+                let expected = running.contains(&id) || trash.contains(&id);
                 if !expected && media.head(key).await?.is_some() {
                     audit.unknown.push(key.to_string());
                 }

@@ -36,6 +36,7 @@ impl Service {
         what: Move,
         reference: Option<&str>,
     ) -> Result<Movement, ServiceError> {
+        self.require_running()?;
         ServiceError::any(what.violations(reference))?;
         let new = NewMove {
             account,

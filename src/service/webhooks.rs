@@ -118,6 +118,7 @@ impl Service {
         id: WebhookId,
         delivery: WebhookDeliveryId,
     ) -> Result<DeliveryRecord, ServiceError> {
+        self.require_running()?;
         let now = self.0.clock.now();
         let (store, account) = (&self.0.store, caller.account_id);
         let delivery = store.redeliver(account, id, delivery, now).await?;

@@ -96,20 +96,25 @@ impl Hosts {
             return host.connect().await;
         }
         let limit = CONNECT_LIMIT / u32::try_from(self.hosts.len()).unwrap_or(u32::MAX);
-        let mut result = Err(sqlx::Error::PoolTimedOut);
+        let mut failure: Option<sqlx::Error> = None;
         let first = self.last.load(Ordering::Relaxed);
         for n in 0..self.hosts.len() {
             let n = (first + n) % self.hosts.len();
             let connecting = timeout(limit, writable(&self.hosts[n]));
-            result = connecting
+            match connecting
                 .await
-                .unwrap_or_else(|_elapsed| Err(timed_out("connect")));
-            if result.is_ok() {
-                self.last.store(n, Ordering::Relaxed);
-                break;
+                .unwrap_or_else(|_elapsed| Err(timed_out("connect")))
+            {
+                Ok(connection) => {
+                    self.last.store(n, Ordering::Relaxed);
+                    return Ok(connection);
+                }
+                // That one refuses us tells more than that another is a standby.
+                Err(error) if failure.as_ref().is_none_or(is_standby) => failure = Some(error),
+                Err(_) => {}
             }
         }
-        result
+        Err(failure.unwrap_or(sqlx::Error::PoolTimedOut))
     }
 
     /// Hosts and ports, for people.
@@ -121,6 +126,11 @@ impl Hosts {
         let places: Vec<String> = self.hosts.iter().map(place).collect();
         places.join(" or ")
     }
+}
+
+/// Whether a host was reached, and takes no writes.
+fn is_standby(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Io(error) if error.kind() == io::ErrorKind::NotConnected)
 }
 
 /// A connection to a host that takes writes.

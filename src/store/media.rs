@@ -58,19 +58,23 @@ impl Store {
         Ok(rows)
     }
 
-    /// Those of them that may have files which no record names: they run, or their files are
-    /// about to be removed.
-    pub async fn generations_with_files(
-        &self,
-        ids: &[Uuid],
-    ) -> Result<HashSet<GenerationId>, StoreError> {
+    /// All unfinished generations.
+    pub async fn running_generations(&self) -> Result<HashSet<GenerationId>, StoreError> {
+        let found =
+            sqlx::query_scalar!(r#"select id as "id: GenerationId" from running_generations"#)
+                .fetch_all(self.requests.named("list unfinished generations"))
+                .await?;
+        Ok(found.into_iter().collect())
+    }
+
+    /// Those of them whose files are about to be removed.
+    pub async fn media_trash_of(&self, ids: &[Uuid]) -> Result<HashSet<GenerationId>, StoreError> {
         let found = sqlx::query_scalar!(
-            r#"select id as "id!: GenerationId" from running_generations where id = any($1)
-               union all
-               select generation_id from media_trash where generation_id = any($1)"#,
+            r#"select generation_id as "id: GenerationId" from media_trash
+               where generation_id = any($1)"#,
             ids
         )
-        .fetch_all(self.requests.named("find generations with files"))
+        .fetch_all(self.requests.named("find files that are to be removed"))
         .await?;
         Ok(found.into_iter().collect())
     }

@@ -65,13 +65,7 @@ impl Store {
         match pending.first() {
             None => self.recount_restored().await,
             Some(_) if pending.len() == MIGRATOR.iter().count() => self.migrate().await,
-            Some(first) => {
-                let versions = MIGRATOR.iter().map(|migration| migration.version);
-                let found = versions
-                    .take_while(|&version| version < first.version)
-                    .last();
-                Err(StoreError::OlderSchema(found.unwrap_or(0), known()))
-            }
+            Some(first) => Err(StoreError::OlderSchema(first.version)),
         }
     }
 

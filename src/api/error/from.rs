@@ -92,7 +92,7 @@ impl From<ServiceError> for ApiError {
             }
             ServiceError::Paused => Self::busy(
                 Code::Paused,
-                "this server is paused (jobs.paused): it looks things up and changes nothing",
+                "this server is paused (jobs.paused): it takes no work, and ends and moves nothing",
             ),
             ServiceError::ProviderBusy(provider) => Self::busy(
                 Code::ProviderOverloaded,

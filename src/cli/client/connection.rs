@@ -6,6 +6,7 @@ use std::{
     io::{self, Write as _},
     os::unix::fs::OpenOptionsExt as _,
     path::PathBuf,
+    time::Duration,
 };
 
 use reqwest::{Method, Response, StatusCode};
@@ -14,6 +15,11 @@ use serde_json::Value;
 
 use crate::cli::Failure;
 
+/// Between two tries of what may be repeated, in seconds: half a minute in all.
+const PAUSES: [u64; 6] = [1, 2, 4, 8, 8, 8];
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// Of silence: longer than any provider is waited for.
+const READ_LIMIT: Duration = Duration::from_mins(6);
 const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 
 /// What `gensvc login` keeps.
@@ -85,6 +91,15 @@ pub(super) struct Refused {
     pub(super) body: Value,
 }
 
+/// No answer came.
+#[derive(Debug, thiserror::Error)]
+#[error("{sentence}")]
+struct Unreachable {
+    sentence: String,
+    /// Whether the request may have arrived.
+    was_sent: bool,
+}
+
 impl std::fmt::Display for Refused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let error = &self.body["error"];
@@ -110,6 +125,11 @@ impl std::fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 impl Refused {
+    /// Whether the same request may soon succeed.
+    fn passes(&self) -> bool {
+        self.body["error"]["retryable"] == true && self.body["generation"].is_null()
+    }
+
     /// What a script is to make of it.
     pub(super) fn exit_code(&self) -> u8 {
         match self.status.as_u16() {
@@ -146,7 +166,10 @@ impl Connection {
             reqwest::Client::builder().user_agent(concat!("gensvc/", env!("CARGO_PKG_VERSION")));
         let base_url = base_url.trim_end_matches('/');
         Ok(Self {
-            client: client.build()?,
+            client: client
+                .connect_timeout(CONNECT_LIMIT)
+                .read_timeout(READ_LIMIT)
+                .build()?,
             base_url: base_url.strip_suffix("/v1").unwrap_or(base_url).to_owned(),
             key,
         })
@@ -184,6 +207,28 @@ impl Connection {
         Err(Box::new(Refused { status, body }))
     }
 
+    /// A request that makes something once, by its Idempotency-Key, however often it is sent: it is
+    /// repeated where its answer may have been lost.
+    pub(super) async fn make(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &Value,
+    ) -> Result<Response, Failure> {
+        let send = || self.send(Method::POST, path, headers, Some(body));
+        again(send, |error| error.was_sent).await
+    }
+
+    /// A look at a generation, which a server that is away for a moment does not end.
+    pub(super) async fn look(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> Result<Value, Failure> {
+        let send = || self.send(Method::GET, path, headers, None);
+        Ok(again(send, |_| true).await?.json().await?)
+    }
+
     pub(super) async fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, Failure> {
         let mut text = url::form_urlencoded::Serializer::new(String::new());
         text.extend_pairs(query);
@@ -211,12 +256,36 @@ impl Connection {
         while let Some(source) = cause.source() {
             cause = source;
         }
-        format!(
-            "cannot reach {} ({cause}); set GENSVC_BASE_URL to the server's address",
-            self.base_url
-        )
-        .into()
+        Box::new(Unreachable {
+            sentence: format!(
+                "cannot reach {} ({cause}); set GENSVC_BASE_URL to the server's address",
+                self.base_url
+            ),
+            was_sent: !error.is_connect(),
+        })
     }
+}
+
+/// Sends until it is answered, a few times.
+async fn again<F: Future<Output = Result<Response, Failure>>>(
+    send: impl Fn() -> F,
+    may_repeat: impl Fn(&Unreachable) -> bool,
+) -> Result<Response, Failure> {
+    for pause in PAUSES {
+        let error = match send().await {
+            Ok(response) => return Ok(response),
+            Err(error) => error,
+        };
+        let passes = match error.downcast_ref::<Refused>() {
+            Some(refused) => refused.passes(),
+            None => error.downcast_ref().is_some_and(&may_repeat),
+        };
+        if !passes {
+            return Err(error);
+        }
+        tokio::time::sleep(Duration::from_secs(pause)).await;
+    }
+    send().await
 }
 
 fn same(one: &str, other: &str) -> bool {

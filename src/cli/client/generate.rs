@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     io::{self, IsTerminal as _, Read as _, Write as _},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::ExitCode,
 };
 
@@ -16,9 +16,13 @@ use uuid::Uuid;
 use super::{
     args::{Audio, Common, Image, Kind, Text, Video},
     connection::{Connection, Refused},
+    files::{Target, cost, kept, write},
     is_watched, passing,
 };
-use crate::cli::{Failure, output::Output};
+use crate::cli::{
+    Failure,
+    output::{Output, printable},
+};
 
 /// The exit code of a generation that failed, and of one that was left.
 const FAILED: u8 = 6;
@@ -167,14 +171,24 @@ pub(super) async fn run(kind: &Kind, env: &Env, output: Output) -> Result<ExitCo
     if request.kind == "text" {
         return text(&connection, request, output).await;
     }
-    let record = match made(&connection, &request).await? {
+    let target = request.output.as_deref();
+    let several = request.body["parameters"]["n"].as_u64() > Some(1);
+    let target = Target::of(target, several, output)?;
+    let record = match made(&connection, &request, output).await? {
         Ok(record) => record,
         Err(left) => return Ok(left),
     };
     if record["status"] == "failed" {
         return Ok(failed(&record, output));
     }
-    files(&connection, &record, request.output.as_deref(), output).await?;
+    let fetched = tokio::select! {
+        fetched = write(&connection, &record, target, output) => fetched,
+        _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
+    };
+    if fetched.is_err() {
+        output.note(&kept(&record));
+    }
+    fetched?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -194,14 +208,6 @@ fn failed(record: &Value, output: Output) -> ExitCode {
     ExitCode::from(FAILED)
 }
 
-/// What it has cost, on stderr.
-fn cost(record: &Value, output: Output) {
-    if let Some(charged) = record["credits"]["charged"].as_str() {
-        let uuid = record["uuid"].as_str().unwrap_or_default();
-        output.note(&format!("{charged} credits · {uuid}"));
-    }
-}
-
 /// A text goes to stdout as it arrives.
 async fn text(
     connection: &Connection,
@@ -211,10 +217,8 @@ async fn text(
     request.body["stream"] = json!(true);
     let key = once();
     let headers = [("idempotency-key", key.as_str())];
-    let (method, path) = (Method::POST, request.path());
-    let response = connection
-        .send(method, &path, &headers, Some(&request.body))
-        .await?;
+    let path = request.path();
+    let response = connection.make(&path, &headers, &request.body).await?;
     let mut events = SseStream::from_bytes_stream(response.bytes_stream());
     let (mut out, mut last, mut written) = (io::stdout(), None, false);
     while let Some(event) = events.next().await {
@@ -223,8 +227,15 @@ async fn text(
         match event.event.as_deref() {
             Some("delta") if !output.is_json() => {
                 let piece = data["text"].as_str().unwrap_or_default();
-                out.write_all(printable(piece, out.is_terminal()).as_bytes())?;
-                out.flush()?;
+                let piece = printable(piece, out.is_terminal());
+                let shown = out.write_all(piece.as_bytes()).and_then(|()| out.flush());
+                match shown {
+                    // A reader that wants no more (`| head`).
+                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                        return Ok(ExitCode::SUCCESS);
+                    }
+                    shown => shown?,
+                }
                 written = true;
             }
             Some("completed" | "failed") => last = Some(data),
@@ -247,21 +258,11 @@ async fn text(
     Ok(ExitCode::SUCCESS)
 }
 
-/// A model's text must not steer a terminal; a file gets it as it is.
-fn printable(text: &str, is_terminal: bool) -> String {
-    if !is_terminal {
-        return text.to_owned();
-    }
-    text.replace(
-        |c: char| c.is_control() && c != '\n' && c != '\t',
-        "\u{fffd}",
-    )
-}
-
 /// The finished record of an image, a video or speech; or how the person left it.
 async fn made(
     connection: &Connection,
     request: &Request,
+    output: Output,
 ) -> Result<Result<Value, ExitCode>, Failure> {
     let key = once();
     let mut headers = vec![("idempotency-key", key.as_str())];
@@ -269,10 +270,8 @@ async fn made(
         // An image too can be left, and be cancelled.
         headers.push(("prefer", "respond-async"));
     }
-    let (method, path) = (Method::POST, request.path());
-    let response = connection
-        .send(method, &path, &headers, Some(&request.body))
-        .await?;
+    let path = request.path();
+    let response = connection.make(&path, &headers, &request.body).await?;
     let mut record: Value = response.json().await?;
     let path = format!(
         "/v1/generate/{}",
@@ -286,9 +285,14 @@ async fn made(
         }
         // The bar moves with what the provider tells; the server answers as soon as it is done.
         let wait = [("prefer", "wait=3")];
-        let look = connection.send(Method::GET, &path, &wait, None);
         tokio::select! {
-            answer = look => record = answer?.json().await?,
+            looked = connection.look(&path, &wait) => match looked {
+                Ok(found) => record = found,
+                Err(error) => {
+                    output.note(&kept(&record));
+                    return Err(error);
+                }
+            },
             _ = tokio::signal::ctrl_c() => {
                 if shown {
                     passing("");
@@ -359,76 +363,5 @@ async fn leave(connection: &Connection, path: &str) -> Result<bool, Failure> {
             Ok(true)
         }
         _ => Ok(false),
-    }
-}
-
-/// Writes the files, or prints their links.
-async fn files(
-    connection: &Connection,
-    record: &Value,
-    target: Option<&Path>,
-    output: Output,
-) -> Result<(), Failure> {
-    let outputs = record["outputs"].as_array().map_or(&[][..], Vec::as_slice);
-    let urls: Vec<&str> = outputs
-        .iter()
-        .filter_map(|file| file["url"].as_str())
-        .collect();
-    let Some(target) = target else {
-        output.result(&urls.join("\n"), record)?;
-        cost(record, output);
-        return Ok(());
-    };
-    let mut written = Vec::new();
-    for (at, url) in urls.iter().enumerate() {
-        let bytes = connection.file(url).await?.bytes().await?;
-        if target == Path::new("-") {
-            io::stdout().write_all(&bytes)?;
-            continue;
-        }
-        let path = if urls.len() == 1 {
-            target.to_owned()
-        } else {
-            numbered(target, at + 1)
-        };
-        tokio::fs::write(&path, &bytes)
-            .await
-            .map_err(|error| format!("cannot write {} ({error})", path.display()))?;
-        written.push(path.display().to_string());
-    }
-    if !written.is_empty() {
-        output.result(&written.join("\n"), record)?;
-    }
-    cost(record, output);
-    Ok(())
-}
-
-/// `picture.png` with a number: `picture-2.png`.
-fn numbered(path: &Path, number: usize) -> PathBuf {
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let name = match path.extension() {
-        Some(extension) => format!("{stem}-{number}.{}", extension.to_string_lossy()),
-        None => format!("{stem}-{number}"),
-    };
-    path.with_file_name(name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn several_files_are_numbered_before_their_extension() {
-        assert_eq!(
-            numbered(Path::new("a/b.tar.png"), 2),
-            Path::new("a/b.tar-2.png")
-        );
-        assert_eq!(numbered(Path::new("b"), 1), Path::new("b-1"));
-    }
-
-    #[test]
-    fn a_text_cannot_steer_a_terminal() {
-        assert_eq!(printable("a\u{1b}[2J\tb\n", true), "a\u{fffd}[2J\tb\n");
-        assert_eq!(printable("a\u{1b}[2J", false), "a\u{1b}[2J");
     }
 }

@@ -62,7 +62,7 @@ async fn commands_change_no_schema_that_is_in_use(_: PgPoolOptions, options: PgC
     execute(&app, newest_row).await;
     let error = app.store.expect_schema().await.unwrap_err();
     assert!(
-        matches!(error, StoreError::OlderSchema(_, needed) if needed == newest()),
+        matches!(error, StoreError::OlderSchema(lacking) if lacking == newest()),
         "{error}"
     );
     assert!(

@@ -1,0 +1,148 @@
+//! The files of a generation, on their way to disk.
+
+use std::{
+    fs::File,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::connection::Connection;
+use crate::cli::{Failure, output::Output};
+
+/// How to get at it all the same.
+pub(super) fn kept(record: &Value) -> String {
+    let uuid = record["uuid"].as_str().unwrap_or_default();
+    format!("The generation is kept: gensvc show {uuid}")
+}
+
+/// What it has cost, on stderr.
+pub(super) fn cost(record: &Value, output: Output) {
+    if let Some(charged) = record["credits"]["charged"].as_str() {
+        let uuid = record["uuid"].as_str().unwrap_or_default();
+        output.note(&format!("{charged} credits · {uuid}"));
+    }
+}
+
+/// Where the files go.
+pub(super) enum Target {
+    /// Nowhere: their links are printed.
+    Links,
+    Stdout,
+    /// To this path, by way of a new file beside it, which is whole when it is renamed. The first of
+    /// those is made before anything is paid.
+    Path(PathBuf, Part),
+}
+
+/// A file that is being written; removed unless it is finished.
+pub(super) struct Part(PathBuf);
+
+impl Part {
+    fn beside(target: &Path) -> Result<Self, Failure> {
+        let part = target.with_file_name(format!(".gensvc-{}.part", Uuid::now_v7()));
+        let made = File::options().write(true).create_new(true).open(&part);
+        made.map_err(|error| unwritable(target, &error))?;
+        Ok(Self(part))
+    }
+
+    async fn finish(self, bytes: &[u8], target: &Path) -> Result<(), Failure> {
+        let written = async {
+            tokio::fs::write(&self.0, bytes).await?;
+            tokio::fs::rename(&self.0, target).await
+        };
+        Ok(written.await.map_err(|error| unwritable(target, &error))?)
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // A finished one has another name.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> String {
+    format!("cannot write {} ({error})", path.display())
+}
+
+impl Target {
+    pub(super) fn of(path: Option<&Path>, several: bool, output: Output) -> Result<Self, Failure> {
+        match path {
+            None => Ok(Self::Links),
+            Some(path) if path == Path::new("-") => match (several, output.is_json()) {
+                (true, _) => Err("several files do not go to stdout: name a file".into()),
+                (_, true) => Err("a file and --json do not both go to stdout: name a file".into()),
+                _ => Ok(Self::Stdout),
+            },
+            Some(path) => Ok(Self::Path(path.to_owned(), Part::beside(path)?)),
+        }
+    }
+}
+
+/// Writes the files, or prints their links.
+pub(super) async fn write(
+    connection: &Connection,
+    record: &Value,
+    target: Target,
+    output: Output,
+) -> Result<(), Failure> {
+    let outputs = record["outputs"].as_array().map_or(&[][..], Vec::as_slice);
+    let urls: Vec<&str> = outputs
+        .iter()
+        .filter_map(|file| file["url"].as_str())
+        .collect();
+    match target {
+        Target::Links => output.result(&urls.join("\n"), record)?,
+        Target::Stdout => {
+            for url in urls {
+                let bytes = connection.file(url).await?.bytes().await?;
+                let mut out = io::stdout();
+                out.write_all(&bytes)?;
+                out.flush()?;
+            }
+        }
+        Target::Path(target, first) => {
+            let (mut first, mut written) = (Some(first), Vec::new());
+            for (at, url) in urls.iter().enumerate() {
+                let path = if urls.len() == 1 {
+                    target.clone()
+                } else {
+                    numbered(&target, at + 1)
+                };
+                let part = first.take().map_or_else(|| Part::beside(&path), Ok)?;
+                let bytes = connection.file(url).await?.bytes().await?;
+                part.finish(&bytes, &path).await?;
+                written.push(path.display().to_string());
+            }
+            output.result(&written.join("\n"), record)?;
+        }
+    }
+    cost(record, output);
+    Ok(())
+}
+
+/// `picture.png` with a number: `picture-2.png`.
+fn numbered(path: &Path, number: usize) -> PathBuf {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let name = match path.extension() {
+        Some(extension) => format!("{stem}-{number}.{}", extension.to_string_lossy()),
+        None => format!("{stem}-{number}"),
+    };
+    path.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_files_are_numbered_before_their_extension() {
+        assert_eq!(
+            numbered(Path::new("a/b.tar.png"), 2),
+            Path::new("a/b.tar-2.png")
+        );
+        assert_eq!(numbered(Path::new("b"), 1), Path::new("b-1"));
+    }
+}
