@@ -54,11 +54,18 @@ impl<'a> PartBuffer<'a> {
                 | Delta::Signature(text)
                 | Delta::Arguments(text) if text.is_empty()
         );
-        if nothing {
+        // Thinking that is not shown begins with an empty text: after signed thinking it is another.
+        let signed = matches!(self.parts.last(),
+            Some(Part::Thinking { signature, .. }) if !signature.is_empty());
+        if nothing && !(signed && matches!(piece, Delta::Thinking(_))) {
             return Ok(());
         }
-        if !matches!(piece, Delta::Arguments(_)) {
-            self.close();
+        match (&piece, self.parts.last()) {
+            (Delta::Arguments(_), Some(Part::ToolCall(_))) => {}
+            (Delta::Arguments(_), _) => {
+                return Err(ProviderError::failed("arguments outside of a tool call"));
+            }
+            _ => self.close(),
         }
         self.add(piece)
     }

@@ -9,7 +9,10 @@ use std::{
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::TextAnswer;
-use crate::domain::{conversation::Delta, usage::TokenCounts};
+use crate::domain::{
+    conversation::{Delta, Part},
+    usage::TokenCounts,
+};
 
 /// Receives the pieces of a streamed answer. Unbounded on purpose: a slow client must not stall
 /// paid work, and the answer itself is capped ([`super::TextProvider::generate`]).
@@ -71,10 +74,12 @@ impl DeltaSink {
         };
     }
 
-    /// What was delivered; `None` when nothing was.
+    /// What was delivered; `None` when no text and no call was: not every caller is shown thinking.
     pub fn delivered(&self) -> Option<TextAnswer> {
         let state = self.state();
-        (!state.delivered.parts.is_empty()).then(|| state.delivered.clone())
+        let shown = |part: &Part| matches!(part, Part::Text { .. } | Part::ToolCall(_));
+        let delivered = &state.delivered;
+        delivered.parts.iter().any(shown).then(|| delivered.clone())
     }
 
     /// When the first piece came.

@@ -28,6 +28,8 @@ pub struct ResponseParser<'a> {
     usage: Map<String, Value>,
     /// Whether a stream had its `message_stop`.
     stopped: bool,
+    /// Whether the open block is of a kind that is skipped.
+    skipping: bool,
 }
 
 impl<'a> TextParser<'a> for ResponseParser<'a> {
@@ -37,6 +39,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
             stop: Stop::Done,
             usage: Map::new(),
             stopped: false,
+            skipping: false,
         }
     }
 
@@ -68,7 +71,9 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
                 self.block(root.get("content_block").unwrap_or(&Value::Null))?;
             }
             Some("content_block_delta") => {
-                self.delta(root.get("delta").unwrap_or(&Value::Null))?;
+                if !self.skipping {
+                    self.delta(root.get("delta").unwrap_or(&Value::Null))?;
+                }
             }
             Some("message_delta") => {
                 self.merge_usage(root.get("usage"));
@@ -129,6 +134,7 @@ impl ResponseParser<'_> {
 
     /// A whole block, or the beginning of one.
     fn block(&mut self, block: &Value) -> Result<(), ProviderError> {
+        self.skipping = false;
         match block.get("type").and_then(Value::as_str) {
             Some("text") => {
                 let text = self.string(block, "text")?;
@@ -159,7 +165,10 @@ impl ResponseParser<'_> {
                 };
                 self.answer.call(call)
             }
-            _ => Ok(()),
+            _ => {
+                self.skipping = true;
+                Ok(())
+            }
         }
     }
 

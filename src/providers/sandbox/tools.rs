@@ -1,5 +1,7 @@
 //! Calls and structured answers of the sandbox: what a JSON schema asks for, the same every time.
 
+use std::cell::Cell;
+
 use serde_json::{Map, Value, json};
 
 use super::seed::Seed;
@@ -7,6 +9,11 @@ use crate::domain::conversation::{Conversation, Format, Function, Json, ToolCall
 
 /// Schemas within schemas that are followed; beyond, optional items are left out.
 const MAX_DEPTH: usize = 16;
+/// Bytes of all values of an answer: a small schema can ask for any number of them. Beyond, they are
+/// null.
+const MAX_BYTES: usize = 1 << 20;
+/// Calls of an answer.
+const MAX_CALLS: usize = 64;
 
 /// The calls that a prompt asks for by its markers, where an empty name is of any function, or that
 /// the request forces.
@@ -32,18 +39,22 @@ pub fn calls(conversation: &Conversation, markers: &[String], seed: &Seed) -> Ve
     if tools.one_at_a_time {
         functions.truncate(1);
     }
-    let calls = functions.into_iter().enumerate();
+    let (left, calls) = (Cell::new(MAX_BYTES), functions.into_iter().take(MAX_CALLS));
     calls
-        .map(|(at, function)| call(function, at, seed))
+        .enumerate()
+        .map(|(at, function)| call(function, at, seed, &left))
         .collect()
 }
 
-fn call(function: &Function, at: usize, seed: &Seed) -> ToolCall {
+fn call(function: &Function, at: usize, seed: &Seed, left: &Cell<usize>) -> ToolCall {
     let schema = function.parameters.as_ref().map(Json::value);
     ToolCall {
         id: format!("call_{:08x}{at}", seed.word(at)),
         name: function.name.clone(),
-        arguments: schema.map_or_else(|| "{}".to_owned(), |schema| instance(&schema).to_string()),
+        arguments: schema.map_or_else(
+            || "{}".to_owned(),
+            |schema| instance(&schema, left).to_string(),
+        ),
         thought_signature: None,
     }
 }
@@ -53,30 +64,64 @@ pub fn structured(format: &Format, text: &str) -> Option<String> {
     match format {
         Format::Text => None,
         Format::JsonObject => Some(json!({ "answer": text }).to_string()),
-        Format::Schema(schema) => Some(instance(&schema.schema.value()).to_string()),
+        Format::Schema(schema) => {
+            let left = Cell::new(MAX_BYTES);
+            Some(instance(&schema.schema.value(), &left).to_string())
+        }
     }
 }
 
 /// A value that fits a schema: all required properties, of the right type, the first of an enum.
-fn instance(schema: &Value) -> Value {
-    value(schema, schema, 0)
+fn instance(schema: &Value, left: &Cell<usize>) -> Value {
+    value(schema, schema, 0, left)
 }
 
-fn value(schema: &Value, root: &Value, depth: usize) -> Value {
+/// Takes the value's bytes from those that are left.
+fn paid(value: Value, left: &Cell<usize>) -> Value {
+    let bytes = match &value {
+        // Their members are paid.
+        Value::Array(_) | Value::Object(_) => 2,
+        value => value.to_string().len(),
+    };
+    match left.get().checked_sub(bytes) {
+        Some(rest) => {
+            left.set(rest);
+            value
+        }
+        None => Value::Null,
+    }
+}
+
+/// A value that stands in the schema.
+fn copied(value: &Value, left: &Cell<usize>) -> Value {
+    match left.get().checked_sub(value.to_string().len()) {
+        Some(rest) => {
+            left.set(rest);
+            value.clone()
+        }
+        None => Value::Null,
+    }
+}
+
+fn value(schema: &Value, root: &Value, depth: usize, left: &Cell<usize>) -> Value {
+    let Some(rest) = left.get().checked_sub(1) else {
+        return Value::Null;
+    };
+    left.set(rest);
     if depth > MAX_DEPTH {
         return Value::Null;
     }
-    let within = |schema: &Value| value(schema, root, depth + 1);
+    let within = |schema: &Value| value(schema, root, depth + 1, left);
     if let Some(path) = schema.get("$ref").and_then(Value::as_str) {
         let found = path.strip_prefix('#').and_then(|path| root.pointer(path));
         return found.map_or(Value::Null, within);
     }
     if let Some(only) = schema.get("const") {
-        return only.clone();
+        return copied(only, left);
     }
     for name in ["enum", "examples"] {
         if let Some(first) = schema.get(name).and_then(|values| values.get(0)) {
-            return first.clone();
+            return copied(first, left);
         }
     }
     for name in ["anyOf", "oneOf"] {
@@ -93,7 +138,7 @@ fn value(schema: &Value, root: &Value, depth: usize) -> Value {
     };
     let kind = kind.and_then(Value::as_str);
     let has = |name| schema.get(name).is_some();
-    match kind {
+    let made = match kind {
         Some("string") => text(schema),
         Some("integer") => json!(number(schema).ceil())
             .as_f64()
@@ -101,12 +146,13 @@ fn value(schema: &Value, root: &Value, depth: usize) -> Value {
         Some("number") => json!(number(schema)),
         Some("boolean") => json!(true),
         Some("null") => Value::Null,
-        Some("array") => array(schema, depth, within),
-        Some("object") => object(schema, within),
-        _ if has("properties") => object(schema, within),
-        _ if has("items") => array(schema, depth, within),
+        Some("array") => array(schema, depth, left, within),
+        Some("object") => object(schema, left, within),
+        _ if has("properties") => object(schema, left, within),
+        _ if has("items") => array(schema, depth, left, within),
         _ => json!({}),
-    }
+    };
+    paid(made, left)
 }
 
 fn all_of(values: impl Iterator<Item = Value>) -> Value {
@@ -125,19 +171,25 @@ fn all_of(values: impl Iterator<Item = Value>) -> Value {
     }
 }
 
-fn object(schema: &Value, within: impl Fn(&Value) -> Value) -> Value {
+fn object(schema: &Value, left: &Cell<usize>, within: impl Fn(&Value) -> Value) -> Value {
     let required = schema.get("required").and_then(Value::as_array);
     let names = required.into_iter().flatten().filter_map(Value::as_str);
     let properties = schema.get("properties");
     let any = json!({});
-    let members = names.map(|name| {
+    // Not one null for each of a million names.
+    let members = names.take_while(|_| left.get() > 0).map(|name| {
         let property = properties.and_then(|properties| properties.get(name));
         (name.to_owned(), within(property.unwrap_or(&any)))
     });
     Value::Object(members.collect())
 }
 
-fn array(schema: &Value, depth: usize, within: impl Fn(&Value) -> Value) -> Value {
+fn array(
+    schema: &Value,
+    depth: usize,
+    left: &Cell<usize>,
+    within: impl Fn(&Value) -> Value,
+) -> Value {
     let bound = |name| schema.get(name).and_then(Value::as_u64);
     let least = bound("minItems").unwrap_or(0);
     let wanted = if depth < MAX_DEPTH / 2 {
@@ -147,7 +199,10 @@ fn array(schema: &Value, depth: usize, within: impl Fn(&Value) -> Value) -> Valu
     };
     let wanted = wanted.min(bound("maxItems").unwrap_or(u64::MAX)).min(100);
     match schema.get("items") {
-        Some(items) => (0..wanted).map(|_| within(items)).collect(),
+        Some(items) => (0..wanted)
+            .take_while(|_| left.get() > 0)
+            .map(|_| within(items))
+            .collect(),
         None => (0..least.min(100)).map(|_| json!({})).collect(),
     }
 }
@@ -215,6 +270,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_small_schema_asks_for_no_endless_value() {
+        let mut many = json!({"type": "string", "minLength": 10_000});
+        for _ in 0..6 {
+            many = json!({"type": "array", "minItems": 100, "items": many});
+        }
+        let branches: Vec<Value> = (0..20).map(|n| json!(format!("b{n}"))).collect();
+        let tree: Map<String, Value> = (0..20)
+            .map(|n| (format!("b{n}"), json!({"$ref": "#"})))
+            .collect();
+        let tree = json!({"type": "object", "required": branches, "properties": tree});
+        for schema in [many, tree] {
+            let made = instance(&schema, &Cell::new(MAX_BYTES)).to_string();
+            // Nulls, commas and names come on top.
+            assert!(made.len() < 16 * MAX_BYTES, "{}", made.len());
+        }
+    }
+
+    #[test]
     fn an_instance_has_what_is_required() {
         let schema = json!({"type": "object", "required": ["city", "unit", "days", "tags", "at", "deep", "odd"],
             "properties": {
@@ -230,15 +303,15 @@ mod tests {
                 "properties": {"x": {"const": 3}}}, {"type": "null"}]}}});
         let expected = json!({"city": "sandboxxx", "unit": "c", "days": 2, "tags": [true, true],
             "at": "2026-01-31", "deep": {"x": 3}, "odd": 2.0});
-        assert_eq!(instance(&schema), expected);
+        assert_eq!(instance(&schema, &Cell::new(MAX_BYTES)), expected);
     }
 
     #[test]
     fn a_schema_of_itself_ends() {
         let tree = json!({"type": "object", "required": ["leaves"],
             "properties": {"leaves": {"type": "array", "items": {"$ref": "#"}}}});
-        assert!(instance(&tree)["leaves"][0]["leaves"].is_array());
+        assert!(instance(&tree, &Cell::new(MAX_BYTES))["leaves"][0]["leaves"].is_array());
         let circle = json!({"$ref": "#"});
-        assert_eq!(instance(&circle), Value::Null);
+        assert_eq!(instance(&circle, &Cell::new(MAX_BYTES)), Value::Null);
     }
 }

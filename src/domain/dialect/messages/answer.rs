@@ -222,8 +222,9 @@ impl Block {
             }],
             Part::Redacted { data } => vec![Self::RedactedThinking { data: data.clone() }],
             Part::ToolCall(call) => {
-                let input = call.object();
-                let call_block = Self::call(call, input.unwrap_or_else(no_arguments));
+                // A model may write anything: an agent must see that, instead of no arguments.
+                let unread = || Json::from(&json!({"INVALID_JSON": call.arguments}));
+                let call_block = Self::call(call, call.object().unwrap_or_else(unread));
                 Self::signature_of(call)
                     .into_iter()
                     .chain([call_block])
