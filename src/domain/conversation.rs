@@ -23,6 +23,10 @@ pub use tools::{Effort, Format, Function, Reasoning, Schema, Thinking, ToolChoic
 const MESSAGE_TOKENS: usize = 8;
 /// Tokens that a tool may take beyond its strings.
 const TOOL_TOKENS: usize = 16;
+/// Tokens of the instructions that a vendor adds unseen where there are tools (Anthropic's are up
+/// to 530, those of other templates some 200), and where the answer has a form.
+const TOOLS_TOKENS: usize = 1_000;
+const FORMAT_TOKENS: usize = 256;
 
 /// Instructions and the messages so far, the oldest first.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -175,6 +179,16 @@ impl Conversation {
         self.bytes()
             + MESSAGE_TOKENS * (parts + instructions)
             + TOOL_TOKENS * self.tools.functions.len()
+            + if self.tools.functions.is_empty() {
+                0
+            } else {
+                TOOLS_TOKENS
+            }
+            + if self.format == Format::Text {
+                0
+            } else {
+                FORMAT_TOKENS
+            }
     }
 
     /// The parts of all messages.

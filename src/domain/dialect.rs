@@ -22,21 +22,34 @@ use super::{
 
 /// Output tokens that a request may ask for: more than any model writes.
 const MAX_LIMIT: i64 = 2_147_483_647;
-/// Fields of any dialect that cost what cannot be bounded, or that keep state at the vendor. With
+/// Fields of any dialect, and of servers that imitate one, that cost what cannot be bounded, name
+/// another model, or that keep state at the vendor. With
 /// the values that ask for neither, some are read by the dialects: `n`, `service_tier`, `speed`,
 /// `store`.
 const REFUSED: &[&str] = &[
+    "agent_id",
     "audio",
     "background",
+    "best_of",
+    "compound_custom",
     "container",
     "conversation",
+    "deferred",
+    "enable_search",
     "fallbacks",
     "inference_geo",
     "mcp_servers",
+    "models",
     "moderation",
+    "plugins",
     "prediction",
     "previous_response_id",
+    "provider",
+    "route",
+    "search_parameters",
+    "search_settings",
     "thread",
+    "use_beam_search",
     "web_search_options",
 ];
 /// Tools of one request.
@@ -113,7 +126,7 @@ fn instructions(parts: Vec<Part>) -> Option<String> {
         Part::Text { text } => Some(text),
         _ => None,
     });
-    let texts: Vec<String> = texts.filter(|text| !text.trim().is_empty()).collect();
+    let texts: Vec<String> = texts.filter(|text| !text.is_empty()).collect();
     (!texts.is_empty()).then(|| texts.join("\n\n"))
 }
 

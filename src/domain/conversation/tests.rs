@@ -26,7 +26,7 @@ fn every_string_that_the_model_sees_is_counted() {
         strict: Some(true),
     });
     assert_eq!(conversation.bytes(), 19 + 3 + 8 + 17);
-    assert_eq!(conversation.most_tokens(), 47 + 5 * 8 + 16);
+    assert_eq!(conversation.most_tokens(), 47 + 5 * 8 + 16 + 1_000);
 }
 
 #[test]

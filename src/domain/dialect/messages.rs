@@ -19,7 +19,7 @@ use crate::domain::{
     generation::Surface,
     json::Members,
     request::{DialogueRequest, MODEL_NAME, Original},
-    validate::{Fields, Input, List, Object, boolean, integer, number, only, sequences},
+    validate::{FieldCode, Fields, Input, List, Object, boolean, integer, number, only, sequences},
 };
 pub use answer::{Message, MessageEvent, TokenCount};
 pub use writer::MessagesWriter;
@@ -76,6 +76,17 @@ fn dialogue(fields: &Fields<'_>) -> Option<DialogueRequest> {
     let tools = tools::read(fields, &hints);
     let reasoning = tools::reasoning(fields);
     note(&hints, fields.hints(HINTS));
+    // Any other edit may be another call of the model, which the usage does not tell.
+    let management = fields.value("context_management");
+    let edits = management.and_then(|management| management.get("edits")?.as_array());
+    let clears = |edit: &Value| {
+        let kind = edit.get("type").and_then(Value::as_str);
+        kind.is_some_and(|kind| kind.starts_with("clear_"))
+    };
+    if !edits.into_iter().flatten().all(clears) {
+        let message = "is supported with edits that clear tool uses or thinking only";
+        fields.error("context_management", FieldCode::NotSupported, message);
+    }
     fields.optional("speed", "As it is anyway.", only([json!("standard")]));
     fields.unsupported(REFUSED);
     let (reasoning, format) = reasoning;

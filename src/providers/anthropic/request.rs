@@ -102,10 +102,16 @@ impl<'a> From<&'a Message> for WireMessage<'a> {
         };
         let content = match &message.parts[..] {
             [Part::Text { text }] => Content::Text(text),
-            parts => Content::Blocks(parts.iter().map(Block::from).collect()),
+            parts => Content::Blocks(blocks(parts)),
         };
         Self { role, content }
     }
+}
+
+/// Empty texts, which agents bring back beside calls, are refused.
+fn blocks(parts: &[Part]) -> Vec<Block<'_>> {
+    let said = |part: &&Part| !matches!(part, Part::Text { text } if text.is_empty());
+    parts.iter().filter(said).map(Block::from).collect()
 }
 
 impl<'a> From<&'a Part> for Block<'a> {
@@ -128,7 +134,7 @@ impl<'a> From<&'a Part> for Block<'a> {
             },
             Part::ToolResult(result) => Self::ToolResult {
                 tool_use_id: &result.call_id,
-                content: result.parts.iter().map(Self::from).collect(),
+                content: blocks(&result.parts),
                 is_error: result.is_error,
             },
             Part::Opaque { block } => Self::Opaque(block),

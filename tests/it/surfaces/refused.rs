@@ -46,6 +46,7 @@ async fn what_a_chat_asks_beyond_text_is_named(_: PgPoolOptions, options: PgConn
             json!({"stream_options": {"include_obfuscation": true}}),
         ),
         ("previous_response_id", json!({"previous_response_id": "x"})),
+        ("plugins", json!({"plugins": [{"id": "web"}]})),
         ("conversation", json!({"conversation": "x"})),
         ("background", json!({"background": true})),
         ("something_new", json!({"something_new": 1})),
@@ -98,6 +99,10 @@ async fn what_messages_ask_beyond_text_is_named(_: PgPoolOptions, options: PgCon
         ("service_tier", json!({"service_tier": "priority"})),
         ("speed", json!({"speed": "fast"})),
         ("container", json!({"container": "x"})),
+        (
+            "context_management",
+            json!({"context_management": {"edits": [{"type": "compact_20260112"}]}}),
+        ),
         ("mcp_servers", json!({"mcp_servers": []})),
         ("fallbacks", json!({"fallbacks": []})),
         ("inference_geo", json!({"inference_geo": "eu"})),
