@@ -227,6 +227,7 @@ impl App {
                 paused: config.jobs.paused,
             },
         );
+        let bucket = storage.origin().cloned();
         let settings = ApiSettings {
             max_body_bytes: *config.server.max_body_bytes,
             max_sdk_body_bytes: *config.server.max_sdk_body_bytes,
@@ -251,7 +252,7 @@ impl App {
             dispatcher,
             auditor,
             links,
-            router: console::router(routers.api, console_clock, public_url),
+            router: console::router(routers.api, console_clock, public_url, bucket.as_ref()),
             metrics_router: routers.metrics,
         })
     }

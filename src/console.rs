@@ -36,7 +36,7 @@ use axum::{
     middleware::from_fn_with_state,
     routing::{get, post},
 };
-use url::Url;
+use url::{Origin, Url};
 
 pub use operations::{ALL as OPERATIONS, Operation};
 
@@ -57,16 +57,23 @@ struct Inner {
 }
 
 /// The pages, and behind them `api`, which answers what is no page. Clients reach the server at
-/// `public_url`.
-pub fn router(api: Router, clock: SharedClock, public_url: &str) -> Router {
+/// `public_url`, and are redirected to `bucket` for files, where those lie in one.
+pub fn router(
+    api: Router,
+    clock: SharedClock,
+    public_url: &str,
+    bucket: Option<&Origin>,
+) -> Router {
     let url = Url::parse(public_url).ok();
-    let origin = url.as_ref().map(|url| url.origin().ascii_serialization());
+    let own = url.as_ref().map(Url::origin);
+    let media = own.iter().chain(bucket).map(Origin::ascii_serialization);
+    let media: Vec<String> = media.collect();
     let console = Console(Arc::new(Inner {
         api,
         clock,
         public_url: public_url.trim_end_matches('/').to_owned(),
         is_https: url.is_some_and(|url| url.scheme() == "https"),
-        policy: guard::policy(origin.as_deref().unwrap_or_default()),
+        policy: guard::policy(&media.join(" ")),
     }));
     let guarded = from_fn_with_state(console.clone(), guard::guard);
     Router::new()

@@ -16,7 +16,8 @@ use crate::api::accepts_html;
 const API: [&str; 3] = ["/v1", "/openai", "/anthropic"];
 
 /// What pages may load and call: this server alone. Files of generations have the origin that
-/// clients reach the server at, which need not be the one that this browser took.
+/// clients reach the server at, which need not be the one that this browser took, and may be
+/// redirected to a bucket's: `media` are these origins, with blanks between.
 pub fn policy(media: &str) -> HeaderValue {
     let text = format!(
         "default-src 'none'; script-src 'self'; style-src 'self'; \

@@ -9,7 +9,7 @@ use object_store::{
 };
 use secrecy::{ExposeSecret, SecretString};
 use tokio::io::AsyncReadExt;
-use url::Url;
+use url::{Host, Origin, Url};
 
 use super::{MediaKey, MediaStoreError};
 
@@ -51,6 +51,24 @@ pub struct S3Settings {
     pub session_token: Option<SecretString>,
     /// Prefix of all keys, without leading or trailing slash; may be empty.
     pub prefix: String,
+}
+
+impl S3Settings {
+    /// Of the bucket's links.
+    pub(super) fn origin(&self) -> Origin {
+        match &self.endpoint {
+            Some(endpoint) => endpoint.origin(),
+            None => {
+                let region = format!("s3.{}.amazonaws.com", self.region);
+                let host = if self.virtual_hosted {
+                    format!("{}.{region}", self.bucket)
+                } else {
+                    region
+                };
+                Origin::Tuple("https".to_owned(), Host::Domain(host), 443)
+            }
+        }
+    }
 }
 
 impl fmt::Debug for S3Settings {

@@ -11,6 +11,8 @@ use object_store::{
     path::Path as ObjectPath, signer::Signer,
 };
 
+use url::Origin;
+
 use super::{MediaKey, S3Settings, Spool, Spooled, s3};
 use crate::domain::ids::GenerationId;
 
@@ -46,6 +48,7 @@ enum Place {
     S3 {
         bucket: Arc<AmazonS3>,
         prefix: ObjectPath,
+        origin: Origin,
     },
 }
 
@@ -152,6 +155,7 @@ impl MediaStore {
         let place = Place::S3 {
             bucket: Arc::new(s3::connect(settings)?),
             prefix,
+            origin: settings.origin(),
         };
         Ok(Self { place, incoming })
     }
@@ -159,6 +163,14 @@ impl MediaStore {
     /// Whether the files lie in a folder, which other servers may not see.
     pub const fn is_local(&self) -> bool {
         matches!(self.place, Place::Local { .. })
+    }
+
+    /// Where [`Self::link`] leads.
+    pub const fn origin(&self) -> Option<&Origin> {
+        match &self.place {
+            Place::Local { .. } => None,
+            Place::S3 { origin, .. } => Some(origin),
+        }
     }
 
     /// Removes stale incoming files, left by a crash or a failed removal; not those that may
@@ -271,7 +283,7 @@ impl MediaStore {
             Place::Local { folder, .. } => {
                 Ok(local::remove(folder, &generation.0.to_string()).await?)
             }
-            Place::S3 { bucket, prefix } => {
+            Place::S3 { bucket, prefix, .. } => {
                 let folder = prefix.clone().join(generation.0.to_string());
                 let files = bucket.list(Some(&folder)).map_ok(|file| file.location);
                 let removed = bucket.delete_stream(files.boxed());
@@ -306,7 +318,7 @@ impl MediaStore {
     pub async fn probe(&self) -> Result<(), MediaStoreError> {
         match &self.place {
             Place::Local { folder, .. } => Ok(local::probe(folder).await?),
-            Place::S3 { bucket, prefix } => {
+            Place::S3 { bucket, prefix, .. } => {
                 bucket
                     .put(&prefix.clone().join(PROBE), Bytes::new().into())
                     .await?;

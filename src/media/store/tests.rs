@@ -238,6 +238,17 @@ async fn a_bucket_signs_its_own_links() {
         prefix: "some/prefix".to_owned(),
     };
     let store = MediaStore::open_s3(&settings, folder.path()).await.unwrap();
+    for virtual_hosted in [false, true] {
+        let aws = S3Settings {
+            endpoint: None,
+            virtual_hosted,
+            ..settings.clone()
+        };
+        let aws = MediaStore::open_s3(&aws, folder.path()).await.unwrap();
+        let link = aws.link(&key(2), Duration::from_mins(1)).await.unwrap();
+        let origin = link.unwrap().parse::<url::Url>().unwrap().origin();
+        assert_eq!(aws.origin(), Some(&origin));
+    }
     let link = store
         .link(&key(2), Duration::from_mins(1))
         .await
@@ -248,6 +259,8 @@ async fn a_bucket_signs_its_own_links() {
         link.starts_with(&format!("https://s3.example:9000/{path}?")),
         "{link}"
     );
+    let origin = store.origin().unwrap().ascii_serialization();
+    assert_eq!(origin, "https://s3.example:9000");
     assert!(
         link.contains("X-Amz-Expires=60") && link.contains("X-Amz-Signature="),
         "{link}"

@@ -25,7 +25,7 @@ const ETAG: &str = "\"an-etag\"";
 
 #[derive(Clone)]
 pub struct Bucket {
-    url: String,
+    pub url: String,
     shared: Arc<Shared>,
 }
 

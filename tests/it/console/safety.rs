@@ -6,7 +6,7 @@ use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{Browser, HTML, generate};
-use crate::common::{PASSWORD, TestApp};
+use crate::common::{PASSWORD, TestApp, bucket::Bucket};
 
 /// Every page that needs nothing but an account.
 const PAGES: [&str; 16] = [
@@ -84,7 +84,12 @@ async fn behind_https_the_cookie_is_for_https_alone(_: PgPoolOptions, options: P
     let app = TestApp::new(options).await;
     let account = app.account("1").await;
     let clock = app.clock.clone();
-    let router = gensvc::console::router(app.app.router.clone(), clock, "https://console.example");
+    let router = gensvc::console::router(
+        app.app.router.clone(),
+        clock,
+        "https://console.example",
+        None,
+    );
     let body = format!("email={}&password={PASSWORD}", account.email);
     let request = http::Request::post("/login")
         .header("origin", "https://console.example")
@@ -193,6 +198,23 @@ async fn a_page_loads_and_runs_our_own_files_only(_: PgPoolOptions, options: PgC
             }
         }
         assert!(size < 100_000, "{path} loads {size} bytes");
+    }
+}
+
+/// Files are redirected to the bucket, which the policy has to name too.
+#[sqlx::test]
+async fn a_page_shows_files_of_the_bucket(_: PgPoolOptions, options: PgConnectOptions) {
+    let bucket = Bucket::start().await;
+    let app = TestApp::with(options, &bucket.env()).await;
+    let browser = Browser {
+        app: &app,
+        cookie: String::new(),
+    };
+    let answer = browser.get("/login").await;
+    let policy = answer.header("content-security-policy");
+    for sources in ["img-src", "media-src"] {
+        let expected = format!("{sources} 'self' data: blob: http://test {};", bucket.url);
+        assert!(policy.contains(&expected), "{policy}");
     }
 }
 
