@@ -1,7 +1,7 @@
 //! What the operator looks at: providers, unfinished work, spending, the self-audit.
 
 use axum::{Json, extract::State};
-use chrono::{DateTime, Days, NaiveDate, NaiveTime, Utc};
+use chrono::{DateTime, Datelike as _, Days, NaiveDate, NaiveTime, Utc};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -189,13 +189,10 @@ pub struct SpendingQuery {
 const DAY: Parsed<NaiveDate> = parsed(
     || json!({"type": "string", "format": "date"}),
     |text| {
-        let day = text.parse::<NaiveDate>();
-        day.map_err(|_| {
-            (
-                FieldCode::InvalidFormat,
-                "must be a day, such as 2030-01-31".into(),
-            )
-        })
+        let day = text.parse::<NaiveDate>().ok();
+        let day = day.filter(|day| (1..=9999).contains(&day.year()));
+        let message = "must be a day, such as 2030-01-31";
+        day.ok_or((FieldCode::InvalidFormat, message.into()))
     },
 );
 const BY: Parsed<SpendingBy> = parsed(
@@ -293,7 +290,9 @@ pub async fn usage(
     let SpendingQuery { by, from, to } = query.read()?;
     let midnight = |day: NaiveDate| day.and_time(NaiveTime::MIN).and_utc();
     let last = to.unwrap_or_else(|| state.service.now().date_naive());
-    let first = from.unwrap_or(last - Days::new(30));
+    let first = from
+        .or_else(|| last.checked_sub_days(Days::new(30)))
+        .unwrap_or(last);
     let end = last.checked_add_days(Days::new(1)).unwrap_or(last);
     let rows = state
         .service
