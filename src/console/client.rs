@@ -146,7 +146,13 @@ impl Call<'_> {
 
     /// The answer's body; null where it has none.
     pub async fn json(self) -> Result<Value, Problem> {
-        Ok(read(self.response().await?).await)
+        Ok(self.answer().await?.1)
+    }
+
+    /// The answer's status and body.
+    pub async fn answer(self) -> Result<(StatusCode, Value), Problem> {
+        let response = self.response().await?;
+        Ok((response.status(), read(response).await))
     }
 }
 

@@ -19,11 +19,18 @@ function localize(scope) {
 
 async function fetchPage(url, options) {
   const response = await fetch(url, { credentials: "same-origin", ...options });
+  return parsed(response);
+}
+
+async function parsed(response) {
   if (response.redirected && new URL(response.url).pathname === "/login") {
-    location.assign("/login");
+    location.assign(response.url);
+    return new Promise(() => {}); // This page is left.
   }
   return new DOMParser().parseFromString(await response.text(), "text/html");
 }
+
+const FOCUSABLE = "a, button, summary, audio, video, [tabindex]";
 
 // Takes parts of a page that was fetched, by their ids, into this one.
 function adopt(page, ids) {
@@ -32,10 +39,22 @@ function adopt(page, ids) {
     if (!old || !fresh) continue;
     localize(fresh);
     const active = old.contains(document.activeElement) ? document.activeElement : null;
+    const place = [...old.querySelectorAll(FOCUSABLE)].indexOf(active);
+    for (const open of old.querySelectorAll("details[open]")) {
+      const title = open.firstElementChild.textContent;
+      const all = [...fresh.querySelectorAll("details")];
+      const same = all.find((other) => other.firstElementChild.textContent === title);
+      if (same) same.open = true;
+    }
     old.replaceWith(document.adoptNode(fresh));
+    if (!active) continue;
     // Whoever types on goes on typing.
-    const same = active?.name && fresh.querySelector(`[name="${CSS.escape(active.name)}"]`);
-    if (!same) continue;
+    const same = active.name && fresh.querySelector(`[name="${CSS.escape(active.name)}"]`);
+    if (!same) {
+      const twin = fresh.querySelectorAll(FOCUSABLE)[place];
+      if (twin?.textContent === active.textContent) twin.focus();
+      continue;
+    }
     same.value = active.value;
     same.focus();
     if (active.type === "text") same.setSelectionRange(active.selectionStart, active.selectionEnd);
@@ -66,17 +85,26 @@ document.addEventListener("click", (event) => closeDetails(event.target));
 document.addEventListener("keydown", (event) => { if (event.key === "Escape") closeDetails(null); });
 
 // A job that runs: its part of the page is fetched until it has ended.
+const watched = new WeakSet();
 async function watch(part) {
-  while (part.dataset.live) {
-    await new Promise((done) => setTimeout(done, document.hidden ? 10000 : 2000));
-    try {
-      adopt(await fetchPage(part.dataset.live), [part.id, "balance"]);
-    } catch {
-      continue; // The server may be restarting.
+  for (let look = 0; part?.dataset.live && !watched.has(part); look += 1) {
+    watched.add(part);
+    const isLeft = () => document.getElementById(part.id) !== part;
+    // Nobody is disturbed in answering a question.
+    const isAsked = () => part.querySelector("details.confirm[open]");
+    let page;
+    while (!page) {
+      const delay = look < 5 ? 2000 : 5000;
+      await new Promise((done) => setTimeout(done, document.hidden ? 10000 : delay));
+      if (isLeft()) return;
+      if (isAsked()) continue;
+      // The server may be restarting.
+      page = await fetchPage(part.dataset.live).catch(() => null);
+      if (isLeft()) return;
+      if (isAsked() || !page?.getElementById(part.id)) page = null;
     }
-    const next = document.getElementById(part.id);
-    if (!next) return;
-    part = next;
+    adopt(page, [part.id, "balance"]);
+    part = document.getElementById(part.id);
   }
 }
 function watchAll() {
@@ -142,7 +170,7 @@ async function stream(form, body) {
     method: "POST", body, credentials: "same-origin", headers: { accept: "text/event-stream" },
   });
   if (!response.headers.get("content-type")?.startsWith("text/event-stream")) {
-    return new DOMParser().parseFromString(await response.text(), "text/html");
+    return parsed(response);
   }
   const target = document.getElementById("result");
   target.replaceChildren();
@@ -158,6 +186,19 @@ async function stream(form, body) {
   return fetchPage(`${form.getAttribute("action").split("?")[0]}?generation=${uuid}`);
 }
 
+// What was refused by a page that has no place for it.
+function refuse(page) {
+  const notice = document.createElement("div");
+  notice.className = "notice bad";
+  notice.setAttribute("role", "alert");
+  for (const told of page.querySelectorAll("main :is(h1, p):not(:has(a))")) {
+    const line = document.createElement("p");
+    line.textContent = told.textContent;
+    notice.append(line);
+  }
+  document.getElementById("problems").replaceChildren(notice);
+}
+
 function run(form) {
   form.addEventListener("submit", async (event) => {
     if (event.submitter?.value === "preview") return;
@@ -169,7 +210,8 @@ function run(form) {
       const page = form.dataset.run === "stream"
         ? await stream(form, body)
         : await fetchPage(form.getAttribute("action"), { method: "POST", body });
-      adopt(page, ["result", "balance", "problems", "ticket"]);
+      if (page.getElementById("result")) adopt(page, ["result", "balance", "problems", "ticket"]);
+      else refuse(page);
       watchAll();
     } catch {
       const failed = document.createElement("p");
@@ -177,6 +219,7 @@ function run(form) {
       failed.textContent = "The server could not be reached. Press the button again: nothing is charged twice.";
       document.getElementById("result").replaceChildren(failed);
     } finally {
+      document.getElementById("result").removeAttribute("aria-busy");
       button.disabled = false;
     }
   });

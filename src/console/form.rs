@@ -68,7 +68,8 @@ impl Form {
         let model = format!("{}/{}", text(&record["provider"]), text(&record["model"]));
         self.0.push(("prompt".to_owned(), text(&record["prompt"])));
         self.0.push(("model".to_owned(), model));
-        for (name, value) in record["parameters"].as_object().into_iter().flatten() {
+        let parameters = record["parameters"].as_object().into_iter().flatten();
+        for (name, value) in parameters.filter(|(_, value)| !value.is_null()) {
             self.0.push((format!("p.{name}"), text(value)));
         }
     }

@@ -169,6 +169,9 @@ impl Bill {
             .map(|total| total.to_string())
             .unwrap_or_default();
         let (charged, held) = (text(&credits["charged"]), text(&credits["estimated"]));
+        let is_above = self
+            .total()
+            .is_none_or(|total| Some(total) > price(&credits["charged"]));
         html! {
             @if let Some(note) = &self.note { p.muted.small { (parts::sentence(note)) } }
             div.table tabindex="0" {
@@ -206,7 +209,7 @@ impl Bill {
             }
             @if total == charged {
                 p.notice.good { "This is what was charged: " (decimal(charged)) " credits." }
-            } @else if charged == held {
+            } @else if charged == held && is_above {
                 p.notice {
                     "Charged: " (decimal(charged)) " credits. More was counted than the hold "
                     "allowed; what is above it is not yours to pay."
@@ -254,6 +257,11 @@ mod tests {
             .render(&json!({"charged": "0.1", "estimated": "1"}))
             .into_string();
         assert!(wrong.contains("not this sum"), "{wrong}");
+        for (charged, told) in [("0.001", "More was counted"), ("0.1", "not this sum")] {
+            let held = json!({"charged": charged, "estimated": charged});
+            let html = bill.render(&held).into_string();
+            assert!(html.contains(told), "{told}: {html}");
+        }
     }
 
     #[test]

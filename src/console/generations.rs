@@ -1,7 +1,6 @@
 //! The history: what was generated, with filters and pages that lie in the address.
 
 use axum::response::Response;
-use chrono::{Days, NaiveDate};
 use http::Uri;
 use maud::{Markup, html};
 use serde_json::Value;
@@ -23,13 +22,6 @@ const STATUSES: [(&str, &str); 4] = [
     ("failed", "Failed"),
 ];
 
-/// The first moment of a day, `later` days on, as the API takes it.
-fn start_of(day: &str, later: u64) -> Option<String> {
-    let day: NaiveDate = day.parse().ok()?;
-    let day = day.checked_add_days(Days::new(later))?;
-    Some(format!("{day}T00:00:00Z"))
-}
-
 fn asked<'a>(session: &'a Session, form: &Form) -> Call<'a> {
     let mut call = session.call(op::HISTORY, &[]);
     for name in ["type", "status", "provider", "model", "api_key"] {
@@ -38,7 +30,7 @@ fn asked<'a>(session: &'a Session, form: &Form) -> Call<'a> {
     for (name, field, later) in [("created_after", "from", 0), ("created_before", "to", 1)] {
         let day = form.word(field);
         // What is no day goes to the API as it is, for it to say so.
-        let time = start_of(day, later).unwrap_or_else(|| day.to_owned());
+        let time = parts::start_of(day, later).unwrap_or_else(|| day.to_owned());
         call = call.query(name, &time);
     }
     call

@@ -4,7 +4,7 @@ use axum::{
     extract::Path,
     response::{IntoResponse as _, Redirect, Response},
 };
-use chrono::{DateTime, Days, NaiveDate, Utc};
+use chrono::{DateTime, Utc};
 use http::Uri;
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
@@ -182,9 +182,11 @@ pub async fn create(session: Session, form: Form) -> Result<Response, Problem> {
         body.insert("abilities".to_owned(), json!(abilities));
     }
     form.put_number(&mut body, "rate_limit_per_minute", "rate_limit_per_minute");
-    let day: Option<NaiveDate> = form.word("expires").parse().ok();
-    if let Some(end) = day.and_then(|day| day.checked_add_days(Days::new(1))) {
-        body.insert("expires_at".to_owned(), json!(format!("{end}T00:00:00Z")));
+    let last = form.word("expires");
+    if !last.is_empty() {
+        // What is no day goes to the API as it is, for it to say so.
+        let end = parts::start_of(last, 1).unwrap_or_else(|| last.to_owned());
+        body.insert("expires_at".to_owned(), json!(end));
     }
     for name in ["spend_limit", "spend_period"] {
         if !form.word(name).is_empty() {

@@ -16,7 +16,7 @@ use super::{
     generations, guard, operations as op,
     parts::{self, amount, list, text},
     session::Session,
-    shell,
+    shell, usage,
 };
 use crate::api::accepts_html;
 
@@ -40,19 +40,21 @@ pub async fn page(State(console): State<Console>, request: Request) -> Response 
 }
 
 async fn render(session: &Session) -> Result<Markup, Problem> {
+    let dates = usage::last_days(session.now.date_naive());
     let (usage, history) = tokio::try_join!(
-        session.call(op::USAGE, &[]).query("group_by", "day").json(),
+        usage::asked(session, "day", &dates).json(),
         session.call(op::HISTORY, &[]).query("per_page", "6").json(),
     )?;
     let (rows, balance) = (list(&history["data"]), &session.balance);
     let total = &usage["total"];
+    let link = |path| parts::link(path, &[("from", &dates.0), ("to", &dates.1)]);
     let content = html! {
         (shell::head("Overview", "", &html! { a.button.primary href="/playground" { "Generate" } }))
         dl.figures {
             div { dt { "Available" } dd { (amount(&balance["available"])) " " span.unit { "credits" } } }
             div { dt { "On hold" } dd { (amount(&balance["held"])) } }
-            div { dt { "Spent in 30 days" } dd { a href="/usage" { (amount(&total["charged"])) } } }
-            div { dt { "Generations in 30 days" } dd { a href="/generations" { (amount(&total["generations"])) } } }
+            div { dt { "Spent in 30 days" } dd { a href=(link("/usage")) { (amount(&total["charged"])) } } }
+            div { dt { "Generations in 30 days" } dd { a href=(link("/generations")) { (amount(&total["generations"])) } } }
         }
         @if rows.is_empty() { (first_steps()) } @else {
             section.card {

@@ -1,6 +1,6 @@
 //! The parts that pages are made of.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, Days, NaiveDate, Utc};
 use maud::{Markup, PreEscaped, Render, html};
 use serde_json::Value;
 
@@ -228,6 +228,13 @@ pub fn pager(uri: &http::Uri, next: &Value) -> Markup {
             }
         }
     }
+}
+
+/// The first moment of a day in UTC, `later` days on, as the API takes it.
+pub fn start_of(day: &str, later: u64) -> Option<String> {
+    let day: NaiveDate = day.parse().ok()?;
+    let day = day.checked_add_days(Days::new(later))?;
+    Some(format!("{day}T00:00:00Z"))
 }
 
 /// A link that keeps the values of a query.

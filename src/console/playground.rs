@@ -239,7 +239,7 @@ pub async fn run(
                 }
             }
         }
-        session.refresh().await?;
+        session.refresh().await;
     }
     outcome.estimate = bench.estimate(&session).await;
     Ok((status, render(&session, &bench, &outcome)).into_response())

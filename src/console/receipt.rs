@@ -156,7 +156,10 @@ fn actions(record: &Value) -> Markup {
                 "Ends the work. What was on hold is released, unless a part of a text has been delivered.",
                 &format!("/generations/{uuid}/cancel")))
         } @else {
-            a.button href={ "/playground/" (text(&record["type"])) "?generation=" (uuid) } { "Run again" }
+            // The playground has no conversations, tools and schemas, as the other surfaces have.
+            @if record["surface"] == "generate" {
+                a.button href={ "/playground/" (text(&record["type"])) "?generation=" (uuid) } { "Use this prompt" }
+            }
             (parts::confirmed("Delete",
                 "Removes the prompt and the result for good. The ledger keeps its numbers.",
                 &format!("/generations/{uuid}/delete")))
@@ -206,6 +209,11 @@ fn bill(record: &Value) -> Markup {
                         "The provider told no usable counts: they were estimated from the length of "
                         "the texts, four bytes a token."
                     }
+                }
+            } @else {
+                p.notice.bad {
+                    "Charged: " (amount(&record["credits"]["charged"])) " credits. The record has "
+                    "not the counts and prices to write out how that came about."
                 }
             }
         }

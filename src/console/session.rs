@@ -5,7 +5,7 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
 };
 use chrono::{DateTime, Utc};
-use http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts};
 use maud::{Markup, html};
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -45,10 +45,11 @@ impl Session {
         self.call(operation, ids).json().await
     }
 
-    /// The balance after what this page has done.
-    pub async fn refresh(&mut self) -> Result<(), Problem> {
-        self.balance = self.get(op::BALANCE, &[]).await?;
-        Ok(())
+    /// The balance after what this page has done; the one before where it cannot be had.
+    pub async fn refresh(&mut self) {
+        if let Ok(balance) = self.get(op::BALANCE, &[]).await {
+            self.balance = balance;
+        }
     }
 }
 
@@ -96,14 +97,15 @@ impl FromRequestParts<Console> for Session {
         guard::check_origin(&parts.method, &parts.headers, console)
             .map_err(IntoResponse::into_response)?;
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
-        let token = token(&parts.headers, console).ok_or_else(|| to_login(path))?;
+        let to_login = || to_login(&parts.method, path);
+        let token = token(&parts.headers, console).ok_or_else(to_login)?;
         let client = Client::new(console, parts, Some(token));
         let known = tokio::try_join!(
             client.call(op::ME, &[]).json(),
             client.call(op::BALANCE, &[]).json(),
         );
         let (me, balance) = known.map_err(|problem| match problem.status {
-            StatusCode::UNAUTHORIZED => to_login(path),
+            StatusCode::UNAUTHORIZED => to_login(),
             _ => problem.into_response(),
         })?;
         Ok(Self {
@@ -117,14 +119,14 @@ impl FromRequestParts<Console> for Session {
     }
 }
 
-/// To the login, and back to `path` after it.
-fn to_login(path: &str) -> Response {
-    if path == "/" {
-        return Redirect::to("/login").into_response();
-    }
-    let mut query = url::form_urlencoded::Serializer::new(String::new());
-    query.append_pair("next", path);
-    Redirect::to(&format!("/login?{}", query.finish())).into_response()
+/// To the login, and back to `path` after it. A change is not done after it: its form is gone.
+fn to_login(method: &Method, path: &str) -> Response {
+    let pair = match *method {
+        Method::GET | Method::HEAD if path == "/" => ("next", ""),
+        Method::GET | Method::HEAD => ("next", path),
+        _ => ("undone", "1"),
+    };
+    Redirect::to(&parts::link("/login", &[pair])).into_response()
 }
 
 /// A page of this server to go on to; the overview for anything else.
@@ -140,17 +142,19 @@ fn next(form: &Form) -> &str {
 
 pub async fn form(uri: http::Uri) -> Markup {
     let query = Form::of_query(uri.query());
-    login_page("", next(&query), None)
+    let undone = "you were logged out, so this was not done; log in and do it again";
+    let notice = (!query.get("undone").is_empty()).then_some(undone);
+    login_page("", next(&query), notice)
 }
 
-fn login_page(email: &str, next: &str, problem: Option<&Problem>) -> Markup {
+fn login_page(email: &str, next: &str, notice: Option<&str>) -> Markup {
     shell::bare(
         "Log in",
         &html! {
             form.card.login method="post" action="/login" {
                 h1 { "Log in" }
-                @if let Some(problem) = problem {
-                    p.notice.bad role="alert" { (parts::sentence(problem.message())) }
+                @if let Some(notice) = notice {
+                    p.notice.bad role="alert" { (parts::sentence(notice)) }
                 }
                 input type="hidden" name="next" value=(next);
                 label.field {
@@ -186,13 +190,13 @@ pub async fn log_in(
             Ok(([(header::SET_COOKIE, cookie)], Redirect::to(next(&form))).into_response())
         }
         Err(problem) => {
-            let page = login_page(form.word("email"), next(&form), Some(&problem));
+            let page = login_page(form.word("email"), next(&form), Some(problem.message()));
             Ok((problem.status, page).into_response())
         }
     }
 }
 
-/// Headers and peer of a request whose body is read too.
+/// Headers and peer of a request, whoever sent it.
 pub struct LoginParts(Parts);
 
 impl FromRequestParts<Console> for LoginParts {
@@ -203,11 +207,17 @@ impl FromRequestParts<Console> for LoginParts {
     }
 }
 
+/// Forgets the cookie, whatever the API says of the session: a suspended account's too, and while
+/// the database is away.
 pub async fn log_out(
     State(console): State<Console>,
-    session: Session,
+    LoginParts(parts): LoginParts,
 ) -> Result<Response, Problem> {
-    session.get(op::LOG_OUT, &[]).await?;
+    guard::check_origin(&parts.method, &parts.headers, &console)?;
+    if let Some(token) = token(&parts.headers, &console) {
+        let client = Client::new(&console, &parts, Some(token));
+        let _ended = client.call(op::LOG_OUT, &[]).json().await;
+    }
     let cookie = cookie(&console, "", None)?;
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/login")).into_response())
 }

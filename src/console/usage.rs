@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     chart::{self, Bar},
-    client::Problem,
+    client::{Call, Problem},
     csv::Csv,
     form::Form,
     operations as op,
@@ -35,12 +35,43 @@ const COUNTS: [(&str, &str); 5] = [
     ("characters", "Characters"),
 ];
 
+/// The days up to today, in UTC, that are shown without a choice.
+const DAYS: u64 = 30;
+
+/// The first and the last of [`DAYS`] days up to `last`.
+pub fn last_days(last: NaiveDate) -> (String, String) {
+    let first = last.checked_sub_days(Days::new(DAYS - 1)).unwrap_or(last);
+    (first.to_string(), last.to_string())
+}
+
+/// The days of a form. What was typed stays as it is.
+fn chosen(form: &Form, today: NaiveDate) -> (String, String) {
+    let (from, to) = (form.word("from"), form.word("to"));
+    let last = to.parse().unwrap_or(today);
+    let (first, last) = last_days(last);
+    let typed = |text: &str, default| match text {
+        "" => default,
+        typed => typed.to_owned(),
+    };
+    (typed(from, first), typed(to, last))
+}
+
+/// The API's report of whole days. What is no day goes to it as it is, for it to say so.
+pub fn asked<'a>(session: &'a Session, by: &str, days: &(String, String)) -> Call<'a> {
+    let time = |day: &str, later| parts::start_of(day, later).unwrap_or_else(|| day.to_owned());
+    let call = session.call(op::USAGE, &[]).query("group_by", by);
+    call.query("from", &time(&days.0, 0))
+        .query("to", &time(&days.1, 1))
+}
+
 /// A report: what it was asked for, and its rows.
 struct Report {
     by: &'static str,
-    /// The first and the last day, as they were typed; empty where the API's default serves.
+    /// The first and the last day, as they were typed, or [`last_days`].
     days: (String, String),
+    /// Null where the days were refused.
     found: Value,
+    problem: Option<Problem>,
     /// The names of the account's keys, by id.
     keys: Vec<(String, String)>,
 }
@@ -50,15 +81,8 @@ impl Report {
         let form = Form::of_query(uri.query());
         let by = GROUPS.iter().find(|(name, _)| *name == form.word("by"));
         let by = by.map_or("day", |(name, _)| *name);
-        let day = |name: &str| form.word(name).parse::<NaiveDate>().ok();
-        let (from, to) = (day("from"), day("to"));
-        let start = |day: Option<NaiveDate>| {
-            day.map(|day| format!("{day}T00:00:00Z"))
-                .unwrap_or_default()
-        };
-        let end = to.and_then(|day| day.checked_add_days(Days::new(1)));
-        let call = session.call(op::USAGE, &[]).query("group_by", by);
-        let call = call.query("from", &start(from)).query("to", &start(end));
+        let days = chosen(&form, session.now.date_naive());
+        let call = asked(session, by, &days);
         let keys = async {
             if by == "api_key" {
                 return session
@@ -69,13 +93,19 @@ impl Report {
             }
             Ok(Value::Null)
         };
-        let (found, keys) = tokio::try_join!(call.json(), keys)?;
+        let (found, keys) = tokio::join!(call.json(), keys);
+        let keys = keys?;
+        let (found, problem) = match found {
+            Ok(found) => (found, None),
+            Err(problem) if problem.code() == "validation_failed" => (Value::Null, Some(problem)),
+            Err(problem) => return Err(problem),
+        };
         let keys = list(&keys["data"]).iter();
-        let days = (form.word("from").to_owned(), form.word("to").to_owned());
         Ok(Self {
             by,
             days,
             found,
+            problem,
             keys: keys
                 .map(|key| (key["id"].to_string(), text(&key["name"]).to_owned()))
                 .collect(),
@@ -125,6 +155,8 @@ impl Report {
 
 pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
     let report = Report::read(&session, &uri).await?;
+    let form = Form::of_query(uri.query());
+    let is_chosen = !(form.word("from").is_empty() && form.word("to").is_empty());
     let rows = list(&report.found["data"]);
     let total = &report.found["total"];
     let export = format!("/usage.csv?{}", uri.query().unwrap_or_default());
@@ -151,11 +183,12 @@ pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
                 label.field { span.label { "To (UTC)" } input type="date" name="to" value=(report.days.1); }
                 div.actions { button.primary type="submit" { "Show" } }
             }
-            @if report.days.0.is_empty() && report.days.1.is_empty() { p.muted.small { "The last 30 days." } }
+            @if let Some(problem) = &report.problem { p.notice.bad role="alert" { (parts::sentence(problem.message())) } }
+            @if !is_chosen { p.muted.small { "The last " (DAYS) " days." } }
         }
         section.card {
             h2 { "Credits by " (by.to_lowercase()) }
-            @if rows.is_empty() {
+            @if report.problem.is_some() { p.muted { "Nothing was counted." } } @else if rows.is_empty() {
                 (parts::empty("Nothing was made in this time", "Choose another time, or make something.",
                     &html! { a.button href="/playground" { "Open the playground" } }))
             } @else {
@@ -206,6 +239,9 @@ fn table(report: &Report, by: &str) -> Markup {
 
 pub async fn csv(session: Session, uri: Uri) -> Result<Response, Problem> {
     let report = Report::read(&session, &uri).await?;
+    if let Some(problem) = report.problem {
+        return Err(problem);
+    }
     let counts = COUNTS.map(|(name, _)| name);
     let mut headings = vec![report.by, "charged", "generations", "completed", "failed"];
     headings.extend(counts);

@@ -75,20 +75,27 @@ async fn render(
     session: &Session,
     id: &str,
     form: &Form,
-    outcome: Option<Result<Value, Problem>>,
+    outcome: Option<Result<(StatusCode, Value), Problem>>,
 ) -> Result<Markup, Problem> {
     let account = session.get(op::ADMIN_ACCOUNT, &[id]).await?;
     let (done, problem) = match outcome {
-        Some(Ok(entry)) => (Some(entry), None),
+        Some(Ok(done)) => (Some(done), None),
         Some(Err(problem)) => (None, Some(problem)),
         None => (None, None),
     };
     let content = html! {
         (shell::head(text(&account["name"]), text(&account["email"]), &html! { (badge(state(&account))) }))
-        @if let Some(entry) = done {
-            p.notice.good role="status" {
-                "Done: " (text(&entry["kind"])) " of " (amount(&entry["amount"])) " credits. The balance is "
-                (amount(&entry["balance"])) "."
+        @if let Some((status, entry)) = done {
+            @let moved = html! { (text(&entry["kind"])) " of " (amount(&entry["amount"])) " credits" };
+            @if status == StatusCode::CREATED {
+                p.notice.good role="status" {
+                    "Done: " (moved) ". The balance is " (amount(&account["balance"])) "."
+                }
+            } @else {
+                p.notice role="status" {
+                    "This reference moved these credits before (" (moved) ", " (time(&entry["created_at"]))
+                    "); nothing was moved again. The balance is " (amount(&account["balance"])) "."
+                }
             }
         }
         dl.figures {
@@ -127,10 +134,10 @@ fn movement(account: &Value, form: &Form, problem: Option<&Problem>) -> Markup {
             (field("Kind", "kind", "", html! {
                 select name="kind" { @for (kind, name) in kinds { (option(kind, form.word("kind"), name)) } }
             }))
-            (field("Credits", "amount", "An adjustment may be negative.", html! {
-                input type="text" inputmode="decimal" name="amount" value=(form.get("amount")) required;
+            (field("Credits", "amount", "An adjustment may be negative. A refund without them is of all that was charged.", html! {
+                input type="text" inputmode="decimal" name="amount" value=(form.get("amount"));
             }))
-            (field("Reference", "reference", "Why, such as an invoice's number. The same one again moves nothing twice.", html! {
+            (field("Reference", "reference", "Why, such as an invoice's number. The customer sees it. The same one again moves nothing twice.", html! {
                 input type="text" name="reference" value=(form.get("reference")) required maxlength="255";
             }))
             (field("Generation", "generation", "Its UUID, for a refund.", html! {
@@ -185,7 +192,7 @@ pub async fn move_credits(
     let call = session
         .call(op::MOVE_CREDITS, &[&id])
         .body(Value::Object(body));
-    let moved = call.json().await;
+    let moved = call.answer().await;
     let status = moved
         .as_ref()
         .map_or_else(|problem| problem.status, |_| StatusCode::OK);

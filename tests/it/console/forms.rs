@@ -96,6 +96,22 @@ async fn a_refused_form_says_why_beside_the_field(_: PgPoolOptions, options: PgC
     );
 }
 
+/// A key that was to end must not live for ever.
+#[sqlx::test]
+async fn a_last_day_that_is_none_makes_no_key(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("10").await;
+    let browser = Browser::logged_in(&app, &account).await;
+    for day in ["31.01.2030", "9999-12-31", "+262142-12-31"] {
+        let fields = [("name", "short"), ("expires", day)];
+        let answer = browser.post("/keys", &fields).await;
+        assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY, "{day}");
+        assert!(words(&answer.text).contains("Must be an ISO 8601 time"));
+    }
+    let keys = app.get(&account.key, "/v1/api-keys").await.json();
+    assert_eq!(keys["data"].as_array().unwrap().len(), 1);
+}
+
 #[sqlx::test]
 async fn the_playground_generates_all_four(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
@@ -324,7 +340,9 @@ async fn usage_leads_to_the_rows_that_it_sums(_: PgPoolOptions, options: PgConne
     ] {
         let page = browser.page(&format!("/usage?by={by}")).await;
         for (filter, rows) in filters {
-            let link = format!("/generations?{filter}");
+            let days = "&from=2026-12-17&to=2027-01-15";
+            let days = if by == "day" { "" } else { days };
+            let link = format!("/generations?{filter}{days}");
             let escaped = link.replace('&', "&amp;");
             assert!(
                 page.contains(&format!("href=\"{escaped}\"")),
@@ -347,6 +365,12 @@ async fn usage_leads_to_the_rows_that_it_sums(_: PgPoolOptions, options: PgConne
     app.get(&account.key, "/v1/generate/history?api_key=x")
         .await
         .error(422, "validation_failed");
+    for path in ["/usage?from=monday", "/usage?to=2027-02-30"] {
+        let page = words(&browser.page(path).await);
+        assert!(page.contains("must be an RFC 3339 time"), "{page}");
+        let csv = browser.get(&path.replace('?', ".csv?")).await;
+        assert_eq!(csv.status, StatusCode::UNPROCESSABLE_ENTITY);
+    }
     let csv = browser.get("/usage.csv?by=type").await;
     assert_eq!(csv.header("content-type"), "text/csv; charset=utf-8");
     assert!(

@@ -78,14 +78,24 @@ async fn credits_are_moved_once_and_accounts_suspended(
         ("amount", "2.5"),
         ("reference", "invoice 17"),
     ];
-    for _ in 0..2 {
+    for told in ["Done: grant of 2.5 credits", "nothing was moved again"] {
         let answer = browser.post(&format!("{path}/credits"), &grant).await;
-        assert!(
-            words(&answer.text).contains("The balance is 12.5"),
-            "{}",
-            answer.text
-        );
+        let page = words(&answer.text);
+        assert!(page.contains(told), "{told}: {page}");
+        assert!(page.contains("The balance is 12.5"), "{page}");
     }
+    assert_eq!(app.balance(&other).await.0, "12.5");
+    let image = json!({"prompt": "x", "parameters": {"size": "256x256"}});
+    let record = generate(&app, &other, "image", image).await;
+    let refund = [
+        ("kind", "refund"),
+        ("amount", ""),
+        ("reference", "was not what I meant"),
+        ("generation", record["uuid"].as_str().unwrap()),
+    ];
+    let answer = browser.post(&format!("{path}/credits"), &refund).await;
+    let page = words(&answer.text);
+    assert!(page.contains("Done: refund of 1 credits"), "{page}");
     assert_eq!(app.balance(&other).await.0, "12.5");
     let too_much = [
         ("kind", "adjustment"),
@@ -173,9 +183,19 @@ async fn it_shows_who_spends_what_and_how_providers_do(
     }
     let health = words(&browser.page("/operator").await);
     assert!(health.contains("0 differences"), "{health}");
+    app.get(&token, "/v1/admin/usage?to=0001-01-01")
+        .await
+        .expect(200);
     // A move back in time, days that are none.
-    for path in ["/v1/admin/usage?from=x", "/v1/admin/usage?group_by=day"] {
-        app.call(Method::GET, &token, path, &[], None)
+    let wrong = [
+        "from=x",
+        "group_by=day",
+        "to=-262143-01-01",
+        "from=0000-12-31",
+        "to=%2B10000-01-01",
+    ];
+    for path in wrong.map(|query| format!("/v1/admin/usage?{query}")) {
+        app.call(Method::GET, &token, &path, &[], None)
             .await
             .error(422, "validation_failed");
     }

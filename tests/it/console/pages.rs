@@ -60,6 +60,53 @@ async fn a_receipt_adds_up_to_what_was_charged(_: PgPoolOptions, options: PgConn
     app.assert_verified().await;
 }
 
+/// The playground asks again for what it can ask for.
+#[sqlx::test]
+async fn a_prompt_is_used_again_where_the_form_has_all_of_it(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1000").await;
+    let browser = Browser::logged_in(&app, &account).await;
+    let plain = generate(&app, &account, "text", json!({"prompt": "x"})).await;
+    let chat = json!({"model": "sandbox/sandbox-text-1",
+        "messages": [{"role": "user", "content": "Hello"}]});
+    app.post(&account.key, "/openai/v1/chat/completions", &chat)
+        .await
+        .expect(200);
+    let history = app.get(&account.key, "/v1/generate/history").await.json();
+    for (record, offered) in [(&plain, true), (&history["data"][0], false)] {
+        let uuid = record["uuid"].as_str().unwrap();
+        let page = browser.page(&format!("/generations/{uuid}")).await;
+        assert_eq!(page.contains("Use this prompt"), offered, "{page}");
+    }
+}
+
+/// What is told of 30 days leads to the rows of these 30 days.
+#[sqlx::test]
+async fn the_overview_leads_to_what_it_counts(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1000").await;
+    generate(&app, &account, "text", json!({"prompt": "long ago"})).await;
+    app.clock.advance(chrono::TimeDelta::days(30));
+    generate(&app, &account, "text", json!({"prompt": "today"})).await;
+    let browser = Browser::logged_in(&app, &account).await;
+    let page = browser.page("/").await;
+    let days = "from=2027-01-16&amp;to=2027-02-14";
+    for path in ["/usage", "/generations"] {
+        let link = format!("href=\"{path}?{days}\"");
+        assert!(page.contains(&link), "{link} in {page}");
+    }
+    assert!(words(&page).contains("Generations in 30 days 1 "), "{page}");
+    let link = format!("/generations?{}", days.replace("&amp;", "&"));
+    let rows = browser.page(&link).await;
+    assert!(
+        rows.contains("today") && !rows.contains("long ago"),
+        "{rows}"
+    );
+}
+
 #[sqlx::test]
 async fn hostile_content_is_text(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;

@@ -5,7 +5,7 @@ use http::{Method, StatusCode};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{Browser, HTML, generate};
+use super::{Browser, HTML, generate, words};
 use crate::common::{PASSWORD, TestApp, bucket::Bucket};
 
 /// Every page that needs nothing but an account.
@@ -107,6 +107,45 @@ async fn behind_https_the_cookie_is_for_https_alone(_: PgPoolOptions, options: P
         cookie.starts_with("__Host-gensvc=") && cookie.ends_with("; Secure"),
         "{cookie}"
     );
+}
+
+/// A change whose session has ended is not done, which the login says instead of leading back to
+/// what takes changes alone.
+#[sqlx::test]
+async fn a_change_without_a_session_says_so(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1").await;
+    let browser = Browser::logged_in(&app, &account).await;
+    browser.post("/logout", &[]).await;
+    let lost = browser.post("/keys/7/revoke", &[]).await;
+    assert_eq!(lost.header("location"), "/login?undone=1");
+    let page = words(&browser.page("/login?undone=1").await);
+    assert!(page.contains("this was not done"), "{page}");
+    let looked = browser.get("/keys").await;
+    assert_eq!(looked.header("location"), "/login?next=%2Fkeys");
+    assert!(!words(&browser.page("/login").await).contains("not done"));
+}
+
+#[sqlx::test]
+async fn everybody_can_log_out(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1").await;
+    let suspended = Browser::logged_in(&app, &account).await;
+    app.app
+        .service
+        .set_suspended(account.id, true, Some("unpaid"))
+        .await
+        .unwrap();
+    assert_eq!(suspended.get("/").await.status, StatusCode::FORBIDDEN);
+    let nobody = Browser {
+        app: &app,
+        cookie: "gensvc=svcs_unknown".to_owned(),
+    };
+    for browser in [suspended, nobody] {
+        let answer = browser.post("/logout", &[]).await;
+        assert_eq!(answer.header("location"), "/login");
+        assert!(answer.header("set-cookie").contains("Max-Age=0"));
+    }
 }
 
 /// What another site, another page or a program without a page sends is refused.
