@@ -1,7 +1,9 @@
 //! POST /openai/v1/responses, without state, and the count of its tokens.
 
+use std::collections::HashMap;
+
 use axum::{Json, extract::State, response::Response};
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -60,7 +62,7 @@ pub async fn respond(
         sdk: Sdk::OpenAi,
         state,
         caller: auth.caller,
-        permit: &permit,
+        permit,
         request_id,
         key,
         names: RENAMED,
@@ -87,7 +89,12 @@ pub async fn input_tokens(
     Ok(Json(ResponseInputTokens::new(tokens)))
 }
 
-/// Puts the items of the account's own answers where an input refers to them by their ids.
+/// Items of earlier answers that an input may bring back, and of how many answers.
+const MAX_BROUGHT: usize = 1_000;
+const MAX_ANSWERS: usize = 64;
+
+/// Puts the items of the account's own answers where an input refers to them by their ids, and
+/// where it has reasoning without what its vendor signed.
 pub(super) async fn bring_back(
     state: &ApiState,
     caller: &Caller,
@@ -96,9 +103,12 @@ pub(super) async fn bring_back(
     let Some(Value::Array(items)) = members.get_mut("input") else {
         return Ok(());
     };
-    let mut last: Option<(Uuid, Answer)> = None;
+    let mut answers = HashMap::new();
+    let (mut count, mut bytes) = (0, 0);
     for (at, item) in items.iter_mut().enumerate() {
-        if item["type"] != "item_reference" {
+        let is_reference = item["type"] == "item_reference";
+        let is_bare = item["type"] == "reasoning" && item["encrypted_content"].is_null();
+        if !is_reference && !is_bare {
             continue;
         }
         let id = item["id"].as_str().unwrap_or_default();
@@ -107,15 +117,33 @@ pub(super) async fn bring_back(
         });
         let mut brought = None;
         if let Some((uuid, generation, place)) = found {
-            if last.as_ref().is_none_or(|(known, _)| *known != uuid) {
-                let answer = answer(state, caller, GenerationId(uuid)).await?;
-                last = answer.map(|answer| (uuid, answer));
+            count += 1;
+            let is_known = answers.contains_key(&uuid);
+            if count > MAX_BROUGHT || !is_known && answers.len() == MAX_ANSWERS {
+                if is_bare {
+                    continue;
+                }
+                let message = format!(
+                    "must bring back at most {MAX_BROUGHT} items, of at most {MAX_ANSWERS} answers"
+                );
+                let error = FieldError::new("input", FieldCode::OutOfRange, message);
+                return Err(ServiceError::invalid(error).into());
             }
-            let answer = last.as_ref().map(|(_, answer)| answer);
-            brought = answer.and_then(|answer| answer.response_item(generation, place));
+            if !is_known {
+                let found = answered(state, caller, GenerationId(uuid), generation).await?;
+                answers.insert(uuid, found);
+            }
+            brought = answers[&uuid].get(place);
         }
-        match brought.filter(|brought| brought["id"] == id) {
-            Some(brought) => *item = brought,
+        match brought.filter(|(brought, _)| brought["id"] == id) {
+            Some((brought, length)) => {
+                bytes += length;
+                if bytes > state.settings.max_sdk_body_bytes {
+                    return Err(ApiError::from_status(StatusCode::PAYLOAD_TOO_LARGE));
+                }
+                *item = brought.clone();
+            }
+            None if is_bare => {}
             None => {
                 let message = "refers to no item of an answer of this account";
                 let param = format!("input[{at}].id");
@@ -127,16 +155,26 @@ pub(super) async fn bring_back(
     Ok(())
 }
 
-async fn answer(
+/// The items of an answer, with their bytes; none of what is not there.
+async fn answered(
     state: &ApiState,
     caller: &Caller,
     id: GenerationId,
-) -> Result<Option<Answer>, ApiError> {
-    match state.service.generation(caller, id).await {
-        Ok(generation) => Ok(Answer::of(&generation)),
-        Err(ServiceError::NotFound) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+    generation: &str,
+) -> Result<Vec<(Value, usize)>, ApiError> {
+    let answer = match state.service.generation(caller, id).await {
+        Ok(found) => Answer::of(&found),
+        Err(ServiceError::NotFound) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let items = answer.map_or_else(Vec::new, |answer| answer.response_items(generation));
+    let items = items.into_iter();
+    Ok(items
+        .map(|item| {
+            let length = item.to_string().len();
+            (item, length)
+        })
+        .collect())
 }
 
 /// Whether a body is one of Responses that was sent for a chat, as an editor does, and whether a

@@ -211,7 +211,10 @@ impl TextModel {
         let can = self.dialogue;
         let mut left_out = request.left_out.clone();
         let thought = |part: &Part| matches!(part, Part::Thinking { .. } | Part::Redacted { .. });
-        if !can.thinking && request.conversation.parts().any(thought) {
+        if !can.thinking
+            && !left_out.contains(&"thinking")
+            && request.conversation.parts().any(thought)
+        {
             left_out.push("thinking");
         }
         let functions = &request.conversation.tools.functions;

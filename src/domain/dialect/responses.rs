@@ -102,7 +102,8 @@ fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
     });
     let about = "As it is anyway.";
     fields.optional("truncation", about, only([json!("disabled")]));
-    let (system, messages) = item::sorted(instructions.clone(), input?);
+    let (input, left_out) = item::without_unsigned(input?);
+    let (system, messages) = item::sorted(instructions.clone(), input);
     let conversation = Conversation {
         system,
         messages,
@@ -118,6 +119,7 @@ fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
             },
             ..Sampling::default()
         },
+        left_out,
         ..DialogueRequest::new(Surface::OpenAiResponses, model?, conversation)
     };
     Some((dialogue, echo))
@@ -148,10 +150,11 @@ impl Input for ResponsesRequest {
         ] {
             fields.optional(name, "As it is anyway.", only(values));
         }
-        let left_out = fields.hints(HINTS);
+        let mut left_out = fields.hints(HINTS);
         fields.unsupported(UNSUPPORTED);
         let (dialogue, mut echo) = read?;
         echo.encrypted = encrypted.unwrap_or(false);
+        left_out.extend(&dialogue.left_out);
         Some(Self {
             dialogue: DialogueRequest {
                 max_tokens,

@@ -6,6 +6,8 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::{CHAT, MODELS, RESPONSES, ask, error, events, record, text_of, with};
 use crate::common::{Account, Answer, Reply, TestApp, Upstream};
 
+const COUNT: &str = "/openai/v1/responses/input_tokens";
+
 fn asked(model: &str, input: impl Into<Value>) -> Value {
     let input: Value = input.into();
     json!({"model": model, "input": input, "max_output_tokens": 500})
@@ -174,6 +176,69 @@ async fn the_grammar_of_events_holds_with_calls_and_faults(
         short["incomplete_details"],
         json!({"reason": "max_output_tokens"})
     );
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn what_is_brought_back_is_bounded(_: PgPoolOptions, options: PgConnectOptions) {
+    let env = [("GENSVC__SERVER__MAX_SDK_BODY_BYTES", "65536")];
+    let app = TestApp::with(options, &env).await;
+    let account = app.account("10").await;
+    let long = asked(MODELS[0], json!("x".repeat(2_000)));
+    let first = respond(&app, &account, &long).await.expect(200);
+    let reference = json!({"type": "item_reference", "id": first["output"][0]["id"]});
+    let length = first["output"][0].to_string().len();
+    let input = |n: usize| asked(MODELS[0], json!(vec![&reference; n]));
+    let fits = 65_536 / length;
+    app.post(&account.key, COUNT, &input(fits))
+        .await
+        .expect(200);
+    let refused = app.post(&account.key, COUNT, &input(fits + 1)).await;
+    assert_eq!(refused.status, 413, "{}", refused.text);
+    let refused = respond(&app, &account, &input(fits + 1)).await;
+    assert_eq!(refused.status, 413, "{}", refused.text);
+    // As many answers, though there are none of these.
+    let strangers = (0..65)
+        .map(|n| json!({"type": "reasoning", "id": format!("rs_{n:032x}_0"), "summary": []}));
+    let mut input: Vec<Value> = strangers.collect();
+    input.push(reference);
+    let refused = respond(&app, &account, &asked(MODELS[0], json!(input))).await;
+    let refused = error(RESPONSES, &refused, 400, "out_of_range");
+    assert_eq!(refused["param"], "input");
+}
+
+#[sqlx::test]
+async fn thoughts_come_back_signed_or_not_at_all(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    upstream.reply(Reply::Status(
+        200,
+        json!({"id": "msg_1", "type": "message", "role": "assistant",
+        "model": "claude-haiku-5-5", "stop_reason": "end_turn",
+        "content": [{"type": "thinking", "thinking": "Hm.", "signature": "c2ln"},
+            {"type": "text", "text": "Yes."}],
+        "usage": {"input_tokens": 10, "output_tokens": 9}}),
+    ));
+    let first = respond(&app, &account, &asked(MODELS[2], json!("Hi")))
+        .await
+        .expect(200);
+    let output = first["output"].as_array().unwrap();
+    assert_eq!(output[0].get("encrypted_content"), None, "{first}");
+    upstream.reply(Reply::Text("Hello there.".to_owned(), 10, 3));
+    for (id, signed) in [(output[0]["id"].clone(), true), (json!("rs_1"), false)] {
+        let mut thought = output[0].clone();
+        thought["id"] = id;
+        let input = json!([{"role": "user", "content": "Hi"}, thought, output[1],
+            {"role": "user", "content": "So?"}]);
+        let next = respond(&app, &account, &asked(MODELS[2], input)).await;
+        next.expect(200);
+        let sent = upstream.requests().last().unwrap().body["messages"][1].to_string();
+        assert_eq!(sent.contains("\"signature\":\"c2ln\""), signed, "{sent}");
+        assert_eq!(sent.contains("thinking"), signed, "{sent}");
+        let left_out = if signed { "" } else { "thinking" };
+        assert_eq!(next.header("x-gensvc-left-out"), left_out);
+    }
     app.assert_settled().await;
 }
 

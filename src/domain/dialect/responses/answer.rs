@@ -1,7 +1,7 @@
 //! The bodies of answers and of events.
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::{Echo, is_item, secret};
@@ -307,10 +307,10 @@ pub fn referenced(id: &str) -> Option<(&str, usize)> {
 }
 
 impl Answer {
-    /// An item of the Responses API, as a request brings it back.
-    pub fn response_item(&self, generation: &str, at: usize) -> Option<Value> {
-        let items = items(generation, &self.parts, true);
-        serde_json::to_value(items.into_iter().nth(at)?).ok()
+    /// Its items in the Responses API, as a request brings them back.
+    pub fn response_items(&self, generation: &str) -> Vec<Value> {
+        let items = items(generation, &self.parts, true).into_iter();
+        items.map(|item| json!(item)).collect()
     }
 }
 

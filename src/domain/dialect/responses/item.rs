@@ -174,6 +174,16 @@ fn summary(fields: &Fields<'_>) -> String {
     parts.unwrap_or_default().join("\n\n")
 }
 
+/// Without thoughts that no vendor has signed for us, which all refuse, and what that leaves out.
+pub(super) fn without_unsigned(mut items: Vec<Message>) -> (Vec<Message>, Vec<&'static str>) {
+    let all = items.len();
+    items.retain(|item| {
+        !matches!(&item.parts[..], [Part::Thinking { signature, .. }] if signature.is_empty())
+    });
+    let left_out = (items.len() < all).then_some("thinking");
+    (items, left_out.into_iter().collect())
+}
+
 /// Instructions that come first stand above the messages. What an assistant said and called is one
 /// message, as are outputs of calls that follow each other.
 pub(super) fn sorted(first: Option<String>, items: Vec<Message>) -> (Option<String>, Vec<Message>) {
