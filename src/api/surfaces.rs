@@ -16,6 +16,7 @@ use axum::{
 };
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::{
     ApiState, MediaLinks,
@@ -23,6 +24,7 @@ use super::{
     body::JsonBody,
     error::{ApiError, GENERATION},
     generate::{end, idempotency_key, replayed},
+    stream::last,
 };
 use crate::{
     domain::{
@@ -35,6 +37,7 @@ use crate::{
         request::{DialogueRequest, GenerationRequest},
         validate::Body,
     },
+    jobs::Handle,
     media::{MediaFile, MediaKey},
     providers::DeltaSink,
     service::{
@@ -149,18 +152,18 @@ impl FromRequestParts<ApiState> for RequestId {
 }
 
 /// A request that is ready to be sent, and whoever waits for it.
-struct Call<'a> {
+struct Call {
     sdk: Sdk,
     state: ApiState,
     caller: Caller,
-    permit: &'a RequestPermit,
+    permit: RequestPermit,
     request_id: RequestId,
     key: Option<IdempotentRequest>,
     /// Fields that have other names here than in the rules.
-    names: &'a [(&'a str, &'a str)],
+    names: &'static [(&'static str, &'static str)],
 }
 
-impl Call<'_> {
+impl Call {
     /// Generates, and answers as `writer` writes it.
     async fn answer<W: Writer>(
         self,
@@ -172,6 +175,8 @@ impl Call<'_> {
         let bytes = dialogue.conversation.bytes();
         let left_out = self.state.service.left_out(&self.caller, &dialogue);
         let submitted = self.submit(dialogue.into(), sink).await?;
+        // As where no provider counts them.
+        let estimated = (bytes as u64).div_ceil(4).max(1);
         let head = |record: &Generation, input_tokens| Head {
             id: record.id.0.simple().to_string(),
             created: record.created_at.timestamp(),
@@ -180,12 +185,26 @@ impl Call<'_> {
         };
         let (record, is_replay) = match (submitted, deltas) {
             (Submitted::New(record, handle), Some(deltas)) => {
-                // As where no provider counts them.
-                let input_tokens = (bytes as u64).div_ceil(4).max(1);
-                let writer = writer(head(&record, input_tokens));
+                let writer = writer(head(&record, estimated));
                 let headers = Headers::of(&record, &left_out);
-                let body = stream::live(self, record.id, handle, deltas, writer).await?;
+                let (sdk, request) = (self.sdk, self.request_id.clone());
+                let end = self.last(record.id, handle);
+                let body = stream::live(sdk, request, end, deltas, writer).await?;
                 return Ok(headers.on(body));
+            }
+            (made @ (Submitted::Replay(id) | Submitted::Joined(id)), Some(_)) => {
+                let (service, caller) = (&self.state.service, &self.caller);
+                let record = service.generation(caller, id).await?;
+                if !record.status.is_finished() {
+                    let writer = writer(head(&record, estimated));
+                    let headers = Headers::of(&record, &left_out);
+                    let (sdk, request) = (self.sdk, self.request_id.clone());
+                    let (sender, deltas) = unbounded_channel();
+                    let end = self.told_at_its_end(made, sender);
+                    let body = stream::live(sdk, request, end, deltas, writer).await?;
+                    return Ok(replayed(headers.on(body)));
+                }
+                (record, true)
             }
             (submitted, _) => self.wait(submitted).await?,
         };
@@ -206,6 +225,29 @@ impl Call<'_> {
         Ok(marked(response, is_replay))
     }
 
+    /// The end of what runs here.
+    async fn last(self, id: GenerationId, handle: Handle) -> Result<Answer, ApiError> {
+        self.permit.release();
+        let record = last(&self.state, &self.caller, id, handle).await;
+        let record = record.ok_or(ServiceError::ShuttingDown)?;
+        answer_of(&record, self.state.links())
+    }
+
+    /// The end of what another request made, whose pieces are told only then.
+    async fn told_at_its_end(
+        self,
+        made: Submitted,
+        pieces: UnboundedSender<Delta>,
+    ) -> Result<Answer, ApiError> {
+        let (record, _) = self.wait(made).await?;
+        let answer = answer_of(&record, self.state.links())?;
+        for delta in answer.parts.iter().cloned().flat_map(Delta::of) {
+            // It is not sent where nobody reads it any more.
+            let _gone = pieces.send(delta);
+        }
+        Ok(answer)
+    }
+
     async fn submit(
         &self,
         request: GenerationRequest,
@@ -221,7 +263,7 @@ impl Call<'_> {
     async fn wait(&self, submitted: Submitted) -> Result<(Generation, bool), ApiError> {
         Ok(match submitted {
             Submitted::New(record, handle) => {
-                let ended = end(&self.state, &self.caller, self.permit, record.id, handle);
+                let ended = end(&self.state, &self.caller, &self.permit, record.id, handle);
                 (ended.await?, false)
             }
             Submitted::Queued(record) => (self.ended(record.id).await?, false),

@@ -146,7 +146,7 @@ pub async fn create(
         sdk: Sdk::Anthropic,
         state,
         caller: auth.caller,
-        permit: &permit,
+        permit,
         request_id,
         key,
         names: &[],

@@ -48,7 +48,7 @@ pub async fn images(
         sdk: Sdk::OpenAi,
         state,
         caller: auth.caller,
-        permit: &permit,
+        permit,
         request_id,
         key,
         names: &[],

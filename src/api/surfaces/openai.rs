@@ -116,7 +116,7 @@ pub async fn chat(
         sdk: Sdk::OpenAi,
         state,
         caller: auth.caller,
-        permit: &permit,
+        permit,
         request_id,
         key,
         names: names.unwrap_or_default(),

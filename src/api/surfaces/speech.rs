@@ -46,7 +46,7 @@ pub async fn speech(
         sdk: Sdk::OpenAi,
         state,
         caller: auth.caller,
-        permit: &permit,
+        permit,
         request_id,
         key,
         names: &[("prompt", "input"), ("format", "response_format")],

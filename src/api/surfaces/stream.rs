@@ -11,16 +11,13 @@ use futures_util::{Stream, StreamExt as _, stream};
 use http::{HeaderName, header};
 use tokio::{sync::mpsc::UnboundedReceiver, time::sleep};
 
-use super::{Call, answer_of};
+use super::{RequestId, Sdk};
 use crate::{
-    api::{error::ApiError, stream::last},
+    api::error::ApiError,
     domain::{
         conversation::Delta,
         dialect::{Answer, Writer},
-        ids::GenerationId,
     },
-    jobs::Handle,
-    service::ServiceError,
 };
 
 /// Silence after which a sign of life is sent.
@@ -29,44 +26,44 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// An answer, or the body of the error that it ended in.
 type Ended = Result<Answer, String>;
 
-/// The stream of a generation that has just begun; an error where it fails before the first piece.
+/// The stream of a generation that runs; an error where it fails before the first piece. Whatever
+/// `end` sends comes before its answer.
 pub async fn live(
-    call: Call<'_>,
-    id: GenerationId,
-    handle: Handle,
-    mut pieces: UnboundedReceiver<Delta>,
+    sdk: Sdk,
+    request: RequestId,
+    end: impl Future<Output = Result<Answer, ApiError>> + Send + 'static,
+    pieces: UnboundedReceiver<Delta>,
     writer: impl Writer,
 ) -> Result<Response, ApiError> {
-    call.permit.release();
-    let Call {
-        sdk,
-        state,
-        caller,
-        request_id,
-        ..
-    } = call;
-    let links = state.links().clone();
-    let mut end = Box::pin(async move {
-        let record = last(&state, &caller, id, handle).await;
-        let record = record.ok_or(ServiceError::ShuttingDown)?;
-        answer_of(&record, &links)
-    });
+    let events = begun(sdk, request, end, pieces, writer, KEEP_ALIVE).await?;
+    Ok(response(Body::from_stream(events.map(Ok::<_, Infallible>))))
+}
+
+async fn begun<W: Writer>(
+    sdk: Sdk,
+    request: RequestId,
+    end: impl Future<Output = Result<Answer, ApiError>> + Send + 'static,
+    mut pieces: UnboundedReceiver<Delta>,
+    writer: W,
+    keep_alive: Duration,
+) -> Result<impl Stream<Item = String> + Send + 'static, ApiError> {
+    let mut end: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(end);
     let (mut first, mut ended) = (None, None);
     tokio::select! {
         biased;
         Some(piece) = pieces.recv() => first = Some(piece),
         result = &mut end => ended = Some(result?),
-        () = sleep(KEEP_ALIVE) => {}
+        () = sleep(keep_alive) => {}
     }
     let end = async move {
         let result = match ended {
             Some(answer) => Ok(answer),
             None => end.await,
         };
-        result.map_err(|error: ApiError| error.for_sdk(sdk, &request_id.0).1)
+        result.map_err(|error: ApiError| error.for_sdk(sdk, &request.0).1)
     };
-    let events = events(writer, first, pieces, Box::pin(end), KEEP_ALIVE);
-    Ok(response(Body::from_stream(events.map(Ok::<_, Infallible>))))
+    let end: Pin<Box<dyn Future<Output = Ended> + Send>> = Box::pin(end);
+    Ok(events(writer, first, pieces, end, keep_alive))
 }
 
 pub fn response(body: impl Into<Body>) -> Response {
@@ -83,7 +80,7 @@ fn events<W: Writer>(
     mut writer: W,
     first: Option<Delta>,
     pieces: UnboundedReceiver<Delta>,
-    end: Pin<Box<impl Future<Output = Ended> + Send>>,
+    end: Pin<Box<dyn Future<Output = Ended> + Send>>,
     keep_alive: Duration,
 ) -> impl Stream<Item = String> + Send {
     let begin = writer.begin() + &first.map_or_else(String::new, |piece| writer.piece(&piece));

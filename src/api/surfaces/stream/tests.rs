@@ -87,3 +87,28 @@ async fn silence_is_filled_and_disturbs_nothing() {
     assert_eq!(events.next().await.unwrap(), ")");
     assert_eq!(events.next().await, None);
 }
+
+#[tokio::test]
+async fn what_is_told_only_at_its_end_shows_signs_of_life_until_then() {
+    let request = || RequestId("req_1".to_owned());
+    let (sender, pieces) = unbounded_channel();
+    let (ending, ended) = oneshot::channel();
+    let end = async move {
+        ended.await.unwrap();
+        sender.send(text("ab")).unwrap();
+        Ok(answer())
+    };
+    let short = Duration::from_millis(1);
+    let events = begun(Sdk::OpenAi, request(), end, pieces, Letters, short);
+    let mut events = Box::pin(events.await.unwrap());
+    assert_eq!(events.next().await.unwrap(), "(");
+    assert_eq!(events.next().await.unwrap(), ".");
+    assert!(ending.send(()).is_ok());
+    let rest: String = events.collect().await;
+    assert_eq!(rest.trim_start_matches('.'), "ab)");
+    // What fails before that has its own status.
+    let (_sender, pieces) = unbounded_channel();
+    let end = async { Err(ApiError::cancelled()) };
+    let events = begun(Sdk::OpenAi, request(), end, pieces, Letters, LONG);
+    assert!(events.await.is_err());
+}
