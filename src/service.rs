@@ -45,7 +45,7 @@ use crate::{
         generations::SpendLimit,
     },
 };
-use generate::Lines;
+use generate::{LARGE_KIB, Lines};
 
 /// Usage reports at once.
 const REPORTS: usize = 4;
@@ -103,6 +103,8 @@ struct Inner {
     waits: WaitLimiter,
     shares: Shares,
     lines: Lines,
+    /// Of large bodies that wait for credits on hold.
+    waiting_kib: Arc<Semaphore>,
     /// Reports are heavy: few at once, so that holds find connections.
     reports: Semaphore,
     /// Renderings are work for a processor.
@@ -137,6 +139,7 @@ impl Service {
             waits: WaitLimiter::new(WAITS, WAITS_PER_ACCOUNT),
             shares,
             lines: Lines::default(),
+            waiting_kib: Arc::new(Semaphore::new(LARGE_KIB)),
             reports: Semaphore::new(REPORTS),
             renderings: Arc::new(Semaphore::new(RENDERINGS)),
         }))

@@ -11,7 +11,7 @@ mod template;
 use std::mem;
 
 pub use estimate::Estimate;
-pub use line::Lines;
+pub use line::{LARGE_KIB, Lines};
 pub use same::IdempotentRequest;
 
 use super::{CreditsShort, Service, ServiceError, auth::Caller, explain};
@@ -81,10 +81,9 @@ impl Service {
         }
         self.require_running()?;
         let surface = request.surface();
-        let wait = self.0.settings.hold_wait;
         let mut queue = match surface {
             Surface::Generate => None,
-            _ => Some(Queue::new(self, caller, wait, waiting)),
+            _ => Some(Queue::new(self, caller, request.bytes(), waiting)),
         };
         let mut plan = self.plan(caller, request, deltas).await?;
         plan.job |= respond_async;

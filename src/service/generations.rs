@@ -148,14 +148,18 @@ impl Service {
     }
 
     /// The end of a generation that the caller waits for as for one of its own; unfinished only
-    /// where the server stops. `waiting` is called before it waits.
+    /// where the server stops. `waiting` is called before it waits. Where too many wait already
+    /// the server is overloaded.
     pub async fn ended(
         &self,
         caller: &Caller,
         id: GenerationId,
         waiting: impl FnOnce() + Send,
     ) -> Result<Generation, ServiceError> {
-        self.end_within(LONGEST, caller, id, waiting).await
+        match self.end_within(LONGEST, caller, id, waiting).await {
+            Err(ServiceError::IdempotencyInProgress) => Err(ServiceError::Overloaded),
+            ended => ended,
+        }
     }
 
     async fn end_within(

@@ -2,7 +2,7 @@
 
 use super::TEXT_PROMPT_CHARS;
 use crate::domain::{
-    conversation::{Conversation, Sampling},
+    conversation::{Conversation, ImageSource, Sampling},
     generation::Surface,
     json::Members,
     pricing::CacheWrites,
@@ -55,5 +55,16 @@ impl DialogueRequest {
             others: Others::default(),
             original: None,
         }
+    }
+
+    /// About as much memory as it takes.
+    pub fn bytes(&self) -> usize {
+        let images = self.conversation.images().map(|image| match &image.source {
+            ImageSource::Base64 { data, .. } => data.len(),
+            ImageSource::Url(url) => url.len(),
+        });
+        let bytes = self.conversation.bytes() + images.sum::<usize>();
+        // The original is as long again.
+        bytes * if self.original.is_some() { 2 } else { 1 }
     }
 }

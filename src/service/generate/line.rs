@@ -11,7 +11,7 @@ use std::{
 };
 
 use tokio::{
-    sync::OwnedMutexGuard,
+    sync::{OwnedMutexGuard, OwnedSemaphorePermit},
     time::{Instant, timeout, timeout_at},
 };
 
@@ -34,6 +34,10 @@ pub(super) enum Line {
     Account(AccountId),
     Key(ApiKeyId),
 }
+
+/// Larger bodies wait only while those that wait have fewer KiB than this together.
+const SMALL_KIB: usize = 256;
+pub const LARGE_KIB: usize = 256 << 10;
 
 type Turns = tokio::sync::Mutex<()>;
 
@@ -72,6 +76,9 @@ pub(super) struct Queue<'a, F> {
     /// Called before it waits.
     waiting: F,
     permit: Option<Permit<AccountId>>,
+    /// Of its body.
+    kib: usize,
+    memory: Option<OwnedSemaphorePermit>,
     first: Option<First>,
 }
 
@@ -85,16 +92,18 @@ struct First {
 }
 
 impl<'a, F: Fn() + Send> Queue<'a, F> {
-    /// For a caller who waits at most for `wait`.
-    pub fn new(service: &'a Service, caller: &'a Caller, wait: Duration, waiting: F) -> Self {
+    /// For a caller who waits at most as long as the settings say, with a body of `bytes`.
+    pub fn new(service: &'a Service, caller: &'a Caller, bytes: usize, waiting: F) -> Self {
         let begun = Instant::now();
         Self {
             service,
             caller,
             begun,
-            until: begun + wait,
+            until: begun + service.0.settings.hold_wait,
             waiting,
             permit: None,
+            kib: bytes >> 10,
+            memory: None,
             first: None,
         }
     }
@@ -144,18 +153,28 @@ impl<'a, F: Fn() + Send> Queue<'a, F> {
                 return false;
             }
         }
+        if self.memory.is_none() && self.kib > SMALL_KIB {
+            let kib = u32::try_from(self.kib).unwrap_or(u32::MAX);
+            let memory = Arc::clone(&inner.waiting_kib).try_acquire_many_owned(kib);
+            let Ok(memory) = memory else {
+                return false;
+            };
+            self.memory = Some(memory);
+        }
         (self.waiting)();
         let account = self.caller.account_id;
+        // Whoever stands behind need not wait for another line.
+        self.first.take_if(|first| first.line != line);
         let (first, waited) = (&self.first, self.begun.elapsed());
         let turn = async {
             match first {
-                Some(first) if first.line == line => {
+                Some(first) => {
                     let [soon, late] = AGAIN;
                     let pause = (waited / 8).clamp(soon, late);
                     let _elapsed = timeout(pause, first.freed.woken()).await;
                     None
                 }
-                _ => Some(inner.lines.join(line).lock_owned().await),
+                None => Some(inner.lines.join(line).lock_owned().await),
             }
         };
         let turn = timeout_at(self.until, turn);

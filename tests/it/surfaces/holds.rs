@@ -226,6 +226,47 @@ async fn holds_below_the_cap_of_a_key_are_waited_for_too(
 }
 
 #[sqlx::test]
+async fn who_waits_for_a_key_lets_other_keys_go_first(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    upstream.hold();
+    let app = server(options, &upstream, &[]).await;
+    // Four at a time, of which one of the key.
+    let account = app.account("0.018").await;
+    let capped = json!({"name": "capped", "spend_limit": ONE_AT_A_TIME});
+    let (key, other) = (app.key(account.id, capped).await, &account.key);
+    let ask = |key: &str, text: &str| asking(&app, key, CHAT, ask(MODELS[1], text));
+    let mut all = Vec::new();
+    for (n, (key, text)) in [(other, "0"), (other, "1"), (&key, "k")]
+        .into_iter()
+        .enumerate()
+    {
+        all.push(ask(key, text));
+        upstream.arrived(n + 1).await;
+    }
+    all.push(ask(&key, "first for the key"));
+    waiting(&app, 1).await;
+    all.push(ask(other, "2"));
+    upstream.arrived(4).await;
+    for (n, (key, text)) in [(other, "3"), (&key, "short of both"), (other, "4")]
+        .into_iter()
+        .enumerate()
+    {
+        all.push(ask(key, text));
+        waiting(&app, 2 + n).await;
+    }
+    for n in [5, 6] {
+        upstream.release(1);
+        upstream.arrived(n).await;
+    }
+    assert_eq!(asked(&upstream), ["0", "1", "k", "2", "3", "4"]);
+    upstream.release(6);
+    for answer in join_all(all).await {
+        answer.unwrap().expect(200);
+    }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
 async fn without_a_limit_it_may_write_what_is_free_after_the_wait(
     _: PgPoolOptions,
     options: PgConnectOptions,
