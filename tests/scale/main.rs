@@ -311,7 +311,7 @@ fn filters() -> Vec<(&'static str, HistoryFilter)> {
             },
         ),
         (
-            "all six",
+            "six of them",
             HistoryFilter {
                 modality: Some(Modality::Text),
                 status: Some(Status::Completed),
@@ -319,6 +319,7 @@ fn filters() -> Vec<(&'static str, HistoryFilter)> {
                 model: Some("text-a".to_owned()),
                 created_after: at("2026-02-01T00:00:00Z"),
                 created_before: at("2026-05-01T00:00:00Z"),
+                ..all()
             },
         ),
     ]
