@@ -130,14 +130,19 @@ async fn migrate(connection: &mut PgConnection) -> Result<(), StoreError> {
     raw_sql(BRIEFLY).execute(&mut *connection).await?;
     connection.lock().await?;
     connection.ensure_migrations_table(TABLE).await?;
-    for migration in pending(connection).await? {
+    let pending = pending(connection).await?;
+    // Of a new database it would be all of them.
+    let is_new = pending.len() == MIGRATOR.iter().count();
+    for migration in pending {
         if migration.no_tx {
             let settings = raw_sql(FOR_AS_LONG_AS_IT_TAKES);
             settings.execute(&mut *connection).await?;
         }
         connection.apply(TABLE, migration).await?;
         raw_sql(BRIEFLY).execute(&mut *connection).await?;
-        tracing::info!(migration = %migration.description, "the schema was migrated");
+        if !is_new {
+            tracing::info!(migration = %migration.description, "the schema was migrated");
+        }
     }
     Ok(())
 }
