@@ -1,5 +1,5 @@
-# `make run` and `make test` need only Rust. Anything else that is missing, a C compiler or the
-# Postgres server, is installed once from the system's packages.
+# `make run` and `make test` need only Rust. Anything else that is missing, a C compiler, the
+# Postgres server or, for tests, Chromium, is installed once from the system's packages.
 
 CARGO_TARGET_DIR ?= target
 export CARGO_TARGET_DIR
@@ -13,8 +13,8 @@ gensvc := $(CARGO_TARGET_DIR)/debug/gensvc
 
 help:
 	@echo 'make run         start the service, with a private Postgres under data/'
-	@echo 'make test        run all tests, with a separate Postgres under target/; only=NAME:'
-	@echo '                 only tests whose path contains NAME'
+	@echo 'make test        run all tests, with a separate Postgres under target/, and the console'
+	@echo '                 in Chromium; only=NAME: only tests whose path contains NAME'
 	@echo 'make chaos       inject faults under load and audit the ledger: rounds=20 seconds=5 seed=N'
 	@echo 'make failover    lose the primary under load, promote its standby, audit the ledger: rounds=2'
 	@echo 'make fuzz        run the property tests with many cases (cases=N, seed=N)'
@@ -24,7 +24,8 @@ help:
 	@echo 'make audit       check Cargo.lock against security advisories (needs the network)'
 	@echo 'make schemathesis  fuzz the API from its OpenAPI document (seed=N)'
 	@echo 'make sdks        try the packages of OpenAI, Anthropic and others (needs the network)'
-	@echo 'make test-console  drive the console in Chromium, and check it with axe (needs the network)'
+	@echo 'make test-console  the last part of make test: the console in Chromium; shots=FOLDER for'
+	@echo '                 screenshots of all pages'
 	@echo 'make check       check formatting, lints and .sqlx, as CI does'
 	@echo 'make check-docs  run the examples of README.md and docs/'
 	@echo 'make fmt         format the code'
@@ -54,9 +55,10 @@ with_postgres = trap 'exit 130' HUP INT TERM; trap '$(database) stop >/dev/null'
 	[ -e target/test-data ] || $(database) remove --yes >/dev/null || exit; \
 	DATABASE_URL=$$($(database) start) || exit; export DATABASE_URL;
 
-test: tools postgres
+test: tools postgres $(if $(only),,chromium)
 	@cargo build
 	@$(with_postgres) cargo test $(if $(only),--lib --test it -- $(only))
+	@$(if $(only),,tests/console/run.sh)
 
 # Runs its own database, servers and upstreams on loopback addresses, and stops them.
 rounds ?= 20
@@ -151,11 +153,10 @@ sdks: tools postgres
 	@cargo build
 	@tests/sdks/run.sh
 
-# Not part of make test: it installs Chromium from the system's packages, and Puppeteer and axe from
-# the npm registry, under target/.
+# Puppeteer and axe come from the npm registry, under target/.
 test-console: tools postgres chromium
 	@cargo build
-	@tests/console/run.sh
+	@SHOTS=$(shots) tests/console/run.sh
 
 tools:
 	@command -v cargo >/dev/null || \

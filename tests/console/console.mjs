@@ -1,100 +1,42 @@
-// What a person does in the console, in a real browser: see run.sh.
+// What people do in the console, in a real browser: see run.sh.
 
 import assert from "node:assert/strict";
-import { existsSync, mkdirSync, readFileSync } from "node:fs";
-import { createRequire } from "node:module";
-import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
-import puppeteer from "puppeteer-core";
+import { accessible, browser, complaints, go, logIn, open, submit, text, until, url } from "./browser.mjs";
 
-const url = process.env.CONSOLE_URL;
-const password = "a password of tests";
-const folder = join(dirname(fileURLToPath(import.meta.url)), "shots");
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const patience = 60_000;
-mkdirSync(folder, { recursive: true });
+const began = Date.now();
+const done = (what) => console.log(`console: ${what}, after ${Math.round((Date.now() - began) / 1000)} s`);
 
-const names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
-const found = (process.env.PATH ?? "").split(":").flatMap((path) => names.map((name) => join(path, name)));
-const executablePath = process.env.CHROMIUM ?? found.find((path) => existsSync(path));
-const browser = await puppeteer.launch({ executablePath, args: ["--no-sandbox"] });
-
-// What the browser refused to load or run, and what the script failed at.
-const complaints = [];
-
-async function open(javascript) {
-  const context = await browser.createBrowserContext();
-  const page = await context.newPage();
-  page.setDefaultTimeout(patience);
-  await page.setJavaScriptEnabled(javascript);
-  page.on("console", (message) => {
-    // A form that is refused on purpose is told as a failed resource, too.
-    const refused = /status of (401|403|404|422)/.test(message.text());
-    if (message.type() === "error" && !refused) complaints.push(`${page.url()}: ${message.text()}`);
-  });
-  page.on("pageerror", (error) => complaints.push(`${page.url()}: ${error.message}`));
-  return page;
-}
-
-const text = (page, selector = "main") => page.$eval(selector, (element) => element.innerText);
-
-// Asks again and again: the page's policy forbids what Puppeteer would wait by.
-async function until(page, holds, ...given) {
-  for (const end = Date.now() + patience; ;) {
-    if (await page.evaluate(holds, ...given).catch(() => false)) return;
-    assert.ok(Date.now() < end, `${page.url()}: ${holds} is never so: ${await text(page)}`);
-    await new Promise((done) => setTimeout(done, 100));
-  }
-}
-
-async function go(page, path) {
-  const response = await page.goto(url + path, { waitUntil: "load" });
-  return response.status();
-}
-
-async function submit(page, selector) {
-  await Promise.all([page.waitForNavigation(), page.click(selector)]);
-}
-
-async function logIn(page, email) {
-  await go(page, "/login");
-  await page.type("[name=email]", email);
-  await page.type("[name=password]", password);
-  await submit(page, "form.login button");
-  assert.equal(new URL(page.url()).pathname, "/");
-}
+const TYPES = [["text", "#result .prose"], ["image", "#result img"], ["video", "#result video"],
+  ["audio", "#result audio"]];
+const receiptLink = (page) =>
+  page.$eval("#result a[href^='/generations/']", (link) => link.getAttribute("href"));
 
 // Generates one of each type, by its form, and answers where their receipts are.
-async function generateAll(page, javascript) {
+async function generateAll(page, javascript, prompt) {
   const receipts = {};
-  for (const [type, element] of [["text", "#result .prose"], ["image", "#result img"],
-    ["video", "#result video"], ["audio", "#result audio"]]) {
+  for (const [type, element] of TYPES) {
     await go(page, `/playground/${type}`);
     if (type === "image") await page.select("[name='p.size']", "256x256");
-    await page.type("[name=prompt]", `A prompt for ${type}, with <b>marks</b>`);
+    // Long enough for its progress to be seen.
+    const slow = type === "video" ? "[[slow:2]] " : "";
+    await page.type("[name=prompt]", slow + prompt);
     if (javascript) {
       // The price and the code follow what is typed.
       await until(page, () => document.querySelector("#price").innerText.includes("available"));
-      await until(page, () => document.querySelector("#code").innerText.includes("with <b>marks</b>"));
+      const quoted = JSON.stringify(prompt).slice(1, -1);
+      await until(page, (words) => document.querySelector("#code").innerText.includes(words), quoted);
+      await page.evaluate(() => { globalThis.sameDocument = true; });
       await page.click("[data-run]:not(form)");
+      if (type === "video") await until(page, () => document.querySelector("#result progress") !== null);
     } else {
       await submit(page, "[data-run]:not(form)");
-      if (type === "video" || type === "audio") {
-        // The page loads itself again until the job has ended.
-        assert.match(await page.content(), /http-equiv="refresh"/);
-        const receipt = await page.$eval("#result a[href^='/generations/']", (link) => link.getAttribute("href"));
-        for (let left = 60; left > 0; left -= 1) {
-          await go(page, receipt);
-          if ((await text(page)).includes("This is what was charged")) break;
-          await new Promise((done) => setTimeout(done, 1000));
-        }
-        receipts[type] = receipt;
-        continue;
-      }
+      // The page loads itself again until the job has ended.
+      if (type === "video") assert.match(await page.content(), /http-equiv="refresh"/);
     }
     await until(page, (wanted) => document.querySelector(wanted) !== null, element);
     await until(page, () => document.querySelector("#result .badge.good") !== null);
-    receipts[type] = await page.$eval("#result a[href^='/generations/']", (link) => link.getAttribute("href"));
+    if (javascript) assert.ok(await page.evaluate(() => globalThis.sameDocument), `${type} reloaded the page`);
+    receipts[type] = await receiptLink(page);
   }
   return receipts;
 }
@@ -119,6 +61,7 @@ async function checkReceipt(page, path) {
   assert.equal(units(charged), total, path);
 }
 
+// A key is made, used by a program, revoked, and refused.
 async function keys(page, javascript) {
   await go(page, "/keys/new");
   await page.type("[name=name]", "from the browser");
@@ -148,29 +91,66 @@ async function history(page) {
   assert.match(page.url(), /type=image/);
   const some = (await page.$$("tbody tr")).length;
   assert.ok(some > 0 && some < all, `${some} of ${all}`);
+  assert.equal((await page.$$("tbody td.cut a")).length, some);
 }
 
-async function accessible(page, paths, label) {
-  for (const path of paths) {
-    for (const [scheme, width] of [["light", 1280], ["dark", 390], ["dark", 1280], ["light", 390]]) {
-      await page.setViewport({ width, height: 900 });
-      await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
-      await go(page, path);
-      const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-      assert.ok(wide <= 0, `${path} is ${wide} px too wide at ${width}`);
-      const name = `${label}${path.replace(/[^a-z0-9]+/gi, "-")}-${width}-${scheme}.png`;
-      await page.screenshot({ path: join(folder, name), fullPage: true });
-      // Injected by the debugger, which the page's policy does not bind.
-      await page.evaluate(axe);
-      const { violations } = await page.evaluate(() => globalThis.axe.run());
-      const findings = violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html).join(" ")}`);
-      assert.deepEqual(findings, [], `${path} at ${width}, ${scheme}`);
-    }
+// A day of a person who uses the console; answers where the receipts are.
+async function everyday(page, name, javascript) {
+  await logIn(page, name, "a wrong password");
+  assert.match(await text(page), /password/i);
+  await logIn(page, name);
+  assert.equal(new URL(page.url()).pathname, "/");
+  const receipts = await generateAll(page, javascript, "A lighthouse at dusk, with \"quotes\" & <b>marks</b>");
+  for (const receipt of Object.values(receipts)) await checkReceipt(page, receipt);
+  await keys(page, javascript);
+  await history(page);
+  done(`a person with${javascript ? "" : "out"} JavaScript`);
+  return receipts;
+}
+
+// What somebody else wrote is text on every page, and runs nothing.
+async function hostile(page) {
+  const attack = "</textarea></title><script>globalThis.ran=1</script><img src=x onerror=\"globalThis.ran=1\">";
+  await logIn(page, "bob");
+  const receipts = await generateAll(page, true, attack);
+  const make = async (path, fields) => {
+    await go(page, path);
+    for (const [name, value] of Object.entries(fields)) await page.type(`[name='${name}']`, value);
+    const status = await submit(page, "main form button.primary");
+    assert.equal(status, 200, `${path}: ${await text(page)}`);
+  };
+  await make("/keys/new", { name: attack });
+  await make("/templates/new", { name: attack, prompt: `${attack} {{ place }}` });
+  const template = new URL(page.url()).pathname;
+  // Slashes separate attributes as well; blanks are no part of a URL.
+  await make("/webhooks", { url: `http://127.0.0.1:9/?${attack.replaceAll(" ", "/")}` });
+  const at = async (path) => {
+    await go(page, path);
+    return page.$eval("tbody a", (link) => link.getAttribute("href"));
+  };
+  const paths = { key: await at("/keys"), template, webhook: await at("/webhooks"), ...receipts };
+  const query = encodeURIComponent(`">${attack}`);
+  for (const path of ["/", "/generations", "/usage?by=api_key", "/ledger", "/keys", "/templates",
+    "/webhooks", "/settings", "/connect", ...Object.values(paths),
+    `/playground/text?generation=${receipts.text.split("/").at(-1)}`,
+    `/generations?model=${query}&from=${query}&cursor=${query}`, `/usage?from=${query}`,
+    `/ledger?kind=${query}`, `/login?next=/${query}`, `/${query}`]) {
+    await go(page, path);
+    await until(page, () => document.documentElement.classList.contains("scripted"));
+    const came = await page.evaluate(() => globalThis.ran ?? document.querySelector("img[src=x]")?.outerHTML);
+    assert.equal(came, undefined, path);
   }
+  await go(page, paths.key);
+  assert.equal(await text(page, "h1"), attack);
+  await go(page, paths.text);
+  assert.ok((await text(page)).split("<script>globalThis.ran=1").length > 2, "in the prompt and the result");
+  done("hostile content");
+  return Object.values(paths);
 }
 
-async function operator(page) {
-  await logIn(page, "olga@example.com");
+async function operator(page, hers) {
+  assert.equal(await go(hers, "/operator"), 404);
+  await logIn(page, "olga");
   await go(page, "/operator/accounts?email=ann@example.com");
   await submit(page, "tbody a");
   const account = new URL(page.url()).pathname;
@@ -181,46 +161,54 @@ async function operator(page) {
   await page.type("[name=reason]", "to try it out");
   await submit(page, "button.danger");
   assert.match(await text(page), /Suspended[\s\S]*to try it out/);
+  assert.equal(await go(hers, "/keys"), 403);
+  assert.match(await text(hers), /suspended/);
+  await submit(page, "form[action$='/resume'] button");
+  assert.equal(await go(hers, "/keys"), 200);
+  await go(page, "/operator");
+  await until(page, () => document.querySelector("main").innerText.includes("0 differences"));
+  done("an operator");
   return account;
 }
 
+// The browser does tell when a page asks for what its policy forbids.
+async function policyIsEnforced() {
+  const told = [];
+  const page = await open(true, told);
+  await go(page, "/login");
+  await page.evaluate(() => {
+    const script = document.createElement("script");
+    script.textContent = "globalThis.ran = 1";
+    document.body.append(script);
+    document.body.setAttribute("style", "color: red");
+  });
+  assert.equal(await page.evaluate(() => globalThis.ran), undefined);
+  for (const end = Date.now() + 10_000; !told.some((one) => one.includes("policy: ")); ) {
+    assert.ok(Date.now() < end, "nothing was reported");
+    await new Promise((next) => setTimeout(next, 50));
+  }
+}
+
 try {
-  for (let left = 120; ; left -= 1) {
-    const up = await fetch(`${url}/health/live`).then((answer) => answer.ok, () => false);
-    if (up) break;
-    assert.ok(left > 0, "the server does not start");
-    await new Promise((done) => setTimeout(done, 500));
-  }
-  for (const javascript of [true, false]) {
-    const page = await open(javascript);
-    await logIn(page, "ann@example.com");
-    const receipts = await generateAll(page, javascript);
-    for (const receipt of Object.values(receipts)) await checkReceipt(page, receipt);
-    await keys(page, javascript);
-    await history(page);
-    if (javascript) {
-      const paths = ["/", "/playground/text", "/playground/image", "/playground/video",
-        "/playground/audio", "/generations", ...Object.values(receipts), "/usage", "/usage?by=model",
-        "/ledger", "/keys", "/keys/new", "/templates", "/templates/new", "/webhooks", "/connect",
-        "/settings", "/nowhere"];
-      await accessible(page, paths, "account");
-    }
-    console.log(`with${javascript ? "" : "out"} JavaScript: done`);
-  }
-  const [page, hers] = [await open(true), await open(true)];
-  await logIn(hers, "ann@example.com");
-  assert.equal(await go(hers, "/operator"), 404);
-  const account = await operator(page);
-  assert.match(await (await hers.goto(`${url}/keys`)).text(), /suspended/);
-  const paths = ["/operator", "/operator/accounts", account, "/operator/jobs", "/operator/spending"];
-  await accessible(page, paths, "operator");
-  await go(page, account);
-  await submit(page, "form[action$='/resume'] button");
-  assert.equal(await go(hers, "/keys"), 200);
-  const stranger = await open(true);
-  await accessible(stranger, ["/login"], "nobody");
+  const [hers, scriptless, bobs, olgas, stranger] = await Promise.all(
+    [open(), open(false), open(), open(), open()]);
+  // Each is an account of its own.
+  const [receipts, , his] = await Promise.all([
+    everyday(hers, "ann", true), everyday(scriptless, "carl", false), hostile(bobs), policyIsEnforced(),
+  ]);
+  for (const path of his) assert.equal(await go(hers, path), 404, path);
+  const account = await operator(olgas, hers);
+  await Promise.all([
+    accessible(hers, ["/", "/playground/text", "/playground/image", "/playground/video",
+      "/playground/audio", "/generations", "/generations?type=video&status=failed",
+      ...Object.values(receipts), "/usage", "/usage?by=model", "/ledger", "/keys", "/keys/new",
+      "/templates", "/templates/new", "/webhooks", "/connect", "/settings", "/nowhere"], "account"),
+    accessible(olgas, ["/operator", "/operator/accounts", account, "/operator/jobs",
+      "/operator/spending", "/generations"], "operator"),
+    accessible(stranger, ["/login"], "nobody"),
+  ]);
+  done("axe finds nothing");
   assert.deepEqual(complaints, []);
-  console.log("operator: done");
 } finally {
   await browser.close();
 }
