@@ -380,9 +380,17 @@ pub(super) enum LedgerCommand {
     /// List the movements of an account's credits, newest first.
     Show(Entries),
     /// Recompute every account and every generation from the ledger.
-    Verify,
+    Verify(Verify),
     /// Count anew what keys have spent and what the usage report sums up.
     Recount,
+}
+
+#[derive(Debug, Clone, Copy, Args)]
+pub(super) struct Verify {
+    /// Only what was written since the last time with this option that found no difference; the
+    /// first time everything.
+    #[arg(long)]
+    pub(super) since_last: bool,
 }
 
 #[derive(Debug, Args)]

@@ -25,7 +25,7 @@ use gensvc::{
     },
     media::MediaStore,
     providers::Registry,
-    store::Store,
+    store::{Store, verify::Scope},
 };
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
@@ -319,10 +319,12 @@ impl TestApp {
         assert_eq!(held, 0, "something is still on hold");
     }
 
-    /// The audit finds nothing.
+    /// Neither audit finds anything.
     pub async fn assert_verified(&self) {
-        let audit = self.store.verify_ledger().await.unwrap();
-        assert_eq!(audit.differences, Vec::<String>::new());
+        for scope in [Scope::SinceLast, Scope::Whole] {
+            let audit = self.store.verify_ledger(scope).await.unwrap();
+            assert_eq!(audit.differences, Vec::<String>::new(), "{scope:?}");
+        }
     }
 }
 

@@ -41,6 +41,25 @@ from (
     ) kind (share, model) where dice < share order by share limit 1
 ) kind join models model on model.name = kind.model join prices price on price.model_id = model.id;
 
+-- Each generation's hold and its end, after a grant that is more than enough.
+insert into ledger_entries (account_id, kind, amount, balance, held, created_at)
+select id, 'grant', 1000000000000, 1000000000000, 0, created_at from accounts;
+insert into ledger_entries
+    (account_id, kind, amount, balance, held, generation_id, created_at)
+select account_id, kind, case kind when 'charge' then charged else estimated end,
+       1000000000000 - spent + case kind when 'hold' then charged else 0 end,
+       case kind when 'hold' then estimated else 0 end, id, created_at
+from (
+    select *, sum(charged) over (partition by account_id order by id) as spent
+    from finished_generations
+) made, lateral (
+    values (1, 'hold'), (2, case when charged > 0 then 'charge' else 'release' end)
+) entry (place, kind)
+order by id, place;
+update accounts set balance = 1000000000000 - spent
+from (select account_id, sum(charged) as spent from finished_generations group by account_id) made
+where id = account_id;
+
 insert into usage_sums
 select account_id, span, start, model_id, api_key_id, sum(completed), sum(failed), sum(charged),
        sum(input_tokens), sum(output_tokens), 0, 0, 0

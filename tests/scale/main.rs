@@ -1,4 +1,4 @@
-//! `make scale`: the cost of history and usage reports over millions of generations.
+//! `make scale`: the cost of history, usage reports and audits over millions of generations.
 //!
 //! A benchmark, not a test: it fills a database, requests every page and report twice, and prints
 //! how long each took (the best of some), how many database pages it touched, and which tables its
@@ -10,6 +10,7 @@
     reason = "a benchmark that cannot go on ends, and its output is its purpose"
 )]
 
+mod audits;
 mod plans;
 
 use std::time::{Duration, Instant};
@@ -66,9 +67,11 @@ async fn main() {
         explained: self::store(plans::explained(options)),
         plans,
         pool,
+        rows,
     };
     bench.history().await;
     bench.usage().await;
+    audits::run(&bench).await;
     bench.pool.close().await;
     bench.store.close(Duration::from_secs(1)).await;
     bench.explained.close(Duration::from_secs(1)).await;
@@ -98,6 +101,7 @@ struct Bench {
     explained: Store,
     plans: plans::Plans,
     pool: PgPool,
+    rows: u64,
 }
 
 /// The cost of one query.

@@ -9,10 +9,11 @@ use crate::{
     api::LedgerEntryBody,
     cli::{
         Failure,
-        args::{Entries, LedgerCommand},
+        args::{Entries, LedgerCommand, Verify},
         output::{Output, table, time},
     },
     config::Config,
+    store::verify::Scope,
 };
 
 pub(in crate::cli) async fn run(
@@ -22,7 +23,7 @@ pub(in crate::cli) async fn run(
 ) -> Result<ExitCode, Failure> {
     match command {
         LedgerCommand::Show(entries) => show(config, &entries, output).await,
-        LedgerCommand::Verify => verify(config, output).await,
+        LedgerCommand::Verify(asked) => verify(config, asked, output).await,
         LedgerCommand::Recount => recount(config, output).await,
     }
 }
@@ -76,15 +77,22 @@ async fn show(config: &Config, asked: &Entries, output: Output) -> Result<ExitCo
     .await
 }
 
-async fn verify(config: &Config, output: Output) -> Result<ExitCode, Failure> {
+async fn verify(config: &Config, asked: Verify, output: Output) -> Result<ExitCode, Failure> {
     with_app(config, async |app| {
-        let audit = app.service.store().verify_ledger().await?;
+        let scope = if asked.since_last {
+            Scope::SinceLast
+        } else {
+            Scope::Whole
+        };
+        let audit = app.service.store().verify_ledger(scope).await?;
         let clean = audit.differences.is_empty();
         let mut people = format!(
-            "{} accounts, {} ledger entries and {} generations were recomputed: {}",
+            "{} accounts, {} {}ledger entries and {} {}generations were recomputed: {}",
             audit.accounts,
             audit.entries,
+            if audit.whole { "" } else { "new " },
             audit.generations,
+            if audit.whole { "" } else { "new or running " },
             if clean {
                 "no difference."
             } else {
@@ -97,8 +105,9 @@ async fn verify(config: &Config, output: Output) -> Result<ExitCode, Failure> {
         }
         output.result(
             &people,
-            &json!({"ok": clean, "accounts": audit.accounts, "entries": audit.entries,
-                "generations": audit.generations, "differences": audit.differences}),
+            &json!({"ok": clean, "whole": audit.whole, "accounts": audit.accounts,
+                "entries": audit.entries, "generations": audit.generations,
+                "differences": audit.differences}),
         )?;
         Ok(if clean {
             ExitCode::SUCCESS

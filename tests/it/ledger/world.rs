@@ -16,6 +16,7 @@ use gensvc::{
             SpendLimit,
         },
         movements::{Move, Moved, NewMove},
+        verify::Scope,
     },
 };
 use serde_json::json;
@@ -293,10 +294,12 @@ impl World {
         }
     }
 
-    /// The audit finds nothing.
+    /// Neither audit finds anything.
     pub async fn assert_verified(&self) {
-        let audit = self.stores[0].verify_ledger().await.unwrap();
-        assert_eq!(audit.differences, Vec::<String>::new());
+        for scope in [Scope::SinceLast, Scope::Whole] {
+            let audit = self.stores[0].verify_ledger(scope).await.unwrap();
+            assert_eq!(audit.differences, Vec::<String>::new(), "{scope:?}");
+        }
     }
 }
 

@@ -89,7 +89,14 @@ async fn credits_move_once_for_each_reference(_: PgPoolOptions, options: PgConne
     shell
         .fails(&refund, "there is no generation 0197c0de")
         .await;
-    assert_eq!(shell.script(&["ledger", "verify"]).await["ok"], true);
+    let verify = ["ledger", "verify"];
+    assert_eq!(shell.script(&verify).await["ok"], true);
+    let since_last = [&verify[..], &["--since-last"]].concat();
+    // A server counts usage, which this follows, once a second: until then it looks at all again.
+    for _ in 0..2 {
+        let audit = shell.script(&since_last).await;
+        assert_eq!(audit["ok"], true, "{audit}");
+    }
 }
 
 /// `gensvc config check | head -0`

@@ -1,0 +1,179 @@
+//! The ledger's entries against each other, the accounts and the generations.
+
+use super::SPELLED_OUT;
+use crate::store::{credits::ENTRY_KINDS, pool::Transaction};
+
+/// Each entry against the one before it.
+pub(super) async fn of_entries(
+    tx: &mut Transaction,
+    whole: bool,
+) -> Result<Vec<String>, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"
+        with entries as (
+            select e.id, e.account_id, e.kind, e.amount, e.balance, e.held, g.estimated as hold,
+                   0::bigint as verified_balance, 0::bigint as verified_held
+            from ledger_entries e
+                left join finished_generations g on e.kind = 'charge'
+                    and g.account_id = e.account_id and g.id = e.generation_id
+            where $1
+            union all
+            select e.id, e.account_id, e.kind, e.amount, e.balance, e.held,
+                   case e.kind when 'charge' then (
+                       select estimated from finished_generations g
+                       where g.account_id = e.account_id and g.id = e.generation_id) end,
+                   e.verified_balance, e.verified_held
+            from unverified_entries e where not $1
+        ), moved as (
+            select *, balance - lag(balance, 1, verified_balance) over w as to_balance,
+                   held - lag(held, 1, verified_held) over w as to_held
+            from entries window w as (partition by account_id order by id)
+        )
+        select format('entry %s of account %s, a %s of %s, changes the balance by %s to %s, what is held by %s to %s',
+                      id, account_id, kind, amount, to_balance, balance, to_held, held) as "line!"
+        from moved
+        where to_balance <> case kind when 'charge' then -amount when 'hold' then 0
+                                      when 'release' then 0 else amount end
+            or to_held <> case kind when 'charge' then -coalesce(hold, 0) when 'hold' then amount
+                                    when 'release' then -amount else 0 end
+        limit $2
+        "#,
+        whole,
+        SPELLED_OUT
+    )
+    .fetch_all(tx)
+    .await
+}
+
+/// Accounts against their newest entry, the one that was verified last, and what runs.
+pub(super) async fn of_accounts(
+    tx: &mut Transaction,
+    whole: bool,
+) -> Result<Vec<String>, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"
+        with newest as materialized (
+            select a.id as account_id, a.balance as has, a.held as holds, e.*
+            from accounts a left join lateral (
+                select e.id, e.balance, e.held
+                from unnest($2::text[]) kinds (kind), lateral (
+                    select id, balance, held from ledger_entries e
+                    where e.account_id = a.id and e.kind = kinds.kind order by e.id desc limit 1
+                ) e
+                order by e.id desc limit 1
+            ) e on true
+        )
+        select format('account %s has balance %s, held %s; its entries say %s, %s', account_id, has,
+                      holds, coalesce(balance, 0), coalesce(held, 0)) as "line!"
+        from newest where has <> coalesce(balance, 0) or holds <> coalesce(held, 0)
+        union all
+        select format('entry %s of account %s is gone or not as it was verified', p.entry_id,
+                      p.account_id)
+        from ledger_points p left join newest e using (account_id)
+        where not $1 and (e.id is null or e.id < p.entry_id
+            or e.id = p.entry_id and (e.balance <> p.balance or e.held <> p.held))
+        union all
+        select format('account %s holds %s and counts %s unfinished jobs; its unfinished generations say %s and %s',
+                      a.id, a.held, a.jobs, coalesce(u.held, 0), coalesce(u.jobs, 0))
+        from accounts a left join (
+            select account_id, sum(estimated) as held, count(*) filter (where job) as jobs
+            from running_generations group by account_id
+        ) u on u.account_id = a.id
+        where a.held <> coalesce(u.held, 0) or a.jobs <> coalesce(u.jobs, 0)
+        limit $3
+        "#,
+        whole,
+        &ENTRY_KINDS as _,
+        SPELLED_OUT
+    )
+    .fetch_all(tx)
+    .await
+}
+
+/// Generations against their hold, its one resolution and the refund.
+pub(super) async fn of_generations(
+    tx: &mut Transaction,
+    whole: bool,
+) -> Result<Vec<String>, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"
+        with made as not materialized (
+            select id, account_id, estimated, charged,
+                   case when failed then 'failed' else 'completed' end as status
+            from finished_generations
+            union all
+            select id, account_id, estimated, null, status from running_generations
+        ), unverified as (
+            select account_id, id from finished_generations
+            where settled >= (select upto from settled_cursors where name = 'verified') and not $1
+            union
+            select account_id, id from running_generations where not $1
+            union
+            select account_id, generation_id from unverified_entries
+            where generation_id is not null and not $1
+        ), compared as (
+            select g.*, e.*
+            from made g full join (
+                select generation_id,
+                    count(*) filter (where kind = 'hold') as holds,
+                    sum(amount) filter (where kind = 'hold') as held,
+                    count(*) filter (where kind = 'charge') as charges,
+                    sum(amount) filter (where kind = 'charge') as debit,
+                    count(*) filter (where kind = 'release') as releases,
+                    sum(amount) filter (where kind = 'release') as released,
+                    count(*) filter (where kind = 'refund') as refunds,
+                    sum(amount) filter (where kind = 'refund') as refunded,
+                    min(account_id) as account, max(account_id) as other_account
+                from ledger_entries where generation_id is not null group by generation_id
+            ) e on e.generation_id = g.id
+            where $1
+            union all
+            -- By a look into an index for each of them.
+            select g.*, case when e.account is not null then u.id end, e.*
+            from unverified u
+                left join lateral (
+                    select * from made where made.account_id = u.account_id and made.id = u.id
+                    offset 0
+                ) g on true
+                cross join lateral (
+                    select count(*) filter (where kind = 'hold') as holds,
+                        sum(amount) filter (where kind = 'hold') as held,
+                        count(*) filter (where kind = 'charge') as charges,
+                        sum(amount) filter (where kind = 'charge') as debit,
+                        count(*) filter (where kind = 'release') as releases,
+                        sum(amount) filter (where kind = 'release') as released,
+                        count(*) filter (where kind = 'refund') as refunds,
+                        sum(amount) filter (where kind = 'refund') as refunded,
+                        min(account_id) as account, max(account_id) as other_account
+                    from ledger_entries where generation_id = u.id
+                ) e
+        )
+        select case when id is null
+            then format('generation %s is gone; it has entries', generation_id)
+            else format('generation %s (%s, estimated %s, charged %s) has holds %s of %s, charges %s of %s, releases %s of %s, refunds %s of %s',
+                        id, status, estimated, charged, coalesce(holds, 0), held,
+                        coalesce(charges, 0), debit, coalesce(releases, 0), released,
+                        coalesce(refunds, 0), refunded)
+            end as "line!"
+        from compared
+        where id is null or not case
+            when estimated = 0 then generation_id is null and coalesce(charged, 0) = 0
+            else coalesce(holds = 1 and held = estimated
+                and account = account_id and other_account = account_id
+                and refunds <= 1 and coalesce(refunded, 0) <= coalesce(charged, 0)
+                and case
+                    when status in ('pending', 'processing') then charges = 0 and releases = 0
+                    when charged > 0
+                        then status = 'completed' and charges = 1 and debit = charged
+                            and releases = 0
+                    else charges = 0 and releases = 1 and released = estimated
+                end, false)
+        end
+        limit $2
+        "#,
+        whole,
+        SPELLED_OUT
+    )
+    .fetch_all(tx)
+    .await
+}
