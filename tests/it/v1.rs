@@ -9,6 +9,7 @@ mod estimate;
 pub mod generate;
 mod media;
 mod models;
+mod paused;
 mod rate_limit;
 mod spend_caps;
 mod templates;
