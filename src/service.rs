@@ -16,6 +16,7 @@ pub mod keys;
 pub mod login;
 pub mod operators;
 mod password;
+mod presume;
 pub mod templates;
 pub mod usage;
 pub mod webhooks;
@@ -46,6 +47,7 @@ use crate::{
     },
 };
 use generate::{LARGE_KIB, Lines};
+use presume::ReadKeys;
 
 /// Usage reports at once.
 const REPORTS: usize = 4;
@@ -99,6 +101,7 @@ struct Inner {
     sender: Sender,
     settings: ServiceSettings,
     passwords: password::Hasher,
+    read_keys: ReadKeys,
     ids: GenerationIds,
     waits: WaitLimiter,
     shares: Shares,
@@ -135,6 +138,7 @@ impl Service {
             sender,
             passwords: password::Hasher::new(settings.max_waiting_logins),
             settings,
+            read_keys: ReadKeys::default(),
             ids: GenerationIds::default(),
             waits: WaitLimiter::new(WAITS, WAITS_PER_ACCOUNT),
             shares,
@@ -291,6 +295,9 @@ pub enum ServiceError {
     Overloaded,
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The request was planned for a key that is not as it was presumed.
+    #[error("the key is not as it was presumed")]
+    NotAsPresumed,
     /// A defect of ours.
     #[error("{0}")]
     Internal(String),

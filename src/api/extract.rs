@@ -7,7 +7,13 @@ use axum::extract::{FromRequestParts, Path};
 use http::{HeaderMap, header, request::Parts};
 use serde_json::{Map, Value};
 
-use super::{ApiState, error::ApiError, middleware::CallerSlot, surfaces::Sdk};
+use super::{
+    ApiState,
+    error::ApiError,
+    generate::IDEMPOTENCY_KEY,
+    middleware::CallerSlot,
+    surfaces::{RETRY_COUNT, Sdk},
+};
 use crate::{
     domain::{
         ability::Ability,
@@ -18,23 +24,29 @@ use crate::{
     service::{ServiceError, TokenRefusal, auth::Caller},
 };
 
+/// The largest body that is read before its sender's key, which was good a moment ago.
+const PRESUMED_BYTES: usize = 64 << 10;
+
 /// What a route needs of its caller. A type, so that a handler cannot forget it.
 pub trait Permission: Send + Sync {
     /// Its name in the document: an ability, or what stands in for one.
     const NAME: &'static str;
+    /// Whether such a request usually places a hold, which reads the key.
+    const HOLDS: bool;
 
     /// Refuses a caller who may not.
     fn check(caller: &Caller) -> Result<(), ServiceError>;
 }
 
 macro_rules! permissions {
-    ($($(#[$doc:meta])* $name:ident: $text:expr => $check:expr;)+) => {$(
+    ($($(#[$doc:meta])* $name:ident: $text:expr, $holds:expr => $check:expr;)+) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, Copy)]
         pub struct $name;
 
         impl Permission for $name {
             const NAME: &'static str = $text;
+            const HOLDS: bool = $holds;
 
             fn check(caller: &Caller) -> Result<(), ServiceError> {
                 let check: fn(&Caller) -> Result<(), ServiceError> = $check;
@@ -42,28 +54,28 @@ macro_rules! permissions {
             }
         }
     )+};
-    ($($name:ident: $ability:ident;)+) => {
+    ($($name:ident: $ability:ident, $holds:expr;)+) => {
         permissions! {$(
-            $name: Ability::$ability.as_str() => |caller| caller.require(Ability::$ability);
+            $name: Ability::$ability.as_str(), $holds => |caller| caller.require(Ability::$ability);
         )+}
     };
 }
 
 permissions! {
-    GenerateText: GenerateText;
-    GenerateImage: GenerateImage;
-    GenerateVideo: GenerateVideo;
-    GenerateAudio: GenerateAudio;
-    ReadHistory: ReadHistory;
-    ReadCredits: ReadCredits;
-    Manage: All;
+    GenerateText: GenerateText, true;
+    GenerateImage: GenerateImage, true;
+    GenerateVideo: GenerateVideo, true;
+    GenerateAudio: GenerateAudio, true;
+    ReadHistory: ReadHistory, false;
+    ReadCredits: ReadCredits, false;
+    Manage: All, false;
 }
 
 permissions! {
-    AnyToken: "any" => Caller::require_active;
+    AnyToken: "any", false => Caller::require_active;
     /// The ability of the generation's type, which is looked at when it is known.
-    OfTheType: "of the type" => Caller::require_active;
-    SessionOnly: "session" => Caller::require_session;
+    OfTheType: "of the type", false => Caller::require_active;
+    SessionOnly: "session", false => Caller::require_session;
 }
 
 /// A caller who is known, within the rate limit, and permitted: 401, 429, 403, in this order.
@@ -78,6 +90,18 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
         let token = token(parts).map_err(ApiError::token)?;
+        if P::HOLDS
+            && may_presume(&parts.headers)
+            && let Some(slot) = parts.extensions.get::<CallerSlot>()
+            && let Some(caller) = state.service.presume(token)
+        {
+            slot.presume(&caller, &state.service, P::check);
+            P::check(&caller)?;
+            return Ok(Self {
+                caller,
+                permission: PhantomData,
+            });
+        }
         let known = state.service.authenticate(token).await?;
         if let Some(slot) = parts.extensions.get::<CallerSlot>() {
             slot.set(&known, state.service.now());
@@ -91,6 +115,16 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
             permission: PhantomData,
         })
     }
+}
+
+/// Whether so little is asked that it may be looked at before the key is: nothing that was made
+/// before, and no large body.
+fn may_presume(headers: &HeaderMap) -> bool {
+    let length = headers.get(header::CONTENT_LENGTH);
+    let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
+    let is_new = !headers.contains_key(IDEMPOTENCY_KEY)
+        && headers.get(RETRY_COUNT).is_none_or(|count| count == "0");
+    is_new && length.is_some_and(|length: usize| length <= PRESUMED_BYTES)
 }
 
 /// The token of a request: the bearer's, or the one that Anthropic's SDKs send as a key.

@@ -42,7 +42,7 @@ const TEXT: &str = "/v1/generate/text";
 const IMAGE: &str = "/v1/generate/image";
 const VIDEO: &str = "/v1/generate/video";
 const AUDIO: &str = "/v1/generate/audio";
-const IDEMPOTENCY_KEY: &str = "idempotency-key";
+pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// Seconds after which an unfinished generation is worth another look.
 pub const POLL_SECONDS: u64 = 5;
 

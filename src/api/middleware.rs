@@ -5,7 +5,12 @@ use std::{
     time::Instant,
 };
 
-use axum::{body::Body, extract::Request, middleware::Next, response::Response};
+use axum::{
+    body::Body,
+    extract::Request,
+    middleware::Next,
+    response::{IntoResponse as _, Response},
+};
 use chrono::{DateTime, Utc};
 use http::{HeaderName, HeaderValue, header};
 use tracing::Instrument as _;
@@ -21,7 +26,11 @@ use crate::{
         ids::{AccountId, AdminTokenId, ApiKeyId},
         rate::RateState,
     },
-    service::{admin_tokens::Presented, auth::Authenticated},
+    service::{
+        Service, ServiceError,
+        admin_tokens::Presented,
+        auth::{Authenticated, Caller},
+    },
     store::generations::Credential,
 };
 
@@ -29,17 +38,54 @@ static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_CHARS: usize = 128;
 
 /// Where authentication leaves, and when, what the response's headers and the log tell of the caller.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct CallerSlot(Arc<OnceLock<(Known, DateTime<Utc>)>>);
 
 impl CallerSlot {
     pub fn set(&self, known: impl Into<Known>, now: DateTime<Utc>) {
         let _ = self.0.set((known.into(), now));
     }
+
+    /// Sets a caller who is only presumed to be who it was. `check`: what the route needs of it.
+    pub fn presume(&self, caller: &Caller, service: &Service, check: Check) {
+        let known = Known {
+            presumption: Some(Presumption {
+                caller: caller.clone(),
+                service: service.clone(),
+                check,
+            }),
+            ..Known::of(caller)
+        };
+        self.set(known, service.now());
+    }
+
+    /// Why the request of a presumed caller must not be answered as it was: it has placed no hold
+    /// that would have told.
+    async fn refusal(&self, error: Option<Code>) -> Option<ApiError> {
+        let (known, _) = self.0.get()?;
+        let presumption = known.presumption.as_ref()?;
+        let presumed = presumption.caller.presumed()?;
+        // Nothing could be read, and nothing was told.
+        let is_away = error == Some(Code::DatabaseUnavailable);
+        if presumed.counted().is_some() || is_away {
+            return None;
+        }
+        let known = presumption.service.settle_presumed(presumed).await;
+        let checked = known.and_then(|known| (presumption.check)(&known.caller));
+        checked.err().map(ApiError::from)
+    }
+}
+
+/// What a route needs of its caller.
+type Check = fn(&Caller) -> Result<(), ServiceError>;
+
+struct Presumption {
+    caller: Caller,
+    service: Service,
+    check: Check,
 }
 
 /// A caller whose token, or password, is good.
-#[derive(Debug, Clone, Copy)]
 pub struct Known {
     /// `None` for logins.
     rate: Option<RateState>,
@@ -47,18 +93,35 @@ pub struct Known {
     /// `None` for sessions.
     key: Option<ApiKeyId>,
     admin_token: Option<AdminTokenId>,
+    presumption: Option<Presumption>,
+}
+
+impl Known {
+    fn of(caller: &Caller) -> Self {
+        Self {
+            rate: None,
+            account: Some(caller.account_id),
+            key: match caller.credential {
+                Credential::ApiKey(id) => Some(id),
+                Credential::Session(_) => None,
+            },
+            admin_token: None,
+            presumption: None,
+        }
+    }
+
+    fn rate(&self) -> Option<RateState> {
+        let presumed = self.presumption.as_ref();
+        let presumed = presumed.and_then(|presumption| presumption.caller.presumed());
+        self.rate.or_else(|| presumed?.counted())
+    }
 }
 
 impl From<&Authenticated> for Known {
     fn from(known: &Authenticated) -> Self {
         Self {
             rate: Some(known.rate),
-            account: Some(known.caller.account_id),
-            key: match known.caller.credential {
-                Credential::ApiKey(id) => Some(id),
-                Credential::Session(_) => None,
-            },
-            admin_token: None,
+            ..Self::of(&known.caller)
         }
     }
 }
@@ -70,6 +133,7 @@ impl From<AccountId> for Known {
             account: Some(account),
             key: None,
             admin_token: None,
+            presumption: None,
         }
     }
 }
@@ -83,6 +147,7 @@ impl From<&Presented> for Known {
                 account: None,
                 key: None,
                 admin_token: Some(token),
+                presumption: None,
             },
         }
     }
@@ -97,7 +162,15 @@ pub async fn request_context(mut request: Request, next: Next, route: &str) -> R
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let since = Instant::now();
     let span = tracing::info_span!("request", id = %id);
-    let mut response = next.run(request).instrument(span.clone()).await;
+    let answering = async {
+        let response = next.run(request).await;
+        let error = response.extensions().get::<ApiError>().map(ApiError::code);
+        match caller.refusal(error).await {
+            Some(refusal) => refusal.into_response(),
+            None => response,
+        }
+    };
+    let mut response = answering.instrument(span.clone()).await;
     let sdk = Sdk::of(&path);
     let code = envelope(&mut response, sdk, &id).map(Code::as_str);
     let status = response.status();
@@ -105,7 +178,7 @@ pub async fn request_context(mut request: Request, next: Next, route: &str) -> R
     let headers = response.headers_mut();
     if let Ok(value) = HeaderValue::from_str(&id) {
         if let Some(sdk) = sdk {
-            let rate = known.and_then(|(caller, now)| Some((caller.rate?, *now)));
+            let rate = known.and_then(|(caller, now)| Some((caller.rate()?, *now)));
             sdk.add_headers(headers, &value, rate);
         }
         headers.insert(&REQUEST_ID, value);
@@ -119,7 +192,7 @@ pub async fn request_context(mut request: Request, next: Next, route: &str) -> R
         .entry(header::CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));
     let caller = known.map(|(caller, _)| caller);
-    if let Some(rate) = caller.and_then(|known| known.rate) {
+    if let Some(rate) = caller.and_then(Known::rate) {
         headers.insert("x-ratelimit-limit", rate.limit.into());
         headers.insert("x-ratelimit-remaining", rate.remaining.into());
         headers.insert("x-ratelimit-reset", rate.reset_seconds.into());

@@ -37,6 +37,13 @@ impl DeltaSink {
         (Self { channel, state }, receiver)
     }
 
+    /// One for the same channel, which nothing has passed through.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        let (channel, state) = (self.channel.clone(), Mutex::default());
+        Self { channel, state }
+    }
+
     /// Forwards a piece. A client that disconnects does not stop a generation that
     /// is paid for.
     pub fn push(&self, piece: Delta) {

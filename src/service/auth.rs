@@ -1,5 +1,7 @@
 //! Who calls, and what they may do.
 
+use std::sync::Arc;
+
 use chrono::{DateTime, Utc};
 
 use super::{Service, ServiceError, TokenRefusal};
@@ -10,9 +12,12 @@ use crate::{
         ids::{AccountId, UserId},
         rate::RateState,
         request::Target,
-        token::BearerToken,
+        token::{BearerToken, TokenDigest},
     },
-    store::generations::Credential,
+    store::{
+        generations::Credential,
+        keys::{AuthenticatedKey, Presumed},
+    },
 };
 
 /// A caller whose token is good.
@@ -35,9 +40,31 @@ pub struct Caller {
     capped: bool,
     /// The account's default providers and models, by modality.
     defaults: serde_json::Value,
+    /// A key that was not read for this request.
+    pub(super) presumed: Option<Arc<Presumed>>,
 }
 
 impl Caller {
+    pub(super) fn of_key(key: &AuthenticatedKey) -> Self {
+        Self {
+            account_id: key.account_id,
+            credential: Credential::ApiKey(key.id),
+            user_id: None,
+            abilities: key.abilities.clone(),
+            expires_at: key.expires_at,
+            operator: false,
+            suspended: key.suspended,
+            capped: key.spend_limit.is_some(),
+            defaults: key.defaults.clone(),
+            presumed: None,
+        }
+    }
+
+    /// The key by which the caller is only presumed to be who it was.
+    pub const fn presumed(&self) -> Option<&Arc<Presumed>> {
+        self.presumed.as_ref()
+    }
+
     /// The account's default provider and model of a modality.
     pub fn account_default(&self, modality: Modality) -> Target {
         let text = |name: &str| {
@@ -100,30 +127,7 @@ impl Service {
         match BearerToken::parse(token) {
             // An admin token is good for /v1/admin only.
             None | Some(BearerToken::Admin(_)) => refused(TokenRefusal::Invalid),
-            Some(BearerToken::ApiKey(digest)) => {
-                let Some(key) = self.0.store.authenticate_key(digest, now).await? else {
-                    return refused(TokenRefusal::Invalid);
-                };
-                let Some(rate) = key.rate else {
-                    return refused(if key.revoked {
-                        TokenRefusal::Revoked
-                    } else {
-                        TokenRefusal::Expired
-                    });
-                };
-                let caller = Caller {
-                    account_id: key.account_id,
-                    credential: Credential::ApiKey(key.id),
-                    user_id: None,
-                    abilities: key.abilities,
-                    expires_at: key.expires_at,
-                    operator: false,
-                    suspended: key.suspended,
-                    capped: key.spend_limit.is_some(),
-                    defaults: key.defaults,
-                };
-                Ok(Authenticated { caller, rate })
-            }
+            Some(BearerToken::ApiKey(digest)) => self.authenticate_key(digest).await,
             Some(BearerToken::Session(digest)) => {
                 let Some(session) = self.0.store.present_session(digest, now).await? else {
                     return refused(TokenRefusal::Invalid);
@@ -138,6 +142,7 @@ impl Service {
                     suspended: session.suspended,
                     capped: false,
                     defaults: session.defaults,
+                    presumed: None,
                 };
                 Ok(Authenticated {
                     caller,
@@ -145,5 +150,28 @@ impl Service {
                 })
             }
         }
+    }
+
+    /// Reads a key and counts the request.
+    pub(super) async fn authenticate_key(
+        &self,
+        digest: TokenDigest,
+    ) -> Result<Authenticated, ServiceError> {
+        let now = self.0.clock.now();
+        let Some(key) = self.0.store.authenticate_key(digest, now).await? else {
+            return Err(ServiceError::Token(TokenRefusal::Invalid));
+        };
+        let Some(rate) = key.rate else {
+            return Err(ServiceError::Token(if key.revoked {
+                TokenRefusal::Revoked
+            } else {
+                TokenRefusal::Expired
+            }));
+        };
+        let caller = Caller::of_key(&key);
+        if rate.retry_after_seconds.is_none() && !key.suspended {
+            self.0.read_keys.remember(digest, Arc::new(key), now);
+        }
+        Ok(Authenticated { caller, rate })
     }
 }

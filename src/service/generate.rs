@@ -73,6 +73,41 @@ impl Service {
         idempotent: Option<&IdempotentRequest>,
         deltas: Option<DeltaSink>,
         respond_async: bool,
+        waiting: impl Fn() + Send + Copy,
+    ) -> Result<Submitted, ServiceError> {
+        let Some(presumed) = caller.presumed() else {
+            let generating =
+                self.try_generate(caller, request, idempotent, deltas, respond_async, waiting);
+            return generating.await;
+        };
+        let again = (request.clone(), deltas.as_ref().map(DeltaSink::another));
+        let generating =
+            self.try_generate(caller, request, idempotent, deltas, respond_async, waiting);
+        match generating.await {
+            Err(ServiceError::NotAsPresumed) => {}
+            submitted => return submitted,
+        }
+        let known = self.settle_presumed(presumed).await?;
+        known.caller.require_active()?;
+        let (request, deltas) = again;
+        self.try_generate(
+            &known.caller,
+            request,
+            idempotent,
+            deltas,
+            respond_async,
+            waiting,
+        )
+        .await
+    }
+
+    async fn try_generate(
+        &self,
+        caller: &Caller,
+        request: GenerationRequest,
+        idempotent: Option<&IdempotentRequest>,
+        deltas: Option<DeltaSink>,
+        respond_async: bool,
         waiting: impl Fn() + Send,
     ) -> Result<Submitted, ServiceError> {
         let idempotent = idempotent.filter(|request| self.heeds(request));
@@ -196,6 +231,7 @@ impl Service {
             id,
             account_id: caller.account_id,
             credential: caller.credential,
+            presumed: caller.presumed().cloned(),
             modality: plan.model.modality(),
             surface,
             provider: plan.model.provider.clone(),

@@ -12,6 +12,8 @@ mod rows;
 mod settle;
 mod writer;
 
+use std::sync::Arc;
+
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
@@ -19,12 +21,13 @@ pub(super) use prices::Prices;
 pub(super) use rows::GenerationRow;
 pub(super) use writer::CreditWriter;
 
-use super::{Store, StoreError, credits::Balance};
+use super::{Store, StoreError, credits::Balance, keys::Presumed};
 use crate::domain::{
     conversation::Answered,
     credits::Credits,
     generation::{Failure, FinishReason, Modality, Output, Status, Surface, TemplateUse},
     ids::{AccountId, ApiKeyId, GenerationId, InstanceId, SessionId},
+    rate::RateState,
 };
 
 /// What pays for a generation: checked again by the statement that places the hold.
@@ -53,6 +56,8 @@ pub struct NewGeneration {
     pub id: GenerationId,
     pub account_id: AccountId,
     pub credential: Credential,
+    /// A key that was not read for this request: the hold looks at it, and counts the request.
+    pub presumed: Option<Arc<Presumed>>,
     pub modality: Modality,
     pub surface: Surface,
     pub provider: String,
@@ -99,6 +104,10 @@ pub enum HoldOutcome {
     Held,
     /// The idempotency key is bound already, to another generation.
     KeyBound,
+    /// The key is not as it was presumed; the request was not counted.
+    NotAsPresumed,
+    /// The request is over the limit of its presumed key.
+    RateLimited(RateState),
     /// The key or session has ended meanwhile.
     CredentialEnded,
     Suspended,

@@ -1,11 +1,13 @@
 //! API keys: the record and revocation.
 
 mod presented;
+mod presumed;
 
 use chrono::{DateTime, Utc};
 
 pub use presented::AuthenticatedKey;
 pub(super) use presented::KeyReader;
+pub use presumed::Presumed;
 
 use super::{Store, StoreError, generations::Credential};
 use crate::domain::{

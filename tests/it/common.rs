@@ -273,6 +273,9 @@ impl TestApp {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
+        if let Some(body) = &body {
+            request = request.header("content-length", body.len());
+        }
         let body = body.map_or_else(Body::empty, Body::from);
         self.send(request.body(body).unwrap()).await
     }

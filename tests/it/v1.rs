@@ -10,6 +10,7 @@ pub mod generate;
 mod media;
 mod models;
 mod paused;
+mod presumed;
 mod rate_limit;
 mod spend_caps;
 mod templates;

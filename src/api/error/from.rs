@@ -102,6 +102,10 @@ impl From<ServiceError> for ApiError {
             ),
             ServiceError::Overloaded => Self::overloaded(),
             ServiceError::Store(error) => error.into(),
+            ServiceError::NotAsPresumed => {
+                tracing::error!("a presumed key was not read");
+                Self::internal()
+            }
             ServiceError::Internal(what) => {
                 tracing::error!(what, "an internal error");
                 Self::internal()

@@ -79,6 +79,11 @@ impl Service {
                 let before = self.submitted_before(caller, idempotent).await?;
                 return before.ok_or(ServiceError::IdempotencyInProgress);
             }
+            HoldOutcome::NotAsPresumed => return Err(ServiceError::NotAsPresumed),
+            HoldOutcome::RateLimited(rate) => {
+                self.forget_presumed(caller);
+                return Err(ServiceError::RateLimited(rate));
+            }
             HoldOutcome::CredentialEnded => {
                 return Err(ServiceError::Token(match caller.user_id {
                     None if caller.expires_at.is_some_and(|at| at <= self.0.clock.now()) => {

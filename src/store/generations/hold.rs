@@ -1,5 +1,7 @@
 //! The hold: one statement for many.
 
+use std::{collections::BTreeMap, sync::Arc};
+
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::Value;
@@ -19,8 +21,9 @@ use crate::{
         credits::Credits,
         generation::{Generation, Surface},
         ids::AccountId,
+        rate::{Gcra, nanos},
     },
-    store::{group_rows, pool::statement_span},
+    store::{group_rows, keys::Presumed, pool::statement_span},
 };
 
 /// A hold to be placed.
@@ -37,6 +40,7 @@ pub struct Hold {
 pub struct Terms {
     pub account: AccountId,
     pub(super) credential: Credential,
+    pub(super) presumed: Option<Arc<Presumed>>,
     pub(super) hold: Credits,
     pub(super) job: bool,
     pub(super) max_jobs: i32,
@@ -87,6 +91,9 @@ impl Store {
                 return Ok(outcome);
             }
             let terms = Terms::of(new);
+            if let Some(refused) = terms.refused_before() {
+                return Ok(refused);
+            }
             let explaining = self.requests.named("explain a refused hold");
             if let Some(refused) = explain_refusal(explaining, &terms).await? {
                 return Ok(refused);
@@ -152,6 +159,7 @@ impl Terms {
         Self {
             account: new.account_id,
             credential: new.credential,
+            presumed: new.presumed.clone(),
             hold: new.hold,
             job: new.job,
             max_jobs: new.max_jobs,
@@ -161,6 +169,54 @@ impl Terms {
             },
             now: new.now,
         }
+    }
+
+    /// The presumed key whose request is still to be counted.
+    fn uncounted(&self) -> Option<&Presumed> {
+        let presumed = self.presumed.as_deref();
+        presumed.filter(|presumed| presumed.counted().is_none())
+    }
+
+    /// Why a hold that was not placed was refused before the account was looked at.
+    pub(super) fn refused_before(&self) -> Option<HoldOutcome> {
+        let presumed = self.presumed.as_deref()?;
+        match presumed.counted() {
+            None => Some(HoldOutcome::NotAsPresumed),
+            Some(rate) => rate
+                .retry_after_seconds
+                .map(|_| HoldOutcome::RateLimited(rate)),
+        }
+    }
+}
+
+/// The place of a request whose key another of its group presumes to be otherwise.
+const UNREAD: i32 = i32::MAX;
+
+/// What is presumed of the keys of a group, and their requests that are to be counted.
+#[derive(Default)]
+struct Presumptions<'a> {
+    /// By key.
+    keys: BTreeMap<i64, (&'a Presumed, i32)>,
+    /// Of each item its place among the requests of its key; `None`: there is nothing to count.
+    places: Vec<Option<i32>>,
+}
+
+impl<'a> Presumptions<'a> {
+    fn of(items: &[&'a Hold]) -> Self {
+        let mut all = Self::default();
+        for item in items {
+            let place = item.terms.uncounted().map(|presumed| {
+                let (first, n) = all.keys.entry(presumed.key.id.0).or_insert((presumed, 0));
+                if first.key.defaults != presumed.key.defaults {
+                    // One of them is wrong: it is read again.
+                    return UNREAD;
+                }
+                *n += 1;
+                *n - 1
+            });
+            all.places.push(place);
+        }
+        all
     }
 }
 
@@ -215,6 +271,16 @@ async fn write(
     let ids = || items.iter().map(|item| item.terms.credential.ids());
     let keys = group_rows::ids(ids().map(|(key, _)| key));
     let sessions = group_rows::ids(ids().map(|(_, session)| session));
+    let presumptions = Presumptions::of(items);
+    let presumed = || presumptions.keys.values();
+    let presumed_ids: Vec<i64> = presumptions.keys.keys().copied().collect();
+    let limits: Vec<i32> = presumed()
+        .map(|(key, _)| i32::try_from(key.limit).unwrap_or(i32::MAX))
+        .collect();
+    let counts: Vec<i32> = presumed().map(|&(_, n)| n).collect();
+    let defaults: Vec<&Value> = presumed().map(|(key, _)| &key.key.defaults).collect();
+    let now = items.iter().map(|item| item.terms.now).max();
+    let now = now.unwrap_or_default();
     let verdicts = sqlx::query!(
         r#"
         with wanted as materialized (
@@ -226,12 +292,26 @@ async fn write(
                     instance uuid, deadline_at timestamptz, template_id bigint,
                     template_version integer, bind_key text, bind_fingerprint bytea,
                     bind_until timestamptz, rebinds boolean, surface text, now timestamptz),
-                unnest($2::text[]), unnest($3::text[])
+                unnest($2::text[]), unnest($3::text[]), unnest($7::integer[])
             ) with ordinality as w (
                 id, account_id, api_key_id, session_id, hold, job, max_jobs, status, model_id,
                 price_id, negative_prompt, parameters, streamed, instance, deadline_at,
                 template_id, template_version, bind_key, bind_fingerprint, bind_until, rebinds,
-                surface, now, prompt, system_prompt, place)
+                surface, now, prompt, system_prompt, nth, place)
+        ), presumed as materialized (
+            select c.id, c.per_minute, c.n
+            from unnest($8::bigint[], $9::integer[], $10::integer[], $11::jsonb[])
+                    as c (id, per_minute, n, defaults)
+                join api_keys k on k.id = c.id and k.id = any($5)
+                join accounts a on a.id = k.account_id and a.id = any($4)
+            where k.revoked_at is null and (k.expires_at is null or k.expires_at > $12)
+              and a.defaults = c.defaults
+            order by c.id
+        ), counted as materialized (
+            select c.caller, c.tat, c.admitted
+            from count_requests('k', array(select id from presumed),
+                                array(select per_minute from presumed),
+                                array(select n from presumed), $13) c
         ), open as materialized (
             -- Not waited for: one locked account would hold up all others.
             select id, suspended_at is not null as suspended from accounts
@@ -244,7 +324,9 @@ async fn write(
             from wanted w
                 join open a on a.id = w.account_id and not a.suspended
                 join api_keys k on k.id = w.api_key_id and k.id = any($5)
+                left join counted c on c.caller = w.api_key_id
             where k.revoked_at is null and (k.expires_at is null or k.expires_at > w.now)
+              and (w.nth is null or w.nth < c.admitted)
             union all
             select w.*, null, null
             from wanted w
@@ -327,10 +409,12 @@ async fn write(
         )
         select h.id is not null as "held!", a.id is null as "locked!",
                case when h.id is not null and h.instance is null
-                    then pg_notify('gensvc', 'jobs')::text end as notified
+                    then pg_notify('gensvc', 'jobs')::text end as notified,
+               c.tat as "tat?", c.admitted as "admitted?"
         from wanted w
             left join open a on a.id = w.account_id
             left join held h on h.place = w.place
+            left join counted c on c.caller = w.api_key_id
         order by w.place
         "#,
         rows,
@@ -339,13 +423,29 @@ async fn write(
         &accounts,
         &keys,
         &sessions,
+        &presumptions.places as _,
+        &presumed_ids,
+        &limits,
+        &counts,
+        &defaults as _,
+        now,
+        nanos(now),
     )
     .fetch_all(executor)
     .await?;
-    let verdicts = verdicts.into_iter().map(|row| {
+    let of_items = items.iter().zip(&presumptions.places);
+    let verdicts = verdicts.into_iter().zip(of_items);
+    let verdicts = verdicts.map(|(row, (item, nth))| {
+        let place = nth.filter(|&nth| nth != UNREAD);
+        let place = place.and_then(|nth| usize::try_from(nth).ok());
+        let counted = place.zip(row.tat.zip(row.admitted));
+        if let Some((presumed, (place, (tat, admitted)))) = item.terms.uncounted().zip(counted) {
+            let gcra = Gcra::per_minute(presumed.limit);
+            presumed.count(gcra.counted(now, tat, admitted, place));
+        }
         if row.held {
             Verdict::Written(())
-        } else if row.locked {
+        } else if row.locked && item.terms.refused_before().is_none() {
             Verdict::Locked
         } else {
             Verdict::Refused

@@ -21,6 +21,12 @@ pub(super) async fn decide(
     let mut outcomes = Vec::with_capacity(holds.len());
     for (hold, verdict) in holds.iter().zip(verdicts) {
         let mut held = verdict.written();
+        if held.is_none()
+            && let Some(refused) = hold.terms.refused_before()
+        {
+            outcomes.push(refused);
+            continue;
+        }
         if held.is_none() && holds.len() > 1 {
             let alone = Hold::write(&[hold], &mut *tx).await?;
             held = alone.into_iter().find_map(Verdict::written);

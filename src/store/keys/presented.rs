@@ -1,5 +1,4 @@
-//! Keys that are presented: one statement reads them and counts their requests. No cache that could
-//! be stale, on any replica.
+//! Keys that are presented: one statement reads them and counts their requests.
 
 use std::collections::HashMap;
 
@@ -23,8 +22,9 @@ use crate::{
     },
 };
 
-/// How far `last_used_at` may lag.
-const LAST_USED_LAG: TimeDelta = TimeDelta::seconds(60);
+/// How old `last_used_at` may be when a key is read. With the time for which a key is presumed, it lags
+/// by 60 s at most.
+const LAST_USED_LAG: TimeDelta = TimeDelta::seconds(45);
 
 /// A key that was presented.
 #[derive(Debug, Clone)]

@@ -63,6 +63,7 @@ impl Mover {
             id: GenerationIds::default().next(self.now),
             account_id: self.account,
             credential: self.credential,
+            presumed: None,
             modality: Modality::Text,
             surface: Surface::Generate,
             provider: "sandbox".to_owned(),

@@ -1,12 +1,15 @@
 //! The same steps, performed on the database through several servers' connections.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use gensvc::{
     domain::{
+        ability::Abilities,
         generation::{Failure, FailureCode, Modality, Status, Surface},
         ids::{AccountId, GenerationId, GenerationIds, InstanceId},
+        rate::{MAX_PER_MINUTE, RateState},
+        token::TokenDigest,
     },
     store::{
         Connections, Store, StoreError,
@@ -15,6 +18,7 @@ use gensvc::{
             Completion, Credential, HoldOutcome, Idempotency, NewGeneration, Outcome, Settlement,
             SpendLimit,
         },
+        keys::{AuthenticatedKey, Presumed},
         movements::{Move, Moved, NewMove},
         verify::Scope,
     },
@@ -157,6 +161,8 @@ impl World {
             id: self.ids.next(now),
             account_id: cast.accounts[cast.model.keys[key].account],
             credential: Credential::ApiKey(cast.keys[key]),
+            // Of half of them the key is looked at by the hold alone.
+            presumed: (amount % 2 == 0).then(|| presumed(cast, key).into()),
             modality: Modality::Text,
             surface: Surface::Generate,
             provider: "sandbox".to_owned(),
@@ -193,7 +199,8 @@ impl World {
                 return (Verdict::Held, Some(opening));
             }
             HoldOutcome::KeyBound => Verdict::KeyBound,
-            HoldOutcome::CredentialEnded => Verdict::Ended,
+            HoldOutcome::CredentialEnded | HoldOutcome::NotAsPresumed => Verdict::Ended,
+            HoldOutcome::RateLimited(rate) => panic!("{rate:?}"),
             HoldOutcome::Suspended => Verdict::Suspended,
             HoldOutcome::TooManyJobs => Verdict::TooMany,
             HoldOutcome::SpendLimit(SpendLimit { limit, spent, .. }, _) => {
@@ -305,4 +312,27 @@ impl World {
 
 fn short(balance: Balance) -> Verdict {
     Verdict::Short(balance.balance.micros(), balance.held.micros())
+}
+
+/// A key as it was before anything ended it.
+fn presumed(cast: &Cast, key: usize) -> Presumed {
+    let rate = RateState {
+        limit: MAX_PER_MINUTE,
+        remaining: 0,
+        reset_seconds: 0,
+        retry_after_seconds: None,
+    };
+    let read = AuthenticatedKey {
+        id: cast.keys[key],
+        account_id: cast.accounts[cast.model.keys[key].account],
+        abilities: Abilities::all(),
+        expires_at: None,
+        revoked: false,
+        expired: false,
+        suspended: false,
+        spend_limit: None,
+        rate: Some(rate),
+        defaults: json!({}),
+    };
+    Presumed::new(TokenDigest([0; 32]), Arc::new(read)).unwrap()
 }

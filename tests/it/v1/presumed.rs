@@ -1,0 +1,153 @@
+//! Requests by a key that the server has read a moment ago: the hold looks at the key and counts the
+//! request, as reading it would.
+
+use chrono::TimeDelta;
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use crate::common::{Account, Answer, TestApp, Upstream};
+
+fn text() -> Value {
+    json!({"prompt": "x", "provider": "sandbox", "parameters": {"max_tokens": 8}})
+}
+
+async fn key(app: &TestApp, account: &Account, limit: u32) -> String {
+    let body = json!({"name": "k", "rate_limit_per_minute": limit});
+    app.key(account.id, body).await
+}
+
+fn remaining(answer: &Answer) -> &str {
+    answer.header("x-ratelimit-remaining")
+}
+
+async fn generations(app: &TestApp) -> i64 {
+    let counting = sqlx::query_scalar("select count(*) from finished_generations");
+    counting.fetch_one(&app.pool).await.unwrap()
+}
+
+#[sqlx::test]
+async fn every_request_counts_once_however_it_ends(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("0.1").await;
+    let token = key(&app, &account, 7).await;
+    let dear = json!({"prompt": "x", "provider": "sandbox", "parameters": {"max_tokens": 4096}});
+    let model = json!({"prompt": "x", "provider": "sandbox", "model": "none"});
+    let dialogue = json!({"model": "sandbox-text-1", "messages": [{"role": "user", "content": "x"}],
+                          "max_tokens": 8});
+    let chat = "/openai/v1/chat/completions";
+    let answers = [
+        (app.text(&token, text()).await, 200),
+        (app.text(&token, text()).await, 200),
+        (app.text(&token, json!({"prompt": 1})).await, 422),
+        (app.text(&token, model).await, 422),
+        (app.text(&token, dear).await, 402),
+        (app.post(&token, chat, &dialogue).await, 200),
+        (app.text(&token, text()).await, 200),
+    ];
+    for (n, (answer, status)) in answers.iter().enumerate() {
+        assert_eq!(answer.status, *status, "{n}");
+        assert_eq!(remaining(answer), (6 - n).to_string(), "{n}");
+    }
+    for refused in [text(), json!({"prompt": 1})] {
+        app.text(&token, refused).await.error(429, "rate_limited");
+    }
+    app.advance(TimeDelta::seconds(61));
+    assert_eq!(remaining(&app.text(&token, text()).await), "6");
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn parallel_requests_get_no_more_than_the_limit(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let replica = app.replica().await;
+    let account = app.account("1").await;
+    let token = key(&app, &account, 10).await;
+    for server in [&app, &replica] {
+        server.text(&token, text()).await.expect(200);
+    }
+    let servers = [&app, &replica].into_iter().cycle();
+    let all = join_all(servers.take(20).map(|server| server.text(&token, text()))).await;
+    let mut left: Vec<_> = all
+        .iter()
+        .filter(|answer| answer.status == 200)
+        .map(remaining)
+        .collect();
+    left.sort_unstable();
+    assert_eq!(left, ["0", "1", "2", "3", "4", "5", "6", "7"]);
+    for refused in all.iter().filter(|answer| answer.status != 200) {
+        refused.error(429, "rate_limited");
+    }
+    assert_eq!(generations(&app).await, 10);
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn what_another_server_changes_is_heeded_at_once(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let replica = app.replica().await;
+    let account = app.account("1").await;
+    let token = key(&app, &account, 100).await;
+    let session = app.login(&account).await;
+    let bare = json!({"prompt": "x"});
+    let made = app.text(&token, bare.clone()).await.expect(200);
+    assert_eq!(made["provider"], "openai");
+    let defaults = json!({"defaults": {"text": {"provider": "sandbox"}}});
+    let changing = replica.call(
+        http::Method::PATCH,
+        &session,
+        "/v1/account",
+        &[("content-type", "application/json")],
+        Some(defaults.to_string()),
+    );
+    changing.await.expect(200);
+    let answer = app.text(&token, bare.clone()).await;
+    assert_eq!(answer.expect(200)["provider"], "sandbox");
+    assert_eq!(remaining(&answer), "98");
+
+    sqlx::query("update accounts set suspended_at = now() where id = $1")
+        .bind(account.id.0)
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    for body in [bare, json!({"prompt": 1})] {
+        app.text(&token, body).await.error(403, "account_suspended");
+    }
+    assert_eq!(generations(&app).await, 2);
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn an_expired_key_makes_nothing(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1").await;
+    let ends = app.now() + TimeDelta::seconds(10);
+    let token = app
+        .key(account.id, json!({"name": "k", "expires_at": ends}))
+        .await;
+    app.text(&token, text()).await.expect(200);
+    app.advance(TimeDelta::seconds(10));
+    app.text(&token, text()).await.error(401, "expired_key");
+    assert_eq!(generations(&app).await, 1);
+}
+
+#[sqlx::test]
+async fn a_key_in_steady_use_shows_it(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1").await;
+    let token = key(&app, &account, 1_000).await;
+    for _ in 0..20 {
+        app.text(&token, text()).await.expect(200);
+        let used: chrono::DateTime<chrono::Utc> =
+            sqlx::query_scalar("select max(last_used_at) from api_keys where name = 'k'")
+                .fetch_one(&app.pool)
+                .await
+                .unwrap();
+        assert!(app.now() - used <= TimeDelta::seconds(60));
+        app.advance(TimeDelta::seconds(7));
+    }
+}
