@@ -172,11 +172,10 @@ impl Call {
     ) -> Result<Response, ApiError> {
         let (sink, deltas) = dialogue.stream.then(DeltaSink::channel).unzip();
         let (streamed, model) = (dialogue.stream, dialogue.model.clone());
-        let bytes = dialogue.conversation.bytes();
-        let left_out = self.state.service.left_out(&self.caller, &dialogue);
+        let service = &self.state.service;
+        let left_out = service.left_out(&self.caller, &dialogue);
+        let estimated = service.estimated_input(&self.caller, &dialogue).max(1);
         let submitted = self.submit(dialogue.into(), sink).await?;
-        // As where no provider counts them.
-        let estimated = (bytes as u64).div_ceil(4).max(1);
         let head = |record: &Generation, input_tokens| Head {
             id: record.id.0.simple().to_string(),
             created: record.created_at.timestamp(),

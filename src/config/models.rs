@@ -11,6 +11,7 @@ mod rules;
 mod speech;
 mod text;
 mod video;
+mod vision;
 
 use chrono::NaiveDate;
 use serde::Deserialize;

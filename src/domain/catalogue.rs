@@ -3,6 +3,7 @@
 mod dialogue;
 mod media;
 mod text;
+mod vision;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,6 +13,7 @@ pub use media::{
     ImageLimits, ImageModel, SpeechLimits, SpeechModel, Support, VideoLimits, VideoModel,
 };
 pub use text::{TextLimits, TextModel};
+pub use vision::Vision;
 
 use super::{
     generation::Modality,

@@ -1,11 +1,12 @@
 //! What a text model is asked, and what it answers, whichever vendor's it is.
 //!
-//! Here: messages and their parts. Submodules: tools and the form of the answer ([`tools`]), and
-//! answers, whole and piece by piece ([`answer`]). Not here: the model and its output limit, which
-//! belong to the call.
+//! Here: messages and their parts. Submodules: images ([`picture`]), tools and the form of the answer
+//! ([`tools`]), and answers, whole and piece by piece ([`answer`]). Not here: the model and its output
+//! limit, which belong to the call.
 
 pub mod answer;
 mod json;
+mod picture;
 mod tools;
 
 use std::collections::HashMap;
@@ -13,10 +14,9 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::named::named_enum;
-
 pub use answer::{Answered, Delta};
 pub use json::Json;
+pub use picture::{Detail, Image, ImageSource, ImageType, MAX_IMAGES};
 pub use tools::{Effort, Format, Function, Reasoning, Schema, Thinking, ToolChoice, Tools};
 
 /// Tokens that a message may take beyond its text.
@@ -80,31 +80,6 @@ pub enum Part {
         block: Value,
     },
 }
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Image {
-    pub source: ImageSource,
-    /// Absent: the vendor's choice.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub detail: Option<Detail>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ImageSource {
-    Base64 { media_type: String, data: String },
-    Url(String),
-}
-
-named_enum!(
-    /// How closely a model looks at an image.
-    Detail {
-        Auto = "auto",
-        Low = "low",
-        High = "high",
-        Original = "original",
-    }
-);
 
 /// A function that the model wants called.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -171,7 +146,8 @@ impl Conversation {
         system + parts + self.tools.bytes() + self.format.bytes()
     }
 
-    /// The input tokens that it cannot exceed, without what a vendor's template adds.
+    /// The input tokens that it cannot exceed, without its images, which each model counts in its own
+    /// way, and without what a vendor's template adds.
     pub fn most_tokens(&self) -> usize {
         // Some servers make a message of each part.
         let parts: usize = self.parts().map(Part::count).sum();
@@ -245,20 +221,6 @@ impl Message {
     }
 }
 
-impl ImageSource {
-    /// A URL; `None` where it is a data URL that is not base64.
-    pub fn parse(url: String) -> Option<Self> {
-        let Some(data) = url.strip_prefix("data:") else {
-            return Some(Self::Url(url));
-        };
-        let (media_type, data) = data.split_once(";base64,")?;
-        Some(Self::Base64 {
-            media_type: media_type.to_owned(),
-            data: data.to_owned(),
-        })
-    }
-}
-
 impl ToolCall {
     /// The arguments as an object, which they need not be: a model wrote them.
     pub fn object(&self) -> Option<Json> {
@@ -291,7 +253,7 @@ impl Part {
             Self::Text { text } => text.len(),
             Self::Thinking { text, signature } => text.len() + signature.len(),
             Self::Redacted { data } => data.len(),
-            // Counted by its size.
+            // Counted by its size: `catalogue::Vision`.
             Self::Image(_) => 0,
             Self::ToolCall(call) => {
                 let signature = call.thought_signature.as_ref().map_or(0, String::len);

@@ -13,11 +13,11 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{
-    conversation::{Answered, Delta, Json, Part, Stop, texts},
+    conversation::{Answered, Delta, ImageSource, Json, Part, Stop, texts},
     generation::Generation,
     pricing::CacheWrites,
     usage::TextUsage,
-    validate::{FieldCode, Fields},
+    validate::{FieldCode, Fields, Parsed, parsed, text},
 };
 
 /// Output tokens that a request may ask for: more than any model writes.
@@ -136,6 +136,24 @@ fn needed<T>(fields: &Fields<'_>, name: &str, value: Option<T>) -> Option<T> {
         fields.error(name, FieldCode::Required, "is required");
     }
     value
+}
+
+/// An image by its URL, or in it.
+fn image_url() -> Parsed<ImageSource> {
+    let schema = || {
+        text(usize::MAX)
+            .min(1)
+            .with_pattern(r"^(https?://|data:)[^\x00]*$")
+    };
+    parsed(schema, ImageSource::parse)
+}
+
+/// Refuses images where nobody shows any: in instructions, and in what an assistant said.
+fn without_images(fields: &Fields<'_>, parts: &[Part]) {
+    if parts.iter().any(|part| matches!(part, Part::Image(_))) {
+        let message = "has an image, which only a user or a tool can show";
+        fields.error("content", FieldCode::NotAllowed, message);
+    }
 }
 
 /// What cache markers may write, wherever in a body they are.

@@ -87,9 +87,12 @@ impl Errors {
         }
     }
 
-    /// Whether a field of that path has failed already.
+    /// Whether a field of that path has failed already, or one within it.
     pub fn has(&self, param: &str) -> bool {
-        self.0.borrow().iter().any(|e| e.param == param)
+        self.0.borrow().iter().any(|error| {
+            let rest = error.param.strip_prefix(param);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        })
     }
 
     /// Takes all of them out.
@@ -366,7 +369,7 @@ impl<'a> Fields<'a> {
         self.errors.add(path, code, message);
     }
 
-    /// Whether a field has failed already.
+    /// Whether a field has failed already, or one within it.
     pub fn failed(&self, name: &str) -> bool {
         self.errors.has(&format!("{}{name}", self.prefix))
     }

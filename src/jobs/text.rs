@@ -47,7 +47,8 @@ impl Runner {
         answer: TextAnswer,
         finish_reason: Option<FinishReason>,
     ) -> Step {
-        let input_bytes = work.call.conversation.bytes();
+        // Four bytes are taken for a token.
+        let input_bytes = work.call.conversation.bytes() + 4 * work.call.image_tokens;
         let usage = TextUsage::from_counts(answer.usage, input_bytes, answer.bytes());
         let at_limit = usage.output_tokens >= work.call.max_tokens.into();
         let beyond = Answered::beyond_text(&answer.parts, &answer.stop, at_limit);

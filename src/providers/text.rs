@@ -15,6 +15,8 @@ pub struct TextCall {
     /// The provider's own model id.
     pub model: String,
     pub conversation: Conversation,
+    /// Upper bound of the tokens of its images.
+    pub image_tokens: usize,
     /// Upper bound of output tokens; always sent.
     pub max_tokens: u32,
     pub sampling: Sampling,

@@ -6,7 +6,12 @@ pub mod upstream;
 pub mod vendors;
 mod work;
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use axum::{
     Router,
@@ -42,6 +47,8 @@ pub use clocks::MovableClock;
 pub use upstream::{Recorded, Reply, Upstream};
 pub use work::{link, listening};
 
+/// Where [`TestApp::with`] finds a configuration file.
+pub const CONFIG_FILE: &str = "CONFIG_FILE";
 /// The password of every account.
 pub const PASSWORD: &str = "correct horse battery";
 
@@ -126,7 +133,8 @@ impl TestApp {
         env: BTreeMap<String, String>,
         clock: Arc<ManualClock>,
     ) -> Self {
-        let config = app::config::load(None, &env).unwrap();
+        let file = env.get(CONFIG_FILE).map(Path::new);
+        let config = app::config::load(file, &env).unwrap();
         let store = Store::connect_lazy(options.clone(), app::database::connections(&config));
         let app = App::build(&config, store.clone(), clock.clone(), "http://test")
             .await

@@ -7,6 +7,7 @@ mod limits;
 mod media;
 mod models;
 mod passed;
+mod pictures;
 mod refused;
 mod responses;
 mod retries;

@@ -64,9 +64,11 @@ GENSVC_BIND=127.0.0.1:$port "$gensvc" serve >"$work/server.log" 2>&1 &
 server=$!
 "$python" tests/sdks/chat.py
 "$python" tests/sdks/tools.py
+"$python" tests/sdks/images.py
 if [ "$modules" ]; then
 	# Modules are looked for beside the file.
-	cp tests/sdks/chat.mjs "$work/node/"
+	cp tests/sdks/*.mjs "$work/node/"
 	node "$work/node/chat.mjs"
+	node "$work/node/images.mjs"
 fi
 "$gensvc" ledger verify

@@ -8,6 +8,7 @@ use toml::Value;
 use super::{
     super::{ConfigError, values::Price},
     rules::{table, unpriced},
+    vision::vision,
 };
 use crate::domain::{
     catalogue::{TextLimits, TextModel},
@@ -57,6 +58,7 @@ struct RawLimits {
     temperature: Option<Vec<f64>>,
     max_input_tokens: Option<Bounded<u32, 1, MOST_TOKENS>>,
     max_output_tokens: Option<Bounded<u32, 1, MOST_TOKENS>>,
+    images: Option<Value>,
 }
 
 pub(super) fn read(
@@ -69,6 +71,8 @@ pub(super) fn read(
     let limits: RawLimits = table("limits", limits)?;
     let temperature = temperature(vendor, limits.temperature.as_deref())
         .map_err(|problem| ConfigError::new("limits.temperature", problem))?;
+    let images = limits.images.map(vision).transpose();
+    let images = images.map_err(|error| error.under("limits.images"))?;
     let max_tokens = limits.max_tokens.map_or(MAX_TOKENS, |n| *n);
     Ok(TextModel {
         prices: Arc::new(complete(&table("prices", prices)?)?),
@@ -78,6 +82,7 @@ pub(super) fn read(
             temperature,
             max_input_tokens: limits.max_input_tokens.map(|n| *n),
             max_output_tokens: limits.max_output_tokens.map_or(max_tokens, |n| *n),
+            images,
         },
         dialogue: vendor.dialogue,
         overhead_tokens: overhead_tokens.unwrap_or(OVERHEAD_TOKENS),

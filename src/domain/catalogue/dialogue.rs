@@ -1,10 +1,13 @@
 //! What a dialogue can ask of a text model.
 
-use std::collections::HashSet;
+use std::{borrow::Cow, collections::HashSet};
 
 use super::{TextModel, text::NOT_TAKEN};
 use crate::domain::{
-    conversation::{Detail, Format, ImageSource, Message, Part, Role, Sampling, ToolCall},
+    conversation::{
+        Conversation, Detail, Format, ImageSource, ImageType, MAX_IMAGES, Message, Part, Role,
+        Sampling, ToolCall,
+    },
     generation::Surface,
     pricing::CacheWrites,
     request::DialogueRequest,
@@ -35,6 +38,8 @@ pub struct Dialogue {
     pub result_images: bool,
     /// How closely to look at an image.
     pub image_detail: bool,
+    /// Images of the kind GIF.
+    pub gifs: bool,
     /// The surface whose bodies the vendor takes as they are.
     pub own: Option<Surface>,
     /// What the vendor writes to its cache, and bills, without being asked to.
@@ -53,6 +58,7 @@ impl Dialogue {
         image_urls: true,
         result_images: true,
         image_detail: true,
+        gifs: true,
         own: None,
         cache_writes: CacheWrites::None,
     };
@@ -128,12 +134,8 @@ impl TextModel {
             let message = "is not supported by this model beside temperature; leave one out";
             errors.push(unsupported("top_p", message));
         }
-        if conversation.images().next().is_some() {
-            errors.push(unsupported(
-                "messages",
-                "has an image; images are not supported yet",
-            ));
-        }
+        let wrong = self.wrong_in_images(conversation);
+        errors.extend(wrong.map(|message| unsupported("messages", &message)));
         if own {
             return errors;
         }
@@ -153,6 +155,33 @@ impl TextModel {
         let wrong = self.wrong_in_messages(&conversation.messages);
         errors.extend(wrong.map(|message| unsupported("messages", message)));
         errors
+    }
+
+    /// What is wrong with the images, first of all.
+    fn wrong_in_images(&self, conversation: &Conversation) -> Option<Cow<'static, str>> {
+        let can = self.dialogue;
+        let count = conversation.images().count();
+        if count > 0 && self.limits.images.is_none() {
+            return Some("has an image, which this model does not take".into());
+        }
+        if count > MAX_IMAGES {
+            return Some(format!("has {count} images; {MAX_IMAGES} are the most").into());
+        }
+        let mut wrong = conversation
+            .images()
+            .filter_map(|image| match image.source {
+                ImageSource::Url(_) if !can.image_urls => Some(
+                    "has an image by URL, which this model does not support; send its bytes".into(),
+                ),
+                ImageSource::Base64 {
+                    media_type: ImageType::Gif,
+                    ..
+                } if !can.gifs => {
+                    Some("has a GIF, which this model does not support; send a PNG".into())
+                }
+                _ => None,
+            });
+        wrong.next()
     }
 
     /// What is wrong with the messages, first of all.
@@ -185,15 +214,6 @@ impl TextModel {
                         return Some(
                             "has an image in the result of a tool, which this model does not \
                              support",
-                        );
-                    }
-                }
-                Part::Image(image) => {
-                    let by_url = matches!(image.source, ImageSource::Url(_));
-                    if by_url && !can.image_urls {
-                        return Some(
-                            "has an image by URL, which this model does not support; send its \
-                             bytes",
                         );
                     }
                 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::Dialogue;
+use super::{Dialogue, Vision};
 use crate::domain::{
     conversation::Conversation,
     pricing::{CacheWrites, TextPrices},
@@ -27,6 +27,8 @@ pub struct TextLimits {
     pub max_input_tokens: Option<u32>,
     /// Maximum output tokens of a dialogue, reasoning included.
     pub max_output_tokens: u32,
+    /// How it counts the images of a dialogue; null: it takes none.
+    pub images: Option<Vision>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -86,8 +88,22 @@ impl TextModel {
 
     /// Upper bound of the input tokens of a dialogue. `others`: bytes that only the vendor knows.
     pub fn most_input(&self, conversation: &Conversation, others: usize) -> u64 {
-        let most = (conversation.most_tokens() + others) as u64 + u64::from(self.overhead_tokens);
+        let most = conversation.most_tokens() + self.image_tokens(conversation) + others;
+        let most = most as u64 + u64::from(self.overhead_tokens);
         let limit = self.limits.max_input_tokens;
         limit.map_or(most, |limit| most.min(limit.into()))
+    }
+    /// Upper bound of the tokens of a dialogue's images.
+    pub fn image_tokens(&self, conversation: &Conversation) -> usize {
+        let images = self.limits.images.map(|vision| {
+            let images = conversation.images();
+            images.map(|image| vision.most_tokens(image)).sum()
+        });
+        images.unwrap_or(0)
+    }
+
+    /// About as many input tokens as a dialogue has, where no provider counts them.
+    pub fn estimated_input(&self, conversation: &Conversation) -> u64 {
+        (conversation.bytes().div_ceil(4) + self.image_tokens(conversation)) as u64
     }
 }

@@ -2,7 +2,7 @@
 
 use super::TEXT_PROMPT_CHARS;
 use crate::domain::{
-    conversation::{Conversation, ImageSource, Sampling},
+    conversation::{Conversation, Sampling},
     generation::Surface,
     json::Members,
     pricing::CacheWrites,
@@ -59,10 +59,7 @@ impl DialogueRequest {
 
     /// About as much memory as it takes.
     pub fn bytes(&self) -> usize {
-        let images = self.conversation.images().map(|image| match &image.source {
-            ImageSource::Base64 { data, .. } => data.len(),
-            ImageSource::Url(url) => url.len(),
-        });
+        let images = self.conversation.images().map(|image| image.source.bytes());
         let bytes = self.conversation.bytes() + images.sum::<usize>();
         // The original is as long again.
         bytes * if self.original.is_some() { 2 } else { 1 }

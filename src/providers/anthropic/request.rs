@@ -145,7 +145,12 @@ impl<'a> From<&'a Part> for Block<'a> {
 impl<'a> From<&'a Image> for Source<'a> {
     fn from(image: &'a Image) -> Self {
         match &image.source {
-            ImageSource::Base64 { media_type, data } => Self::Base64 { media_type, data },
+            ImageSource::Base64 {
+                media_type, data, ..
+            } => Self::Base64 {
+                media_type: media_type.as_str(),
+                data,
+            },
             ImageSource::Url(url) => Self::Url { url },
         }
     }

@@ -103,11 +103,14 @@ impl<'a> WirePart<'a> {
                 ..Self::default()
             },
             Part::Image(Image {
-                source: ImageSource::Base64 { media_type, data },
+                source:
+                    ImageSource::Base64 {
+                        media_type, data, ..
+                    },
                 ..
             }) => Self {
                 inline_data: Some(Blob {
-                    mime_type: media_type,
+                    mime_type: media_type.as_str(),
                     data,
                 }),
                 ..Self::default()

@@ -35,6 +35,7 @@ pub const ADAPTERS: Adapters = Adapters {
             image_urls: false,
             result_images: false,
             image_detail: false,
+            gifs: false,
             ..Dialogue::ALL
         },
         ..Vendor::new(

@@ -145,7 +145,9 @@ impl<'a> From<&'a Image> for WireImage<'a> {
     fn from(image: &'a Image) -> Self {
         let url = match &image.source {
             ImageSource::Url(url) => url.clone(),
-            ImageSource::Base64 { media_type, data } => format!("data:{media_type};base64,{data}"),
+            ImageSource::Base64 {
+                media_type, data, ..
+            } => format!("data:{media_type};base64,{data}"),
         };
         let detail = image.detail.map(Detail::as_str);
         Self { url, detail }

@@ -64,7 +64,11 @@ pub const COMPATIBLE: Adapters = Adapters {
     vendor: Vendor {
         access: Access::OptionalKey,
         temperature: Some([0.0, 2.0]),
-        dialogue: DIALOGUE,
+        dialogue: Dialogue {
+            // It would fetch them from within the operator's network.
+            image_urls: false,
+            ..DIALOGUE
+        },
         ..Vendor::new("openai_compatible", &[Modality::Text], |_, wire| {
             read_settings::<OpenAiModel>(wire)
         })

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use super::{Faults, fault::Fault, seed::Seed, tools};
 use crate::{
     domain::{
-        conversation::{Conversation, Delta, Part, Role, Stop, ToolCall, texts},
+        conversation::{Conversation, Delta, ImageSource, Part, Role, Stop, ToolCall, texts},
         usage::TokenCounts,
     },
     providers::{DeltaSink, ProviderError, TextAnswer, TextCall, TextProvider, answer::PartBuffer},
@@ -84,6 +84,9 @@ impl TextProvider for SandboxText {
         let deltas_of_answer = if calls.is_empty() {
             let topic = result.as_deref().unwrap_or(&faults.rest);
             let mut text = compose(topic, &seed);
+            if let Some(seen) = seen(conversation) {
+                text = format!("{seen} {text}");
+            }
             text = tools::structured(&conversation.format, &text).unwrap_or(text);
             let found = call.sampling.stop.iter();
             let found = found.filter_map(|sequence| Some((text.find(sequence)?, sequence)));
@@ -179,10 +182,32 @@ fn last_result(conversation: &Conversation) -> Option<String> {
     (!results.is_empty()).then(|| results.join(", "))
 }
 
-/// A quarter of the bytes, rounded up: close to real tokenizers, and always below the ceiling of a
-/// hold.
+/// The images that it was shown, and of those that came with the request the sizes.
+fn seen(conversation: &Conversation) -> Option<String> {
+    let images = conversation.images().map(|image| match &image.source {
+        ImageSource::Url(_) => "one by its URL".to_owned(),
+        ImageSource::Base64 {
+            media_type, size, ..
+        } => {
+            let size = size.map(|(width, height)| format!(" of {width}x{height} pixels"));
+            format!("{media_type}{}", size.unwrap_or_default())
+        }
+    });
+    let images: Vec<String> = images.collect();
+    let many = if images.len() == 1 { "" } else { "s" };
+    (!images.is_empty()).then(|| {
+        format!(
+            "I was shown {} image{many}: {}.",
+            images.len(),
+            images.join(", ")
+        )
+    })
+}
+
+/// A quarter of the bytes, rounded up, and the images: close to real tokenizers, and always below
+/// the ceiling of a hold.
 fn input_tokens(call: &TextCall) -> u64 {
-    u64::try_from(call.conversation.bytes().div_ceil(4)).unwrap_or(u64::MAX)
+    (call.conversation.bytes().div_ceil(4) + call.image_tokens) as u64
 }
 
 /// The seed of everything that may change the answer.
@@ -209,6 +234,10 @@ fn seed(call: &TextCall) -> Seed {
             Part::Text { text } => text.as_bytes(),
             Part::ToolCall(call) => call.id.as_bytes(),
             Part::ToolResult(result) => result.call_id.as_bytes(),
+            Part::Image(image) => match &image.source {
+                ImageSource::Base64 { data, .. } => data.as_bytes(),
+                ImageSource::Url(url) => url.as_bytes(),
+            },
             _ => &[],
         }));
     }

@@ -46,6 +46,7 @@ impl Service {
         };
         let call = TextCall {
             model: model.id.clone(),
+            image_tokens: text.image_tokens(&request.conversation),
             conversation: request.conversation,
             max_tokens,
             sampling: taken(request.sampling, text),
@@ -94,15 +95,8 @@ impl Service {
 
     /// What a dialogue asks that changes no answer and that its provider is not sent.
     pub fn left_out(&self, caller: &Caller, request: &DialogueRequest) -> Vec<&'static str> {
-        let account = caller.account_default(Modality::Text);
-        let model = self
-            .0
-            .catalogue
-            .named(Modality::Text, &request.model, &account);
-        match model.map(|model| &model.kind) {
-            Ok(ModelKind::Text(text)) => text.left_out(request),
-            _ => Vec::new(),
-        }
+        let text = self.text_model(caller, request);
+        text.map(|text| text.left_out(request)).unwrap_or_default()
     }
 
     /// Input tokens that a dialogue cannot exceed.
@@ -111,15 +105,26 @@ impl Service {
         caller: &Caller,
         request: &DialogueRequest,
     ) -> Result<u64, ServiceError> {
+        let text = self.text_model(caller, request)?;
+        Ok(text.most_input(&request.conversation, request.others.bytes))
+    }
+
+    /// About as many input tokens as a dialogue has.
+    pub fn estimated_input(&self, caller: &Caller, request: &DialogueRequest) -> u64 {
+        let text = self.text_model(caller, request);
+        text.map_or(0, |text| text.estimated_input(&request.conversation))
+    }
+
+    fn text_model(
+        &self,
+        caller: &Caller,
+        request: &DialogueRequest,
+    ) -> Result<&TextModel, ServiceError> {
         let account = caller.account_default(Modality::Text);
-        let model = self
-            .0
-            .catalogue
-            .named(Modality::Text, &request.model, &account);
+        let catalogue = &self.0.catalogue;
+        let model = catalogue.named(Modality::Text, &request.model, &account);
         match &model.map_err(ServiceError::invalid)?.kind {
-            ModelKind::Text(text) => {
-                Ok(text.most_input(&request.conversation, request.others.bytes))
-            }
+            ModelKind::Text(text) => Ok(text),
             kind => Err(ServiceError::Internal(format!("{kind:?} is no text model"))),
         }
     }

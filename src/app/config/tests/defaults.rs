@@ -5,7 +5,11 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::{
     config::{LogFormat, Status, load::DEFAULT_TOML},
-    domain::{catalogue::ModelKind, generation::Modality},
+    domain::{
+        catalogue::ModelKind,
+        conversation::{Detail, Image, ImageSource},
+        generation::Modality,
+    },
     providers::{
         anthropic::AnthropicModel,
         gemini::GeminiModel,
@@ -198,6 +202,43 @@ fn the_rules_of_the_vendors_hold() {
             } else {
                 assert_eq!(provider.vendor.kind, "sandbox");
             }
+        }
+    }
+}
+
+/// The most tokens of an image, by its family.
+#[test]
+fn images_are_counted_as_each_family_does() {
+    for model in from_env(ALL_KEYS).unwrap().catalogue().models() {
+        let ModelKind::Text(text) = &model.kind else {
+            continue;
+        };
+        let id = model.id.as_str();
+        let of = |names: &[&str]| names.iter().any(|name| id.starts_with(name));
+        let image = |detail| {
+            let source = ImageSource::Url("https://example.com/a.png".to_owned());
+            Image { source, detail }
+        };
+        let most = |detail| {
+            let images = text.limits.images;
+            images.map(|vision| vision.most_tokens(&image(detail)))
+        };
+        let original = match id {
+            _ if of(&["gpt-6", "gpt-5.6"]) => Some(36_000),
+            _ if of(&["gpt-5.5", "gpt-5.4"]) => Some(12_000),
+            "gpt-5.2" => Some(4_916),
+            "gpt-4.1-mini" => Some(6_636),
+            "gpt-4o-mini" => Some(2_833 + 8 * 5_667),
+            "gpt-4o" | "gpt-4.1" => Some(85 + 8 * 170),
+            "claude-opus-4-6" | "claude-opus-4-5" | "claude-sonnet-4-6" | "claude-haiku-4-5"
+            | "sandbox-text-1" => Some(1_568),
+            _ if of(&["claude"]) => Some(4_784),
+            _ if of(&["gemini-3", "gemini-4"]) => Some(1_120),
+            _ => None,
+        };
+        assert_eq!(most(None), original, "{id}");
+        if of(&["gpt-6", "gpt-5.6", "gpt-5.5", "gpt-5.4"]) {
+            assert_eq!(most(Some(Detail::High)), Some(3_000), "{id}");
         }
     }
 }

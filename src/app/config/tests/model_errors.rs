@@ -142,6 +142,47 @@ fn of_models() {
 }
 
 #[test]
+fn of_images() {
+    let kinds = "one of patch32, patch28, tile512, flat";
+    for (images, want) in [
+        ("3", ".images is 3: must be a table with keys".to_owned()),
+        (
+            "{ tokens = 1 }",
+            format!(".images.kind is missing: write {kinds}"),
+        ),
+        (
+            "{ kind = \"patch\" }",
+            format!(".images.kind is \"patch\": must be {kinds}"),
+        ),
+        (
+            "{ kind = \"flat\" }",
+            ".images.tokens is missing: add it".to_owned(),
+        ),
+        (
+            "{ kind = \"flat\", tokens = 0 }",
+            ".images.tokens is 0: must be a whole number from 1 to 1000000".to_owned(),
+        ),
+        (
+            "{ kind = \"tile512\", base = 1, tile = 2, tiles = 3 }",
+            ".images.tiles is not a known key: remove it or use one of base, tile".to_owned(),
+        ),
+        (
+            "{ kind = \"patch28\", max_edge = 1.5, max_tokens = 9 }",
+            ".images.max_edge is 1.5: must be a whole number from 1 to 1000000".to_owned(),
+        ),
+        (
+            "{ kind = \"patch32\", factor = 0, max_edge = 1, max_patches = 9 }",
+            ".images.factor is 0: must be a number above 0, at most 100".to_owned(),
+        ),
+    ] {
+        let lines =
+            format!("id = \"m\"\ntype = \"text\"\n{PRICES}\nlimits = {{ images = {images} }}");
+        let want = format!("providers.x.models[0].limits{want}");
+        check(&model(&lines), &[], &want);
+    }
+}
+
+#[test]
 fn of_tiers() {
     let base = "input_per_million = \"2\", output_per_million = \"3\"";
     let cached = "cached_input_per_million = \"1\"";

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use crate::domain::{
-    conversation::{Detail, Image, ImageSource, Message, Part, Role, ToolCall, ToolResult},
-    dialect::{instructions, needed},
+    conversation::{Detail, Image, Message, Part, Role, ToolCall, ToolResult},
+    dialect::{image_url, instructions, needed, without_images},
     named::named_enum,
     validate::{FieldCode, Fields, List, text, words},
 };
@@ -64,6 +64,12 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Message> {
             fields.error(name, FieldCode::NotAllowed, message);
         }
     }
+    if matches!(
+        role,
+        ChatRole::System | ChatRole::Developer | ChatRole::Assistant
+    ) {
+        without_images(fields, parts.as_deref().unwrap_or_default());
+    }
     let role = match role {
         ChatRole::System | ChatRole::Developer => Role::System,
         ChatRole::User => Role::User,
@@ -119,14 +125,9 @@ fn content(fields: &Fields<'_>) -> Option<Vec<Part>> {
 
 fn image(fields: &Fields<'_>) -> Option<Image> {
     let about = "An https URL, or a data URL in base64.";
-    let url = fields.required("url", about, text(usize::MAX).min(1));
+    let source = fields.required("url", about, image_url());
     let about = "How closely the model looks at it. Default: the provider's.";
     let detail = fields.optional("detail", about, words::<Detail>());
-    let source = ImageSource::parse(url?);
-    if source.is_none() {
-        let message = "must be base64 where it is a data URL";
-        fields.error("url", FieldCode::InvalidFormat, message);
-    }
     source.map(|source| Image { source, detail })
 }
 

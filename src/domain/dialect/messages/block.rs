@@ -4,10 +4,10 @@ use serde_json::json;
 
 use super::{CACHE_CONTROL, GEMINI, Hints, note};
 use crate::domain::{
-    conversation::{Image, ImageSource, Message, Part, Role, ToolCall, ToolResult},
-    dialect::{needed, schema_of},
+    conversation::{Image, ImageSource, ImageType, Message, Part, Role, ToolCall, ToolResult},
+    dialect::{image_url, needed, schema_of, without_images},
     named::named_enum,
-    validate::{Fields, List, any_object, boolean, text, words},
+    validate::{Fields, List, any_object, boolean, parsed, text, words},
 };
 
 named_enum!(
@@ -69,6 +69,9 @@ pub(super) fn message(fields: &Fields<'_>, hints: &Hints) -> Option<Message> {
         MessageRole::Assistant => Role::Assistant,
     };
     let parts = signed(parts?);
+    if role != Role::User {
+        without_images(fields, &parts);
+    }
     Some(Message { role, parts })
 }
 
@@ -147,22 +150,22 @@ fn image(fields: &Fields<'_>) -> Option<Image> {
     let schema = ("ImageSource", "Where an image is.");
     fields.object("source", "Of an image.", schema, |source| {
         let kind = source.required("type", "What it is.", words::<ImageSourceType>());
-        let string = || text(usize::MAX).min(1);
-        let media_type = source.optional("media_type", "Of base64.", string());
-        let data = source.optional("data", "Of base64.", string());
-        let url = source.optional("url", "Of a URL.", string());
-        let source = match kind? {
+        let media_type = source.optional("media_type", "Of base64.", words::<ImageType>());
+        let schema = || text(usize::MAX).min(1).json_schema();
+        let base64 = parsed(schema, |data| ImageSource::base64(data.to_owned()));
+        let data = source.optional("data", "Of base64.", base64);
+        let url = source.optional("url", "Of a URL.", image_url());
+        let found = match kind? {
             ImageSourceType::Base64 => {
-                let media_type = needed(source, "media_type", media_type);
-                ImageSource::Base64 {
-                    data: needed(source, "data", data)?,
-                    media_type: media_type?,
-                }
+                needed(source, "media_type", media_type);
+                needed(source, "data", data)
             }
-            ImageSourceType::Url => ImageSource::Url(needed(source, "url", url)?),
+            ImageSourceType::Url => needed(source, "url", url),
         };
-        let detail = None;
-        Some(Image { source, detail })
+        found.map(|source| Image {
+            source,
+            detail: None,
+        })
     })
 }
 

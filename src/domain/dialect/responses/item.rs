@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::secret;
 use crate::domain::{
-    conversation::{Detail, Image, ImageSource, Message, Part, Role, ToolCall, ToolResult},
-    dialect::{instructions, needed},
+    conversation::{Detail, Image, Message, Part, Role, ToolCall, ToolResult},
+    dialect::{image_url, instructions, needed, without_images},
     named::named_enum,
     validate::{Field, FieldCode, Fields, Kind, List, Schemas, only, text, words},
 };
@@ -90,6 +90,9 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Message> {
                 ItemRole::User => Role::User,
                 ItemRole::Assistant => Role::Assistant,
             };
+            if role != Role::User {
+                without_images(fields, &parts);
+            }
             Message { role, parts }
         }
         ItemType::FunctionCall => {
@@ -135,7 +138,7 @@ fn content(fields: &Fields<'_>, name: &'static str, about: &'static str) -> Opti
         let said = part.optional("text", "The text.", text(usize::MAX));
         let refusal = part.optional("refusal", "Of an assistant.", text(usize::MAX));
         let about = "An https URL, or a data URL in base64.";
-        let url = part.optional("image_url", about, text(usize::MAX).min(1));
+        let source = part.optional("image_url", about, image_url());
         let about = "How closely the model looks at it. Default: the provider's.";
         let detail = part.optional("detail", about, words::<Detail>());
         part.optional("annotations", "None.", only([json!([])]));
@@ -147,12 +150,7 @@ fn content(fields: &Fields<'_>, name: &'static str, about: &'static str) -> Opti
             }
             ContentType::Refusal => needed(part, "refusal", refusal).map(Part::text),
             ContentType::InputImage => {
-                let url = needed(part, "image_url", url)?;
-                let source = ImageSource::parse(url);
-                if source.is_none() {
-                    let message = "must be base64 where it is a data URL";
-                    part.error("image_url", FieldCode::InvalidFormat, message);
-                }
+                let source = needed(part, "image_url", source);
                 source.map(|source| Part::Image(Image { source, detail }))
             }
         }

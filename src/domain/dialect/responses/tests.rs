@@ -71,7 +71,7 @@ fn items_become_messages() {
         {"role": "developer", "content": "Be kind."},
         {"type": "message", "role": "user", "content": [
             {"type": "input_text", "text": "a"},
-            {"type": "input_image", "image_url": "data:image/png;base64,AA==", "detail": "low"}]},
+            {"type": "input_image", "image_url": "https://example.com/a.png", "detail": "low"}]},
         {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}],
             "encrypted_content": "signature:s"},
         {"role": "assistant", "content": [{"type": "output_text", "text": "b", "annotations": [], "logprobs": []}]},

@@ -1,0 +1,334 @@
+//! Images that a model is shown: where they are, of what kind, and how large.
+//!
+//! Of base64 only the header is decoded. The vendor decodes the same bytes, so what the header says
+//! is what it counts.
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde::{Deserialize, Serialize};
+
+use crate::domain::{
+    named::named_enum,
+    validate::{FieldCode, Refusal},
+};
+
+/// Images of a conversation: as many as a vendor takes.
+pub const MAX_IMAGES: usize = 500;
+/// Bytes of one: as many as a vendor takes.
+const MAX_BYTES: usize = 20 << 20;
+/// Segments of a JPEG before its frame header; a camera writes some dozens.
+const MAX_SEGMENTS: usize = 1_000;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    pub source: ImageSource,
+    /// Absent: the vendor's choice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Detail>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ImageSource {
+    Base64 {
+        /// What it is, whatever it was called.
+        media_type: ImageType,
+        /// Width and height in pixels; `None` where the header does not bound them.
+        size: Option<(u32, u32)>,
+        data: String,
+    },
+    Url(String),
+}
+
+named_enum!(
+    /// What images are taken.
+    ImageType {
+        Png = "image/png",
+        Jpeg = "image/jpeg",
+        Gif = "image/gif",
+        Webp = "image/webp",
+    }
+);
+
+named_enum!(
+    /// How closely a model looks at an image.
+    Detail {
+        Auto = "auto",
+        Low = "low",
+        High = "high",
+        Original = "original",
+    }
+);
+
+impl ImageSource {
+    /// A URL of http or https, or a data URL.
+    pub fn parse(url: &str) -> Result<Self, Refusal> {
+        let wrong = |message: &'static str| (FieldCode::InvalidFormat, message.into());
+        let (scheme, rest) = url.split_once(':').unwrap_or_default();
+        if ["http", "https"]
+            .iter()
+            .any(|s| scheme.eq_ignore_ascii_case(s))
+        {
+            return Ok(Self::Url(url.to_owned()));
+        }
+        if !scheme.eq_ignore_ascii_case("data") {
+            return Err(wrong("must be an https URL, or a data URL in base64"));
+        }
+        let (head, data) = rest.split_once(',').unwrap_or_default();
+        let Some(head) = head.strip_suffix(";base64") else {
+            return Err(wrong("must be base64 where it is a data URL"));
+        };
+        let media_type = head.split(';').next().unwrap_or_default();
+        let media_type = media_type.to_ascii_lowercase();
+        // No type of its own, but many call it so.
+        if media_type != "image/jpg" && ImageType::parse(&media_type).is_none() {
+            let names: Vec<_> = ImageType::ALL.iter().map(|one| one.as_str()).collect();
+            let message = format!("must be of one of the types {}", names.join(", "));
+            return Err((FieldCode::NotAllowed, message.into()));
+        }
+        Self::base64(data.to_owned())
+    }
+
+    /// An image in base64.
+    pub fn base64(data: String) -> Result<Self, Refusal> {
+        let wrong = |message: &'static str| (FieldCode::InvalidFormat, message.into());
+        if data.len() / 4 * 3 > MAX_BYTES {
+            let message = format!("must have at most {MAX_BYTES} bytes");
+            return Err((FieldCode::TooLong, message.into()));
+        }
+        let text = data.trim_end_matches('=');
+        let known = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
+        if !data.len().is_multiple_of(4) || data.len() - text.len() > 2 || !text.bytes().all(known)
+        {
+            return Err(wrong("is not base64, with its padding and in one line"));
+        }
+        match header(&data) {
+            Some((_, Some((0, _) | (_, 0)))) | None => Err(wrong(
+                "is no PNG, JPEG, GIF or WebP whose header can be read",
+            )),
+            Some((media_type, size)) => Ok(Self::Base64 {
+                media_type,
+                size,
+                data,
+            }),
+        }
+    }
+
+    /// Bytes as they came.
+    pub const fn bytes(&self) -> usize {
+        match self {
+            Self::Base64 { data, .. } => data.len(),
+            Self::Url(url) => url.len(),
+        }
+    }
+}
+
+/// The kind and the size of an image in base64.
+fn header(data: &str) -> Option<(ImageType, Option<(u32, u32)>)> {
+    let start: [u8; 12] = bytes_at(data, 0)?;
+    Some(match &start {
+        b"\x89PNG\r\n\x1a\n\0\0\0\x0d" => (ImageType::Png, Some(png(data)?)),
+        [0xff, 0xd8, 0xff, ..] => (ImageType::Jpeg, Some(jpeg(data)?)),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P'] => {
+            (ImageType::Webp, Some(webp(data)?))
+        }
+        // Its frames may be larger than its header says.
+        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => (ImageType::Gif, None),
+        _ => return None,
+    })
+}
+
+/// The `N` bytes at `offset` of what is in base64.
+fn bytes_at<const N: usize>(data: &str, offset: usize) -> Option<[u8; N]> {
+    let groups = data.get(offset / 3 * 4..(offset + N).div_ceil(3) * 4)?;
+    let bytes = BASE64_STANDARD.decode(groups).ok()?;
+    bytes.get(offset % 3..)?.first_chunk().copied()
+}
+
+fn png(data: &str) -> Option<(u32, u32)> {
+    if bytes_at(data, 12)? != *b"IHDR" {
+        return None;
+    }
+    let side = |offset| bytes_at(data, offset).map(u32::from_be_bytes);
+    Some((side(16)?, side(20)?))
+}
+
+/// The first frame header, which comes before the first scan.
+fn jpeg(data: &str) -> Option<(u32, u32)> {
+    let mut at = 2;
+    for _ in 0..MAX_SEGMENTS {
+        let [0xff, marker] = bytes_at(data, at)? else {
+            return None;
+        };
+        match marker {
+            // A fill byte: the next one may be the marker.
+            0xff => at += 1,
+            // Markers without a payload.
+            0x01 | 0xd0..=0xd7 => at += 2,
+            // A frame header of any coding process.
+            0xc0..=0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf => {
+                let side = |offset| bytes_at(data, offset).map(u16::from_be_bytes);
+                return Some((side(at + 7)?.into(), side(at + 5)?.into()));
+            }
+            0xd8..=0xda => return None,
+            _ => at += 2 + usize::from(u16::from_be_bytes(bytes_at(data, at + 2)?)),
+        }
+    }
+    None
+}
+
+/// The first chunk of any of the three layouts.
+fn webp(data: &str) -> Option<(u32, u32)> {
+    match &bytes_at(data, 12)? {
+        b"VP8 " => {
+            let side = |offset| bytes_at(data, offset).map(u16::from_le_bytes);
+            let start: [u8; 3] = bytes_at(data, 23)?;
+            let (width, height) = (side(26)? & 0x3fff, side(28)? & 0x3fff);
+            (start == [0x9d, 0x01, 0x2a]).then(|| (width.into(), height.into()))
+        }
+        b"VP8L" => {
+            let [signature, bits @ ..]: [u8; 5] = bytes_at(data, 20)?;
+            let bits = u32::from_le_bytes(bits);
+            (signature == 0x2f).then_some(((bits & 0x3fff) + 1, (bits >> 14 & 0x3fff) + 1))
+        }
+        b"VP8X" => {
+            let side = |offset| {
+                let [low, middle, high] = bytes_at(data, offset)?;
+                Some(u32::from_le_bytes([low, middle, high, 0]) + 1)
+            };
+            Some((side(24)?, side(27)?))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use image::{ImageFormat, RgbImage};
+
+    use super::*;
+
+    fn encoded(format: ImageFormat, width: u32, height: u32) -> Vec<u8> {
+        let mut bytes = Cursor::new(Vec::new());
+        let image = RgbImage::new(width, height);
+        image.write_to(&mut bytes, format).unwrap();
+        bytes.into_inner()
+    }
+
+    fn read(bytes: &[u8]) -> Option<(ImageType, Option<(u32, u32)>)> {
+        match ImageSource::base64(BASE64_STANDARD.encode(bytes)) {
+            Ok(ImageSource::Base64 {
+                media_type, size, ..
+            }) => Some((media_type, size)),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn kind_and_size_are_those_of_the_header() {
+        for (format, media_type) in [
+            (ImageFormat::Png, ImageType::Png),
+            (ImageFormat::Jpeg, ImageType::Jpeg),
+            (ImageFormat::WebP, ImageType::Webp),
+        ] {
+            for (width, height) in [(1, 1), (640, 479), (3, 1_000)] {
+                let found = read(&encoded(format, width, height));
+                assert_eq!(found, Some((media_type, Some((width, height)))));
+            }
+        }
+        assert_eq!(
+            read(b"GIF89a\x01\0\x01\0\0\0\0"),
+            Some((ImageType::Gif, None))
+        );
+        let lossy = b"RIFF\x1a\0\0\0WEBPVP8 \x0e\0\0\0\0\0\0\x9d\x01\x2a\x80\x42\xe0\x01";
+        assert_eq!(read(lossy), Some((ImageType::Webp, Some((0x280, 480)))));
+        let extended = b"RIFF\x1a\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0\xff\xff\0\x0f\0\x01";
+        let size = (0x1_0000, 0x1_0010);
+        assert_eq!(read(extended), Some((ImageType::Webp, Some(size))));
+    }
+
+    #[test]
+    fn a_jpeg_may_have_much_before_its_frame() {
+        let plain = encoded(ImageFormat::Jpeg, 20, 10);
+        let segment = [&b"\xff\xe1\xff\xff"[..], &[0; 65_533]].concat();
+        let long = |n| {
+            [
+                &plain[..2],
+                &segment.repeat(n),
+                b"\xff\xff\xff",
+                &plain[2..],
+            ]
+            .concat()
+        };
+        assert_eq!(read(&long(3)), Some((ImageType::Jpeg, Some((20, 10)))));
+        // Not a walk of minutes.
+        let fill = [&plain[..2], &[0xff; 1 << 20], &plain[2..]].concat();
+        assert_eq!(read(&fill), None);
+        assert_eq!(read(&segment), None);
+    }
+
+    #[test]
+    fn what_is_no_image_is_not_taken() {
+        let png = encoded(ImageFormat::Png, 4, 4);
+        for length in 0..24 {
+            assert_eq!(read(&png[..length]), None, "{length}");
+        }
+        let mut empty = png.clone();
+        empty[16..20].fill(0);
+        assert_eq!(read(&empty), None);
+        assert_eq!(read(b"<svg xmlns=\"http://www.w3.org/2000/svg\"/>"), None);
+        let text = BASE64_STANDARD.encode(&png);
+        for data in [
+            &text[..text.len() - 1],
+            &format!("{text}===="),
+            &format!("{}\n{}", &text[..40], &text[40..]),
+            &text.replace('A', "_"),
+            "",
+        ] {
+            let (code, message) = ImageSource::base64(data.to_owned()).unwrap_err();
+            assert_eq!(code, FieldCode::InvalidFormat, "{message}");
+        }
+        let large = "A".repeat((MAX_BYTES / 3 + 1) * 4);
+        assert_eq!(
+            ImageSource::base64(large).unwrap_err().0,
+            FieldCode::TooLong
+        );
+    }
+
+    #[test]
+    fn urls_are_of_the_web_or_have_the_image() {
+        let data = BASE64_STANDARD.encode(encoded(ImageFormat::Png, 4, 4));
+        for head in ["image/png", "image/jpg", "IMAGE/JPEG", "image/png;name=a"] {
+            let source = ImageSource::parse(&format!("Data:{head};base64,{data}")).unwrap();
+            let ImageSource::Base64 { media_type, .. } = source else {
+                panic!("{source:?}")
+            };
+            // By its bytes.
+            assert_eq!(media_type, ImageType::Png);
+        }
+        for url in ["https://example.com/a", "HTTP://example.com/a"] {
+            assert_eq!(
+                ImageSource::parse(url).unwrap(),
+                ImageSource::Url(url.to_owned())
+            );
+        }
+        for (url, code) in [
+            (
+                format!("data:image/svg+xml;base64,{data}"),
+                FieldCode::NotAllowed,
+            ),
+            (
+                format!("data:application/pdf;base64,{data}"),
+                FieldCode::NotAllowed,
+            ),
+            (format!("data:;base64,{data}"), FieldCode::NotAllowed),
+            (format!("data:image/png,{data}"), FieldCode::InvalidFormat),
+            ("file:///etc/passwd".to_owned(), FieldCode::InvalidFormat),
+            ("gs://bucket/a".to_owned(), FieldCode::InvalidFormat),
+            (data, FieldCode::InvalidFormat),
+        ] {
+            assert_eq!(ImageSource::parse(&url).unwrap_err().0, code, "{url}");
+        }
+    }
+}
