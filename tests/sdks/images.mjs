@@ -43,7 +43,7 @@ for (const named of [compatible(model), own.chat(model), own.responses(model), c
   const image = Buffer.from(data, "base64");
   const content = [
     { type: "text", text: "What is it?" },
-    { type: "image", image, mediaType: "image/png" },
+    { type: "file", data: image, mediaType: "image/png" },
   ];
   const { text } = await generateText({ model: named, messages: say(content) });
   assert(text.startsWith(seen), `${named.provider}: ${text}`);

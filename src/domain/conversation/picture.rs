@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn a_jpeg_may_have_much_before_its_frame() {
         let plain = encoded(ImageFormat::Jpeg, 20, 10);
-        let segment = [&b"\xff\xe1\xff\xff"[..], &[0; 65_533]].concat();
+        let segment = [&b"\xff\xe1\xff\xff"[..], &vec![0; 65_533]].concat();
         let long = |n| {
             [
                 &plain[..2],
@@ -263,7 +263,7 @@ mod tests {
         };
         assert_eq!(read(&long(3)), Some((ImageType::Jpeg, Some((20, 10)))));
         // Not a walk of minutes.
-        let fill = [&plain[..2], &[0xff; 1 << 20], &plain[2..]].concat();
+        let fill = [&plain[..2], &vec![0xff; 1 << 20], &plain[2..]].concat();
         assert_eq!(read(&fill), None);
         assert_eq!(read(&segment), None);
     }

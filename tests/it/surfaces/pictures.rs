@@ -141,7 +141,7 @@ async fn every_dialect_shows_them_to_every_vendor(_: PgPoolOptions, options: PgC
                 let own = [(CHAT, MODELS[1]), (MESSAGES, MODELS[2])].contains(&(path, model));
                 assert!(!own || request.text.contains(&image.to_string()));
             }
-            let bare = saying(path, model, &[question.clone()]);
+            let bare = saying(path, model, std::slice::from_ref(&question));
             let (without, _) = cost(&app, &account, path, &bare).await;
             let expected = i64::try_from((tokens + 8) * half_micros).unwrap();
             // A sum may be rounded up.
