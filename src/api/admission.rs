@@ -13,7 +13,7 @@ use axum::{
 use futures_util::FutureExt as _;
 use http::request::Parts;
 
-use super::{ApiState, error::ApiError};
+use super::{ApiState, error::ApiError, middleware::CallerSlot};
 use crate::domain::limiter::{Limiter, Permit};
 
 /// Monitoring, which must be answered when the server is full.
@@ -98,7 +98,15 @@ pub async fn admit(
 
 /// The answer, also of a handler that panics.
 async fn run(request: Request, next: Next) -> Response {
-    let answer = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+    let caller = request.extensions().get::<CallerSlot>().cloned();
+    let answer = async {
+        let response = next.run(request).await;
+        match caller {
+            Some(caller) => caller.settled(response).await,
+            None => response,
+        }
+    };
+    let answer = AssertUnwindSafe(answer).catch_unwind().await;
     // The panic hook has logged it.
     answer.unwrap_or_else(|_panic| ApiError::internal().into_response())
 }

@@ -66,6 +66,7 @@ permissions! {
     GenerateImage: GenerateImage, true;
     GenerateVideo: GenerateVideo, true;
     GenerateAudio: GenerateAudio, true;
+    CountTokens: GenerateText, false;
     ReadHistory: ReadHistory, false;
     ReadCredits: ReadCredits, false;
     Manage: All, false;

@@ -59,15 +59,25 @@ impl CallerSlot {
         self.set(known, service.now());
     }
 
-    /// Why the request of a presumed caller must not be answered as it was: it has placed no hold
-    /// that would have told.
+    /// The answer to a request: another one where its caller was only presumed to be who it was,
+    /// no hold has told, and the key tells otherwise.
+    pub async fn settled(&self, response: Response) -> Response {
+        let error = response.extensions().get::<ApiError>().map(ApiError::code);
+        match self.refusal(error).await {
+            Some(refusal) => refusal.into_response(),
+            None => response,
+        }
+    }
+
     async fn refusal(&self, error: Option<Code>) -> Option<ApiError> {
         let (known, _) = self.0.get()?;
         let presumption = known.presumption.as_ref()?;
         let presumed = presumption.caller.presumed()?;
-        // Nothing could be read, and nothing was told.
-        let is_away = error == Some(Code::DatabaseUnavailable);
-        if presumed.counted().is_some() || is_away {
+        if error == Some(Code::DatabaseUnavailable) {
+            // Nothing was told, and nothing can be asked.
+            presumed.settle(None);
+        }
+        if !presumed.is_open() {
             return None;
         }
         let known = presumption.service.settle_presumed(presumed).await;
@@ -83,6 +93,15 @@ struct Presumption {
     caller: Caller,
     service: Service,
     check: Check,
+}
+
+impl Drop for Presumption {
+    /// Its sender may hang up before the answer.
+    fn drop(&mut self) {
+        if let Some(presumed) = self.caller.presumed().filter(|presumed| presumed.is_open()) {
+            self.service.settle_abandoned(Arc::clone(presumed));
+        }
+    }
 }
 
 /// A caller whose token, or password, is good.
@@ -162,15 +181,7 @@ pub async fn request_context(mut request: Request, next: Next, route: &str) -> R
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let since = Instant::now();
     let span = tracing::info_span!("request", id = %id);
-    let answering = async {
-        let response = next.run(request).await;
-        let error = response.extensions().get::<ApiError>().map(ApiError::code);
-        match caller.refusal(error).await {
-            Some(refusal) => refusal.into_response(),
-            None => response,
-        }
-    };
-    let mut response = answering.instrument(span.clone()).await;
+    let mut response = next.run(request).instrument(span.clone()).await;
     let sdk = Sdk::of(&path);
     let code = envelope(&mut response, sdk, &id).map(Code::as_str);
     let status = response.status();

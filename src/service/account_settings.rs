@@ -45,8 +45,10 @@ impl Service {
         };
         let defaults: Map<_, _> = change.defaults.iter().map(default).collect();
         let store = &self.0.store;
-        Ok(store
+        let changed = store
             .merge_defaults(caller.account_id, &defaults.into())
-            .await?)
+            .await?;
+        self.0.read_keys.forget_account(caller.account_id);
+        Ok(changed)
     }
 }

@@ -65,6 +65,18 @@ impl Caller {
         self.presumed.as_ref()
     }
 
+    /// Whether the key is still to be read, and the request to be counted.
+    pub fn is_open(&self) -> bool {
+        self.presumed
+            .as_ref()
+            .is_some_and(|presumed| presumed.is_open())
+    }
+
+    /// Whether a request is planned alike for both.
+    pub(super) fn plans_like(&self, other: &Self) -> bool {
+        self.defaults == other.defaults
+    }
+
     /// The account's default provider and model of a modality.
     pub fn account_default(&self, modality: Modality) -> Target {
         let text = |name: &str| {

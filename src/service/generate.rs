@@ -83,12 +83,15 @@ impl Service {
         let again = (request.clone(), deltas.as_ref().map(DeltaSink::another));
         let generating =
             self.try_generate(caller, request, idempotent, deltas, respond_async, waiting);
-        match generating.await {
-            Err(ServiceError::NotAsPresumed) => {}
-            submitted => return submitted,
-        }
+        let refused = match generating.await {
+            Err(error) if presumed.is_open() && !matches!(error, ServiceError::Store(_)) => error,
+            done => return done,
+        };
         let known = self.settle_presumed(presumed).await?;
         known.caller.require_active()?;
+        if !matches!(refused, ServiceError::NotAsPresumed) && known.caller.plans_like(caller) {
+            return Err(refused);
+        }
         let (request, deltas) = again;
         self.try_generate(
             &known.caller,
@@ -123,7 +126,7 @@ impl Service {
         let mut plan = self.plan(caller, request, deltas).await?;
         plan.job |= respond_async;
         if let Some(queue) = &mut queue
-            && queue.line_up().await
+            && queue.line_up().await?
         {
             self.replan(caller, &mut plan).await?;
         }
@@ -141,7 +144,7 @@ impl Service {
                 let Some(queue) = &mut queue else {
                     return Ok(false);
                 };
-                while queue.may_try_again(&short).await {
+                while queue.may_try_again(&short).await? {
                     if self.replan(caller, &mut plan).await? {
                         return Ok(true);
                     }

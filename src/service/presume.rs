@@ -17,13 +17,16 @@ use super::{
     auth::{Authenticated, Caller},
 };
 use crate::{
-    domain::token::{BearerToken, TokenDigest},
+    domain::{
+        ids::AccountId,
+        token::{BearerToken, TokenDigest},
+    },
     store::keys::{AuthenticatedKey, Presumed},
 };
 
 /// For how long a key is presumed to be as it was read.
 const PERIOD: TimeDelta = TimeDelta::seconds(15);
-/// Keys that are remembered: some megabytes.
+/// Keys that are remembered, of half a KiB each, or some KiB where their account has defaults.
 const MOST: usize = 16_384;
 
 /// What was read, and when.
@@ -37,26 +40,36 @@ impl ReadKeys {
     pub fn remember(&self, digest: TokenDigest, key: Arc<AuthenticatedKey>, now: DateTime<Utc>) {
         let mut keys = self.lock();
         if keys.len() >= MOST {
-            keys.clear();
+            keys.retain(|_, (_, at)| is_fresh(*at, now));
         }
-        keys.insert(digest, (key, now));
+        if keys.len() < MOST {
+            keys.insert(digest, (key, now));
+        }
     }
 
     fn forget(&self, digest: &TokenDigest) {
         self.lock().remove(digest);
     }
 
+    /// Forgets all keys of an account.
+    pub fn forget_account(&self, account: AccountId) {
+        self.lock().retain(|_, (key, _)| key.account_id != account);
+    }
+
     fn get(&self, digest: &TokenDigest, now: DateTime<Utc>) -> Option<Arc<AuthenticatedKey>> {
         let keys = self.lock();
         let (key, at) = keys.get(digest)?;
-        let is_fresh = (TimeDelta::zero()..PERIOD).contains(&(now - at));
         let is_alive = key.expires_at.is_none_or(|at| at > now);
-        (is_fresh && is_alive).then(|| Arc::clone(key))
+        (is_fresh(*at, now) && is_alive).then(|| Arc::clone(key))
     }
 
     fn lock(&self) -> MutexGuard<'_, Read> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn is_fresh(at: DateTime<Utc>, now: DateTime<Utc>) -> bool {
+    (TimeDelta::zero()..PERIOD).contains(&(now - at))
 }
 
 impl Service {
@@ -78,12 +91,22 @@ impl Service {
         presumed: &Presumed,
     ) -> Result<Authenticated, ServiceError> {
         self.0.read_keys.forget(&presumed.digest);
-        let known = self.authenticate_key(presumed.digest).await?;
-        presumed.count(known.rate);
+        let reading = self.authenticate_key(presumed.digest).await;
+        presumed.settle(reading.as_ref().ok().map(|known| known.rate));
+        let known = reading?;
         match known.rate.retry_after_seconds {
             Some(_) => Err(ServiceError::RateLimited(known.rate)),
             None => Ok(known),
         }
+    }
+
+    /// Counts a request whose sender has hung up before its answer.
+    pub fn settle_abandoned(&self, presumed: Arc<Presumed>) {
+        let service = self.clone();
+        self.0.runner.spawn(async move {
+            // Whatever it finds, there is nobody to tell.
+            let _settled = service.settle_presumed(&presumed).await;
+        });
     }
 
     /// Has the next request of a key read it.

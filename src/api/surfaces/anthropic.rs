@@ -18,7 +18,7 @@ use crate::{
         admission::RequestPermit,
         body::JsonBody,
         error::ApiError,
-        extract::{AnyToken, Authorized, GenerateText, Query},
+        extract::{AnyToken, Authorized, CountTokens, GenerateText, Query},
     },
     domain::{
         catalogue::{Model, TextModel},
@@ -175,7 +175,7 @@ fn own_headers(headers: &HeaderMap) -> Vec<(&'static str, String)> {
 )]
 pub async fn count_tokens(
     State(state): State<ApiState>,
-    auth: Authorized<GenerateText>,
+    auth: Authorized<CountTokens>,
     body: JsonBody<CountRequest>,
 ) -> Result<Json<TokenCount>, ApiError> {
     let CountRequest(dialogue) = body.read()?;

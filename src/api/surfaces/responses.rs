@@ -14,7 +14,7 @@ use crate::{
         admission::RequestPermit,
         body::JsonBody,
         error::ApiError,
-        extract::{Authorized, GenerateText},
+        extract::{Authorized, CountTokens, GenerateText},
     },
     domain::{
         dialect::{
@@ -80,7 +80,7 @@ pub async fn respond(
 )]
 pub async fn input_tokens(
     State(state): State<ApiState>,
-    auth: Authorized<GenerateText>,
+    auth: Authorized<CountTokens>,
     mut body: JsonBody<InputTokensRequest>,
 ) -> Result<Json<ResponseInputTokens>, ApiError> {
     bring_back(&state, &auth.caller, body.members_mut()).await?;

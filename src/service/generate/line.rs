@@ -21,7 +21,7 @@ use crate::{
         limiter::Permit,
     },
     jobs::Waiter,
-    service::{CreditsShort, Service, ShortOf, auth::Caller},
+    service::{CreditsShort, Service, ServiceError, ShortOf, auth::Caller},
     store::generations::Credential,
 };
 
@@ -109,21 +109,21 @@ impl<'a, F: Fn() + Send> Queue<'a, F> {
     }
 
     /// Lets those go first who wait already; whether there were any.
-    pub async fn line_up(&mut self) -> bool {
+    pub async fn line_up(&mut self) -> Result<bool, ServiceError> {
         let lines = &self.service.0.lines;
         let own = [Some(Line::Account(self.caller.account_id)), self.key()];
         let mut own = own.into_iter().flatten();
         match own.find(|line| !lines.is_empty(*line)) {
             Some(line) => {
-                self.wait_in(line).await;
-                true
+                self.wait_in(line).await?;
+                Ok(true)
             }
-            None => false,
+            None => Ok(false),
         }
     }
 
     /// Waits until another try is worth it. `false`: it is not, or the time is over.
-    pub async fn may_try_again(&mut self, short: &CreditsShort) -> bool {
+    pub async fn may_try_again(&mut self, short: &CreditsShort) -> Result<bool, ServiceError> {
         let line = match short.of {
             ShortOf::Holds => Some(Line::Account(self.caller.account_id)),
             ShortOf::HoldsOfKey(_) => self.key(),
@@ -131,7 +131,7 @@ impl<'a, F: Fn() + Send> Queue<'a, F> {
         };
         match line {
             Some(line) => self.wait_in(line).await,
-            None => false,
+            None => Ok(false),
         }
     }
 
@@ -142,22 +142,26 @@ impl<'a, F: Fn() + Send> Queue<'a, F> {
         }
     }
 
-    async fn wait_in(&mut self, line: Line) -> bool {
+    async fn wait_in(&mut self, line: Line) -> Result<bool, ServiceError> {
         let inner = &self.service.0;
+        if self.caller.is_open() {
+            // Nobody waits whose key may have ended, or who may be over the limit.
+            return Err(ServiceError::NotAsPresumed);
+        }
         if Instant::now() >= self.until {
-            return false;
+            return Ok(false);
         }
         if self.permit.is_none() {
             self.permit = inner.waits.try_acquire(self.caller.account_id);
             if self.permit.is_none() {
-                return false;
+                return Ok(false);
             }
         }
         if self.memory.is_none() && self.kib > SMALL_KIB {
             let kib = u32::try_from(self.kib).unwrap_or(u32::MAX);
             let memory = Arc::clone(&inner.waiting_kib).try_acquire_many_owned(kib);
             let Ok(memory) = memory else {
-                return false;
+                return Ok(false);
             };
             self.memory = Some(memory);
         }
@@ -180,7 +184,7 @@ impl<'a, F: Fn() + Send> Queue<'a, F> {
         let turn = timeout_at(self.until, turn);
         let turn = inner.runner.stopping().run_until_cancelled(turn).await;
         let Some(Ok(turn)) = turn else {
-            return false;
+            return Ok(false);
         };
         if let Some(turn) = turn {
             self.first = Some(First {
@@ -189,6 +193,6 @@ impl<'a, F: Fn() + Send> Queue<'a, F> {
                 turn,
             });
         }
-        true
+        Ok(true)
     }
 }

@@ -149,6 +149,11 @@ impl Hold {
         }
     }
 
+    /// Whether its key is only presumed, and its request not counted.
+    pub(super) fn is_open(&self) -> bool {
+        self.terms.uncounted().is_some()
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.row.len() + self.prompt.len() + self.system_prompt.as_ref().map_or(0, String::len)
     }
@@ -174,11 +179,11 @@ impl Terms {
     /// The presumed key whose request is still to be counted.
     fn uncounted(&self) -> Option<&Presumed> {
         let presumed = self.presumed.as_deref();
-        presumed.filter(|presumed| presumed.counted().is_none())
+        presumed.filter(|presumed| presumed.is_open())
     }
 
     /// Why a hold that was not placed was refused before the account was looked at.
-    pub(super) fn refused_before(&self) -> Option<HoldOutcome> {
+    fn refused_before(&self) -> Option<HoldOutcome> {
         let presumed = self.presumed.as_deref()?;
         match presumed.counted() {
             None => Some(HoldOutcome::NotAsPresumed),
@@ -298,12 +303,18 @@ async fn write(
                 price_id, negative_prompt, parameters, streamed, instance, deadline_at,
                 template_id, template_version, bind_key, bind_fingerprint, bind_until, rebinds,
                 surface, now, prompt, system_prompt, nth, place)
+        ), open as materialized (
+            -- Not waited for: one locked account would hold up all others.
+            select id, suspended_at is not null as suspended, defaults from accounts
+            where id = any($4)
+            for no key update skip locked
         ), presumed as materialized (
+            -- Of accounts whose row is locked here: no two holds wait for each other's counts.
             select c.id, c.per_minute, c.n
             from unnest($8::bigint[], $9::integer[], $10::integer[], $11::jsonb[])
                     as c (id, per_minute, n, defaults)
                 join api_keys k on k.id = c.id and k.id = any($5)
-                join accounts a on a.id = k.account_id and a.id = any($4)
+                join open a on a.id = k.account_id
             where k.revoked_at is null and (k.expires_at is null or k.expires_at > $12)
               and a.defaults = c.defaults
             order by c.id
@@ -312,11 +323,6 @@ async fn write(
             from count_requests('k', array(select id from presumed),
                                 array(select per_minute from presumed),
                                 array(select n from presumed), $13) c
-        ), open as materialized (
-            -- Not waited for: one locked account would hold up all others.
-            select id, suspended_at is not null as suspended from accounts
-            where id = any($4)
-            for no key update skip locked
         ), live as (
             select w.*, k.spend_limit,
                    case when k.spend_limit is not null
@@ -441,7 +447,7 @@ async fn write(
         let counted = place.zip(row.tat.zip(row.admitted));
         if let Some((presumed, (place, (tat, admitted)))) = item.terms.uncounted().zip(counted) {
             let gcra = Gcra::per_minute(presumed.limit);
-            presumed.count(gcra.counted(now, tat, admitted, place));
+            presumed.settle(Some(gcra.counted(now, tat, admitted, place)));
         }
         if row.held {
             Verdict::Written(())

@@ -17,17 +17,22 @@ pub(super) async fn decide(
     if holds.is_empty() {
         return Ok(Vec::new());
     }
-    let verdicts = Hold::write(holds, &mut *tx).await?;
+    // A transaction of several statements counts nothing: who presents the key anew would wait for
+    // its commit.
+    let settled: Vec<&Hold> = holds
+        .iter()
+        .copied()
+        .filter(|hold| !hold.is_open())
+        .collect();
+    let mut verdicts = Hold::write(&settled, &mut *tx).await?.into_iter();
     let mut outcomes = Vec::with_capacity(holds.len());
-    for (hold, verdict) in holds.iter().zip(verdicts) {
-        let mut held = verdict.written();
-        if held.is_none()
-            && let Some(refused) = hold.terms.refused_before()
-        {
-            outcomes.push(refused);
+    for hold in holds {
+        if hold.is_open() {
+            outcomes.push(HoldOutcome::NotAsPresumed);
             continue;
         }
-        if held.is_none() && holds.len() > 1 {
+        let mut held = verdicts.next().and_then(Verdict::written);
+        if held.is_none() && settled.len() > 1 {
             let alone = Hold::write(&[hold], &mut *tx).await?;
             held = alone.into_iter().find_map(Verdict::written);
         }

@@ -14,7 +14,8 @@ pub struct Presumed {
     pub key: Arc<AuthenticatedKey>,
     /// Requests per minute.
     pub limit: u32,
-    counted: OnceLock<RateState>,
+    /// How the limit stands after the request; `None`: it was not counted, and will not be.
+    settled: OnceLock<Option<RateState>>,
 }
 
 impl Presumed {
@@ -24,17 +25,22 @@ impl Presumed {
             digest,
             limit: key.rate?.limit,
             key,
-            counted: OnceLock::new(),
+            settled: OnceLock::new(),
         })
     }
 
-    /// How the limit stands after the request; `None` while it is not counted.
-    pub fn counted(&self) -> Option<RateState> {
-        self.counted.get().copied()
+    /// Whether the key is still to be read, and the request to be counted.
+    pub fn is_open(&self) -> bool {
+        self.settled.get().is_none()
     }
 
-    /// The request was counted. Only the first time counts.
-    pub fn count(&self, rate: RateState) {
-        let _ = self.counted.set(rate);
+    /// How the limit stands after the request, where it was counted.
+    pub fn counted(&self) -> Option<RateState> {
+        self.settled.get().copied().flatten()
+    }
+
+    /// The request was counted, or cannot be. Only the first time tells.
+    pub fn settle(&self, counted: Option<RateState>) {
+        let _ = self.settled.set(counted);
     }
 }

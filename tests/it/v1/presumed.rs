@@ -122,6 +122,76 @@ async fn what_another_server_changes_is_heeded_at_once(
 }
 
 #[sqlx::test]
+async fn other_defaults_are_heeded_where_nothing_is_held(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let replica = app.replica().await;
+    let account = app.account("1").await;
+    let session = app.login(&account).await;
+    let named = json!({"prompt": "x", "model": "sandbox-text-1"});
+    app.text(&account.key, named.clone())
+        .await
+        .error(422, "validation_failed");
+    app.text(&account.key, json!({"prompt": "x"}))
+        .await
+        .expect(200);
+    let defaults = json!({"defaults": {"text": {"provider": "sandbox"}}});
+    let json = [("content-type", "application/json")];
+    let body = Some(defaults.to_string());
+    let changing = replica.call(http::Method::PATCH, &session, "/v1/account", &json, body);
+    changing.await.expect(200);
+    app.text(&account.key, named).await.expect(200);
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn a_key_revoked_elsewhere_is_told_nothing(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let replica = app.replica().await;
+    let account = app.account("1").await;
+    let record = app
+        .post(&account.key, "/v1/api-keys", &json!({"name": "k"}))
+        .await
+        .expect(201);
+    let token = record["key"].as_str().unwrap();
+    let path = format!("/v1/api-keys/{}", record["id"]);
+    app.text(token, text()).await.expect(200);
+    replica.delete(&account.key, &path).await.expect(200);
+    app.text(token, json!({"prompt": 1}))
+        .await
+        .error(401, "revoked_key");
+    // What is refused is read anew from then on.
+    assert_eq!(generations(&app).await, 1);
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn who_hangs_up_is_counted(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1").await;
+    let token = key(&app, &account, 10).await;
+    app.text(&token, text()).await.expect(200);
+    // The row of the account is locked, so that the answer waits.
+    let mut other = app.pool.begin().await.unwrap();
+    sqlx::query("select from accounts where id = $1 for update")
+        .bind(account.id.0)
+        .execute(&mut *other)
+        .await
+        .unwrap();
+    let hung_up = tokio::time::timeout(
+        std::time::Duration::from_millis(1),
+        app.text(&token, text()),
+    );
+    assert!(hung_up.await.is_err());
+    other.rollback().await.unwrap();
+    app.idle().await;
+    assert_eq!(remaining(&app.text(&token, text()).await), "7");
+}
+
+#[sqlx::test]
 async fn an_expired_key_makes_nothing(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
     let account = app.account("1").await;
