@@ -17,6 +17,7 @@ pub(crate) mod named;
 pub mod page;
 pub mod pricing;
 pub mod rate;
+pub mod receipt;
 pub mod report;
 pub mod request;
 pub mod settings;

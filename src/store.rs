@@ -21,6 +21,7 @@ pub mod movements;
 pub mod notices;
 pub mod operators;
 pub mod outbox;
+pub mod receipts;
 pub mod sessions;
 pub mod templates;
 pub mod usage;

@@ -78,7 +78,7 @@ pub struct TemplateUse {
 #[derive(Debug, Clone, PartialEq)]
 pub enum GenerationRequest {
     Text(TextRequest),
-    Dialogue(DialogueRequest),
+    Dialogue(Box<DialogueRequest>),
     Image(ImageRequest),
     Video(VideoRequest),
     Audio(SpeechRequest),
@@ -94,8 +94,14 @@ macro_rules! of_modality {
     )+};
 }
 
-of_modality!(TextRequest => Text, DialogueRequest => Dialogue);
-of_modality!(ImageRequest => Image, VideoRequest => Video, SpeechRequest => Audio);
+impl From<DialogueRequest> for GenerationRequest {
+    fn from(request: DialogueRequest) -> Self {
+        Self::Dialogue(Box::new(request))
+    }
+}
+
+of_modality!(TextRequest => Text, ImageRequest => Image);
+of_modality!(VideoRequest => Video, SpeechRequest => Audio);
 
 impl GenerationRequest {
     pub const fn is_streamed(&self) -> bool {

@@ -52,12 +52,18 @@ pub struct TextUsage {
     pub estimated: bool,
 }
 
+impl TokenCounts {
+    pub fn believed_input(&self) -> Option<u64> {
+        self.input.filter(|&count| count <= MAX_COUNT)
+    }
+}
+
 impl TextUsage {
     /// From reported counts; what is missing is bytes ÷ 4, rounded up, and marked.
     pub fn from_counts(counts: TokenCounts, input_bytes: usize, output_bytes: usize) -> Self {
         let estimate = |bytes: usize| (bytes as u64).div_ceil(4);
         let believed = |count: Option<u64>| count.filter(|&c| c <= MAX_COUNT);
-        let input = believed(counts.input);
+        let input = counts.believed_input();
         // A text of no tokens was not counted.
         let output = believed(counts.output).filter(|&c| c > 0 || output_bytes == 0);
         let input_tokens = input.unwrap_or_else(|| estimate(input_bytes));

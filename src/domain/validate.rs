@@ -11,6 +11,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
+use super::receipt::is_unread;
+
 use describe::{Description, Property};
 pub use describe::{Schemas, component};
 pub use kinds::{
@@ -211,15 +213,19 @@ pub struct Fields<'a> {
 pub struct Others {
     /// Their paths, as far as an error would name them.
     pub names: Vec<String>,
-    /// Of their values in JSON.
+    /// Of their values in JSON, as far as a model may read them.
     pub bytes: usize,
 }
 
 impl Others {
-    fn add(&mut self, path: String, value: &Value) {
-        self.bytes += value.to_string().len();
+    fn add(&mut self, prefix: &str, name: &str, value: &Value) {
+        if !is_unread(prefix.is_empty(), name) {
+            self.bytes += value.to_string().len();
+        }
         if self.names.len() < MAX_ERRORS {
-            self.names.push(path);
+            let shown: String = name.chars().take(100).collect();
+            let path = format!("{prefix}{shown}");
+            self.names.push(path.replace('\0', "\u{fffd}"));
         }
     }
 }
@@ -434,9 +440,7 @@ impl<'a> Fields<'a> {
             return;
         }
         match &*self.others.borrow() {
-            Some(others) => others
-                .borrow_mut()
-                .add(format!("{}{name}", self.prefix), value),
+            Some(others) => others.borrow_mut().add(&self.prefix, name, value),
             None => self.error(name, FieldCode::NotSupported, "is not supported here"),
         }
     }
@@ -474,11 +478,7 @@ impl<'a> Fields<'a> {
         if let Some(others) = &*self.others.borrow() {
             for (name, value) in self.members.into_iter().flatten() {
                 if !known.contains(&name.as_str()) && !unsupported.contains(&name.as_str()) {
-                    let shown: String = name.chars().take(100).collect();
-                    let path = format!("{}{shown}", self.prefix);
-                    others
-                        .borrow_mut()
-                        .add(path.replace('\0', "\u{fffd}"), value);
+                    others.borrow_mut().add(&self.prefix, name, value);
                 }
             }
             return;

@@ -6,6 +6,7 @@ use crate::{
     domain::{
         generation::Modality,
         pricing::{ImageCeiling, TextPrices},
+        receipt::Blank,
         request::{Ratio, SpeechFormat},
     },
     providers::{DeltaSink, ImageCall, SpeechCall, TextCall, VideoCall},
@@ -25,6 +26,8 @@ pub struct TextWork {
     pub prices: Arc<TextPrices>,
     /// Where the pieces of a stream go.
     pub deltas: Option<DeltaSink>,
+    /// Of what the vendor counts.
+    pub receipt: Option<Blank>,
 }
 
 /// An image call and its prices.

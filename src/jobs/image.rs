@@ -53,6 +53,7 @@ impl Runner {
         Ok(Step::Finished {
             outcome: Box::new(self.unless_stopped(guard, keeping).await?),
             request_id,
+            receipt: None,
         })
     }
 

@@ -5,10 +5,15 @@ use std::{panic::AssertUnwindSafe, time::Duration};
 use chrono::TimeDelta;
 use futures_util::FutureExt as _;
 use serde_json::Value;
+use uuid::Uuid;
 
 use super::{Call, Ended, Runner, RunningGuard, running::Stopped};
 use crate::{
-    domain::generation::{Failure, FailureCode, Output},
+    domain::{
+        generation::{Failure, FailureCode, Output},
+        ids::AccountId,
+        receipt::Receipt,
+    },
     providers::{ProviderError, ProviderErrorKind},
     store::{
         generations::{Completion, Outcome},
@@ -32,6 +37,8 @@ pub(super) enum Step {
         outcome: Box<Outcome>,
         /// The provider's request id.
         request_id: Option<String>,
+        /// What the provider has counted, for later dialogues.
+        receipt: Option<(Uuid, Receipt)>,
     },
     /// There is a next step.
     Retry {
@@ -52,6 +59,7 @@ impl Step {
         Self::Finished {
             outcome: Box::new(Outcome::Failed(failure)),
             request_id: None,
+            receipt: None,
         }
     }
 
@@ -72,6 +80,7 @@ impl Step {
                 finish_reason: None,
             })),
             request_id,
+            receipt: None,
         }
     }
 
@@ -92,6 +101,7 @@ impl Step {
         Self::Finished {
             outcome: Box::new(Outcome::Failed(failure(&error))),
             request_id: error.request_id,
+            receipt: None,
         }
     }
 
@@ -163,7 +173,12 @@ impl Runner {
             Step::Finished {
                 outcome,
                 request_id,
-            } => self.finish(job, guard, *outcome, request_id).await,
+                receipt,
+            } => {
+                let finishing = self.finish(job, guard, *outcome, request_id);
+                // With it, so that whoever goes on from the answer finds it.
+                tokio::join!(finishing, self.keep_receipt(job.account_id, receipt)).0
+            }
             Step::Retry { progress, wait } => {
                 self.reschedule(job, progress, wait).await;
                 None
@@ -210,6 +225,20 @@ impl Runner {
             self.discard_files(job.id).await;
         }
         settled
+    }
+
+    /// A receipt that is lost makes the next hold larger, no more.
+    async fn keep_receipt(&self, account: AccountId, receipt: Option<(Uuid, Receipt)>) {
+        let Some((key, receipt)) = receipt else {
+            return;
+        };
+        let keeping = self
+            .0
+            .store
+            .keep_receipt(account, key, receipt, self.0.clock.now());
+        if let Err(error) = keeping.await {
+            tracing::debug!(%error, "a receipt was not kept");
+        }
     }
 
     async fn reschedule(&self, job: &Job, progress: Option<u8>, wait: Wait) {

@@ -52,6 +52,10 @@ impl Runner {
         let usage = TextUsage::from_counts(answer.usage, input_bytes, answer.bytes());
         let at_limit = usage.output_tokens >= work.call.max_tokens.into();
         let beyond = Answered::beyond_text(&answer.parts, &answer.stop, at_limit);
+        let receipt = work.receipt.and_then(|blank| {
+            let receipt = blank.counted(&answer.usage)?;
+            Some((blank.key, receipt))
+        });
         let (charged, excess) = work.prices.charge(&usage, job.held);
         if excess > Credits::ZERO {
             tracing::warn!(
@@ -70,6 +74,7 @@ impl Runner {
                 finish_reason,
             })),
             request_id: answer.request_id,
+            receipt,
         }
     }
 }

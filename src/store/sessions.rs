@@ -268,7 +268,8 @@ impl Store {
         )
         .execute(self.requests.named("purge rate limits").long())
         .await?;
-        let most = [sessions, attempts, keys, limits]
+        let receipts = self.purge_receipts(now, batch).await?;
+        let most = [sessions, attempts, keys, limits, receipts]
             .iter()
             .map(sqlx::postgres::PgQueryResult::rows_affected)
             .max();

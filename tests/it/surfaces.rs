@@ -8,6 +8,7 @@ mod media;
 mod models;
 mod passed;
 mod pictures;
+mod receipts;
 mod refused;
 mod responses;
 mod retries;

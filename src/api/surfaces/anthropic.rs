@@ -26,6 +26,8 @@ use crate::{
             CountRequest, Message, MessageEvent, MessagesRequest, MessagesWriter, TokenCount,
             original,
         },
+        generation::Surface,
+        receipt::Prefixes,
         validate::{Fields, Input, integer, text},
     },
 };
@@ -138,10 +140,13 @@ pub async fn create(
     mut body: JsonBody<MessagesRequest>,
 ) -> Result<Response, ApiError> {
     let members = body.take_original();
-    let original = members.map(|members| original(members, body.members(), own_headers(&headers)));
+    let own = own_headers(&headers);
+    let prefixes = Prefixes::of(Surface::AnthropicMessages, body.members(), &own);
+    let original = members.map(|members| original(members, body.members(), own));
     let key = idempotent(&auth.caller, &headers, MESSAGES, &body)?;
     let MessagesRequest(mut dialogue) = body.read()?;
     dialogue.original = original.map(Box::new);
+    dialogue.prefixes = prefixes;
     let call = Call {
         sdk: Sdk::Anthropic,
         state,
@@ -176,10 +181,18 @@ fn own_headers(headers: &HeaderMap) -> Vec<(&'static str, String)> {
 pub async fn count_tokens(
     State(state): State<ApiState>,
     auth: Authorized<CountTokens>,
-    body: JsonBody<CountRequest>,
+    headers: HeaderMap,
+    mut body: JsonBody<CountRequest>,
 ) -> Result<Json<TokenCount>, ApiError> {
-    let CountRequest(dialogue) = body.read()?;
-    let input_tokens = state.service.count_tokens(&auth.caller, &dialogue)?;
+    let own = own_headers(&headers);
+    let prefixes = Prefixes::of(Surface::AnthropicMessages, body.members(), &own);
+    let members = body.take_original();
+    let original = members.map(|members| original(members, body.members(), own));
+    let CountRequest(mut dialogue) = body.read()?;
+    dialogue.original = original.map(Box::new);
+    dialogue.prefixes = prefixes;
+    let counting = state.service.count_tokens(&auth.caller, &dialogue);
+    let input_tokens = counting.await?;
     Ok(Json(TokenCount { input_tokens }))
 }
 

@@ -28,6 +28,7 @@ use crate::{
             responses::ResponsesRequest,
         },
         generation::Surface,
+        receipt::Prefixes,
         request::DialogueRequest,
     },
 };
@@ -91,18 +92,22 @@ pub async fn chat(
 ) -> Result<Response, ApiError> {
     let members = body.take_original();
     let original = members.map(|members| original(members, body.members()));
+    let prefixes = Prefixes::of(Surface::OpenAiChat, body.members(), &[]);
     let key = idempotent(&auth.caller, &headers, CHAT, &body)?;
     let (request, names) = match is_mixed(body.members_mut()) {
         None => {
             let mut request = body.read()?;
             request.dialogue.original = original.map(Box::new);
+            request.dialogue.prefixes = prefixes;
             (request, None)
         }
         Some(include_usage) => {
             bring_back(&state, &auth.caller, body.members_mut()).await?;
+            let prefixes = Prefixes::of(Surface::OpenAiResponses, body.members(), &[]);
             let body = body.of_another::<ResponsesRequest>();
             let dialogue = DialogueRequest {
                 surface: Surface::OpenAiChat,
+                prefixes,
                 ..body.read()?.dialogue
             };
             let request = ChatRequest {

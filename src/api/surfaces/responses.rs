@@ -24,7 +24,9 @@ use crate::{
                 ResponsesRequest, ResponsesWriter, referenced,
             },
         },
+        generation::Surface,
         ids::GenerationId,
+        receipt::Prefixes,
         validate::{FieldCode, FieldError},
     },
     service::{ServiceError, auth::Caller},
@@ -57,7 +59,9 @@ pub async fn respond(
 ) -> Result<Response, ApiError> {
     let key = idempotent(&auth.caller, &headers, RESPONSES, &body)?;
     bring_back(&state, &auth.caller, body.members_mut()).await?;
-    let ResponsesRequest { dialogue, echo } = body.read()?;
+    let prefixes = Prefixes::of(Surface::OpenAiResponses, body.members(), &[]);
+    let ResponsesRequest { mut dialogue, echo } = body.read()?;
+    dialogue.prefixes = prefixes;
     let call = Call {
         sdk: Sdk::OpenAi,
         state,
@@ -84,8 +88,10 @@ pub async fn input_tokens(
     mut body: JsonBody<InputTokensRequest>,
 ) -> Result<Json<ResponseInputTokens>, ApiError> {
     bring_back(&state, &auth.caller, body.members_mut()).await?;
-    let InputTokensRequest(dialogue) = body.read()?;
-    let tokens = state.service.count_tokens(&auth.caller, &dialogue)?;
+    let prefixes = Prefixes::of(Surface::OpenAiResponses, body.members(), &[]);
+    let InputTokensRequest(mut dialogue) = body.read()?;
+    dialogue.prefixes = prefixes;
+    let tokens = state.service.count_tokens(&auth.caller, &dialogue).await?;
     Ok(Json(ResponseInputTokens::new(tokens)))
 }
 

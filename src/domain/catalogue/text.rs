@@ -86,13 +86,19 @@ impl TextModel {
         Some(FieldError::new(param, FieldCode::NotSupported, message))
     }
 
-    /// Upper bound of the input tokens of a dialogue. `others`: bytes that only the vendor knows.
-    pub fn most_input(&self, conversation: &Conversation, others: usize) -> u64 {
+    /// Upper bound of the input tokens of a dialogue by its bytes. `others`: bytes that only the
+    /// vendor knows.
+    pub fn input_bound(&self, conversation: &Conversation, others: usize) -> u64 {
         let most = conversation.most_tokens() + self.image_tokens(conversation) + others;
-        let most = most as u64 + u64::from(self.overhead_tokens);
-        let limit = self.limits.max_input_tokens;
-        limit.map_or(most, |limit| most.min(limit.into()))
+        most as u64 + u64::from(self.overhead_tokens)
     }
+
+    /// So many input tokens, as far as the model takes them.
+    pub fn taken_input(&self, tokens: u64) -> u64 {
+        let limit = self.limits.max_input_tokens;
+        limit.map_or(tokens, |limit| tokens.min(limit.into()))
+    }
+
     /// Upper bound of the tokens of a dialogue's images.
     pub fn image_tokens(&self, conversation: &Conversation) -> usize {
         let images = self.limits.images.map(|vision| {

@@ -152,7 +152,11 @@ impl Object for MessagesRequest {
 
 impl Input for CountRequest {
     fn read(fields: &Fields<'_>) -> Option<Self> {
-        dialogue(fields).map(Self)
+        let dialogue = dialogue(fields)?;
+        Some(Self(DialogueRequest {
+            others: fields.others(),
+            ..dialogue
+        }))
     }
 }
 

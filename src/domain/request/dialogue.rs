@@ -6,6 +6,7 @@ use crate::domain::{
     generation::Surface,
     json::Members,
     pricing::CacheWrites,
+    receipt::Prefixes,
     validate::Others,
 };
 
@@ -27,6 +28,8 @@ pub struct DialogueRequest {
     pub others: Others,
     /// As it came, for them.
     pub original: Option<Box<Original>>,
+    /// What its beginnings are known by.
+    pub prefixes: Option<Prefixes>,
 }
 
 /// A body as it came.
@@ -54,6 +57,7 @@ impl DialogueRequest {
             left_out: Vec::new(),
             others: Others::default(),
             original: None,
+            prefixes: None,
         }
     }
 

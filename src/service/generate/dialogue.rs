@@ -6,10 +6,11 @@ use super::plan::{Plan, plan_call};
 use crate::{
     domain::{
         catalogue::{Model, ModelKind, TextModel},
-        conversation::Sampling,
+        conversation::{Image, ImageSource, Sampling},
         credits::Credits,
         generation::Modality,
         pricing::{Ceiling, TextCeiling},
+        receipt::Blank,
         request::DialogueRequest,
     },
     jobs::Call,
@@ -30,11 +31,11 @@ impl Service {
         request: DialogueRequest,
         deltas: Option<DeltaSink>,
     ) -> Result<Plan<'a>, ServiceError> {
+        let (input_tokens, receipt) = self.most_input(caller, model, text, &request).await?;
         let passes = text.passes(&request);
-        let others = if passes { request.others.bytes } else { 0 };
         let ceiling = TextCeiling {
             prices: Arc::clone(&text.prices),
-            input_tokens: text.most_input(&request.conversation, others),
+            input_tokens,
             max_tokens: text.limits.max_output_tokens,
             cache_writes: text.dialogue_writes(&request),
         };
@@ -54,10 +55,12 @@ impl Service {
             original: request.original.filter(|_| passes),
         };
         let input = (ceiling.input_tokens, ceiling.cache_writes);
-        Ok(Plan {
-            unlimited: asked.is_none(),
-            ..plan_call(model, text, request.prompt, call, input, deltas)
-        })
+        let mut plan = plan_call(model, text, request.prompt, call, input, deltas);
+        if let Some(Call::Text(work)) = &mut plan.call {
+            work.receipt = receipt;
+        }
+        plan.unlimited = asked.is_none();
+        Ok(plan)
     }
 
     /// The limit of a dialogue that has none, as it is now. `false`: holds leave too little for it
@@ -96,37 +99,79 @@ impl Service {
     /// What a dialogue asks that changes no answer and that its provider is not sent.
     pub fn left_out(&self, caller: &Caller, request: &DialogueRequest) -> Vec<&'static str> {
         let text = self.text_model(caller, request);
-        text.map(|text| text.left_out(request)).unwrap_or_default()
+        text.map(|(_, text)| text.left_out(request))
+            .unwrap_or_default()
     }
 
     /// Input tokens that a dialogue cannot exceed.
-    pub fn count_tokens(
+    pub async fn count_tokens(
         &self,
         caller: &Caller,
         request: &DialogueRequest,
     ) -> Result<u64, ServiceError> {
-        let text = self.text_model(caller, request)?;
-        Ok(text.most_input(&request.conversation, request.others.bytes))
+        let (model, text) = self.text_model(caller, request)?;
+        Ok(self.most_input(caller, model, text, request).await?.0)
     }
 
     /// About as many input tokens as a dialogue has.
     pub fn estimated_input(&self, caller: &Caller, request: &DialogueRequest) -> u64 {
         let text = self.text_model(caller, request);
-        text.map_or(0, |text| text.estimated_input(&request.conversation))
+        text.map_or(0, |(_, text)| text.estimated_input(&request.conversation))
     }
 
     fn text_model(
         &self,
         caller: &Caller,
         request: &DialogueRequest,
-    ) -> Result<&TextModel, ServiceError> {
+    ) -> Result<(&Model, &TextModel), ServiceError> {
         let account = caller.account_default(Modality::Text);
         let catalogue = &self.0.catalogue;
         let model = catalogue.named(Modality::Text, &request.model, &account);
-        match &model.map_err(ServiceError::invalid)?.kind {
-            ModelKind::Text(text) => Ok(text),
+        let model = model.map_err(ServiceError::invalid)?;
+        match &model.kind {
+            ModelKind::Text(text) => Ok((model, text)),
             kind => Err(ServiceError::Internal(format!("{kind:?} is no text model"))),
         }
+    }
+
+    /// Input tokens that a dialogue cannot exceed: by what the vendor has counted of its beginning
+    /// where that is known, else by its bytes. And the receipt to be written of it.
+    async fn most_input(
+        &self,
+        caller: &Caller,
+        model: &Model,
+        text: &TextModel,
+        request: &DialogueRequest,
+    ) -> Result<(u64, Option<Blank>), ServiceError> {
+        let passes = text.passes(request);
+        let others = if passes { request.others.bytes } else { 0 };
+        let bound = text.input_bound(&request.conversation, others);
+        // What is behind a URL may change.
+        let by_url = |image: &Image| matches!(image.source, ImageSource::Url(_));
+        let prefixes = request
+            .prefixes
+            .as_ref()
+            .filter(|_| Blank::is_worth(bound) && !request.conversation.images().any(by_url));
+        let Some(prefixes) = prefixes else {
+            return Ok((text.taken_input(bound), None));
+        };
+        // All that decides how a body is bounded, and how its vendor counts it.
+        let (account, limits) = (caller.account_id, &text.limits);
+        let (provider, id, overhead) = (&model.provider, &model.id, text.overhead_tokens);
+        let scope = format!("{account} {provider} {id} {passes} {overhead} {limits:?}");
+        let keys = prefixes.keys(&scope);
+        let found = if prefixes.may_follow() {
+            self.0.store.receipt(account, &keys).await?
+        } else {
+            None
+        };
+        let most = found.map_or(bound, |receipt| receipt.most(bound));
+        let blank = keys.first().map(|&key| Blank {
+            key,
+            bound,
+            begun: found.map_or(0, |receipt| receipt.tokens),
+        });
+        Ok((text.taken_input(most), blank))
     }
 }
 

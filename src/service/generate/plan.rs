@@ -109,7 +109,7 @@ impl Service {
                 Ok(plan_text(model, text, &request, rendered, deltas))
             }
             (ModelKind::Text(text), GenerationRequest::Dialogue(request)) => {
-                self.plan_dialogue(caller, model, text, request, deltas)
+                self.plan_dialogue(caller, model, text, *request, deltas)
                     .await
             }
             (ModelKind::Image(image), GenerationRequest::Image(request)) => {
@@ -209,6 +209,7 @@ pub(super) fn plan_call<'a>(
             call,
             prices: Arc::clone(&text.prices),
             deltas,
+            receipt: None,
         }))),
         job: false,
         unlimited: false,

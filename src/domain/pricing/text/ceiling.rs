@@ -18,7 +18,9 @@ pub enum CacheWrites {
 pub struct TextCeiling {
     pub prices: Arc<TextPrices>,
     /// Upper bound of input tokens: the UTF-8 bytes of prompt and system prompt plus the model's
-    /// overhead, which a byte-level tokenizer cannot exceed.
+    /// overhead, which a byte-level tokenizer cannot exceed, or less by a [receipt].
+    ///
+    /// [receipt]: crate::domain::receipt
     pub input_tokens: u64,
     /// Upper bound of output tokens: `max_tokens`.
     pub max_tokens: u32,

@@ -1,3 +1,5 @@
+mod dialogues;
+
 use std::sync::Arc;
 
 use proptest::{collection::btree_map, prelude::*};

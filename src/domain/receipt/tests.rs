@@ -1,0 +1,88 @@
+//! Which dialogues begin alike, and what a count of one says of the next.
+
+use super::*;
+
+fn keys(body: &Value) -> Vec<Uuid> {
+    let members = body.as_object().unwrap();
+    let prefixes = Prefixes::of(Surface::AnthropicMessages, members, &[]);
+    prefixes.map_or_else(Vec::new, |prefixes| prefixes.keys(&"scope"))
+}
+
+fn said(texts: &[&str]) -> Value {
+    let messages = texts
+        .iter()
+        .map(|text| json!({"role": "user", "content": text}));
+    json!({"model": "m", "messages": messages.collect::<Vec<_>>()})
+}
+
+#[test]
+fn a_dialogue_has_the_keys_of_its_beginnings() {
+    let (one, three) = (keys(&said(&["a"])), keys(&said(&["a", "b", "c"])));
+    assert_eq!((one.len(), three.len()), (1, 3));
+    assert_eq!(three[2], one[0]);
+    assert_eq!(three[1..], keys(&said(&["a", "b"])));
+    // What is said where makes a difference.
+    assert_ne!(three[0], keys(&said(&["a", "bc", ""]))[0]);
+    let whole = Prefixes::of(
+        Surface::AnthropicMessages,
+        said(&["a"]).as_object().unwrap(),
+        &[],
+    );
+    assert_ne!(whole.unwrap().keys(&"another"), one);
+    assert!(keys(&json!({"model": "m"})).is_empty());
+}
+
+#[test]
+fn the_last_beginnings_are_looked_for() {
+    let texts: Vec<String> = (0..=LOOKED_FOR).map(|n| n.to_string()).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let all = keys(&said(&texts));
+    assert_eq!(all.len(), LOOKED_FOR);
+    assert_eq!(
+        all[1..],
+        keys(&said(&texts[..LOOKED_FOR]))[..LOOKED_FOR - 1]
+    );
+}
+
+#[test]
+fn a_mark_of_the_cache_is_none_within_arguments() {
+    let body = |input: Value, marked: bool| {
+        let mut call = json!({"type": "tool_use", "id": "1", "name": "f", "input": input});
+        if marked {
+            call[MARKER] = json!({"type": "ephemeral"});
+        }
+        json!({"messages": [{"role": "assistant", "content": [call]}]})
+    };
+    let plain = keys(&body(json!({}), false));
+    assert_eq!(keys(&body(json!({}), true)), plain);
+    assert_ne!(keys(&body(json!({MARKER: 1}), false)), plain);
+    let nested = |kind: &str, block: Value| json!({"messages": [{"role": "user", "content": [{"type": kind, "content": [block]}]}]});
+    let marked = json!({"type": "text", "text": "x", MARKER: {}});
+    let text = json!({"type": "text", "text": "x"});
+    for (kind, alike) in [("tool_result", true), ("other", false)] {
+        let one = keys(&nested(kind, marked.clone()));
+        assert_eq!(one == keys(&nested(kind, text.clone())), alike, "{kind}");
+    }
+}
+
+#[test]
+fn a_count_bounds_what_begins_so() {
+    let receipt = Receipt {
+        bound: 20_000,
+        tokens: 6_400,
+    };
+    assert_eq!(receipt.most(20_000), 6_400 + 100 + 256);
+    assert_eq!(receipt.most(21_000), 7_400 + 100 + 256);
+    // Never above the bytes, and nothing of a dialogue that has less.
+    let dense = Receipt {
+        tokens: 19_999,
+        ..receipt
+    };
+    assert_eq!(dense.most(20_000), 20_000);
+    assert_eq!(receipt.most(19_999), 19_999);
+    let absurd = Receipt {
+        tokens: u64::MAX,
+        ..receipt
+    };
+    assert_eq!(absurd.most(30_000), 30_000);
+}

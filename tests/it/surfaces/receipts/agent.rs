@@ -1,0 +1,291 @@
+//! An agent's dialogue of 30 turns, counted by public tokenizers (tests/fixtures/agent): its holds
+//! are close to what it can cost, and its charges are the vendor's.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::{CHAT, MESSAGES, micros};
+use crate::{
+    common::{Account, Reply, TestApp, Upstream},
+    surfaces::record,
+};
+
+const DIALOGUE: &str = include_str!("../../../fixtures/agent/dialogue.json");
+const DOCUMENT: &str = include_str!("../../../../docs/sdks.md");
+const LIMIT: u64 = 8_192;
+/// Turns that the document shows.
+const SHOWN: [usize; 11] = [1, 2, 3, 4, 5, 6, 10, 15, 20, 25, 30];
+
+/// A dialect, with what a vendor counts by its name.
+struct Dialect {
+    path: &'static str,
+    model: &'static str,
+    vendor: &'static str,
+    /// Instructions and tools.
+    head: fn(&Value) -> Value,
+    said: fn(&Value) -> Value,
+    results: fn(&Value) -> Vec<Value>,
+    /// From the input of this turn and of the one before, and the output.
+    usage: fn(u64, u64, u64) -> Usage,
+    /// An answer with this usage.
+    answer: fn(&Value) -> Value,
+}
+
+/// Tokens of each price, and how the vendor tells them.
+struct Usage {
+    plain: u64,
+    read: u64,
+    written: u64,
+    output: u64,
+    told: Value,
+}
+
+const CHATS: Dialect = Dialect {
+    path: CHAT,
+    model: "openai/gpt-6.1-terra",
+    vendor: "openai",
+    head: |dialogue| {
+        let tools = dialogue["tools"].as_array().unwrap().iter().map(|tool| {
+            json!({"type": "function", "function": {"name": tool["name"],
+                "description": tool["description"], "parameters": tool["input_schema"]}})
+        });
+        json!({"tools": tools.collect::<Vec<_>>(), "messages": [
+            {"role": "system", "content": dialogue["system"]},
+            {"role": "user", "content": dialogue["task"]}]})
+    },
+    said: |turn| {
+        let calls = calls(turn).map(|call| {
+            json!({"id": id("call", call), "type": "function", "function": {
+                "name": call["name"], "arguments": call["input"].to_string()}})
+        });
+        let content = if turn["say"] == "" {
+            &Value::Null
+        } else {
+            &turn["say"]
+        };
+        json!({"role": "assistant", "content": content, "tool_calls": calls.collect::<Vec<_>>()})
+    },
+    results: |turn| {
+        let results = calls(turn).map(|call| {
+            json!({"role": "tool", "tool_call_id": id("call", call), "content": call["result"]})
+        });
+        let question = &turn["question"];
+        let asked = question.is_string();
+        let question = asked.then(|| json!({"role": "user", "content": question}));
+        results.chain(question).collect()
+    },
+    usage: |input, before, output| {
+        let (whole, read) = (input / 128 * 128, before / 128 * 128);
+        Usage {
+            plain: input - whole,
+            read,
+            written: whole - read,
+            output,
+            told: json!({"prompt_tokens": input, "completion_tokens": output,
+                "total_tokens": input + output, "prompt_tokens_details":
+                    {"cached_tokens": read, "cache_write_tokens": whole - read}}),
+        }
+    },
+    answer: |usage| {
+        let message = json!({"role": "assistant", "content": "x"});
+        json!({"id": "c-1", "object": "chat.completion", "model": "gpt-6.1-terra", "usage": usage,
+            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+    },
+};
+
+const MESSAGED: Dialect = Dialect {
+    path: MESSAGES,
+    model: "anthropic/claude-sonnet-5-5",
+    vendor: "anthropic",
+    head: |dialogue| {
+        let mut tools = dialogue["tools"].clone();
+        mark(&mut tools);
+        let mut system = json!([{"type": "text", "text": dialogue["system"]}]);
+        mark(&mut system);
+        json!({"tools": tools, "system": system, "messages": [
+            {"role": "user", "content": [{"type": "text", "text": dialogue["task"]}]}]})
+    },
+    said: |turn| {
+        let text = turn["say"].as_str().filter(|text| !text.is_empty());
+        let text = text.map(|text| json!({"type": "text", "text": text}));
+        let calls = calls(turn).map(|call| {
+            json!({"type": "tool_use", "id": id("toolu", call), "name": call["name"],
+                "input": call["input"]})
+        });
+        json!({"role": "assistant", "content": text.into_iter().chain(calls).collect::<Vec<_>>()})
+    },
+    results: |turn| {
+        let results = calls(turn).map(|call| {
+            json!({"type": "tool_result", "tool_use_id": id("toolu", call),
+                "content": [{"type": "text", "text": call["result"]}]})
+        });
+        let question = &turn["question"];
+        let asked = question.is_string();
+        let question = asked.then(|| json!({"type": "text", "text": question}));
+        vec![json!({"role": "user", "content": results.chain(question).collect::<Vec<_>>()})]
+    },
+    usage: |input, before, output| {
+        // All but what follows the last marker.
+        let (plain, read) = (3, before.saturating_sub(3));
+        let written = input - read - plain;
+        Usage {
+            plain,
+            read,
+            written,
+            output,
+            told: json!({"input_tokens": plain, "output_tokens": output,
+                "cache_read_input_tokens": read, "cache_creation_input_tokens": written,
+                "cache_creation": {"ephemeral_5m_input_tokens": written,
+                    "ephemeral_1h_input_tokens": 0}}),
+        }
+    },
+    answer: |usage| {
+        json!({"id": "msg_1", "type": "message", "role": "assistant", "usage": usage,
+            "model": "claude-sonnet-5-5", "content": [{"type": "text", "text": "x"}],
+            "stop_reason": "end_turn"})
+    },
+};
+
+fn calls(turn: &Value) -> impl Iterator<Item = &Value> {
+    turn["calls"].as_array().unwrap().iter()
+}
+
+fn id(prefix: &str, call: &Value) -> String {
+    format!("{prefix}_{:0>24}", call["id"].as_str().unwrap())
+}
+
+/// Has the last block of a list cached.
+fn mark(blocks: &mut Value) {
+    let last = blocks.as_array_mut().unwrap().last_mut().unwrap();
+    last["cache_control"] = json!({"type": "ephemeral"});
+}
+
+/// The dialogue, with the files that were read as the agent saw them: with numbered lines.
+fn dialogue() -> Value {
+    let mut dialogue: Value = serde_json::from_str(DIALOGUE).unwrap();
+    let pool = dialogue["pool"].take();
+    let lines = |lines: &Value| {
+        let at = |n: usize| usize::try_from(lines[n].as_u64().unwrap()).unwrap();
+        let text = pool[at(0)].as_str().unwrap().split('\n').enumerate();
+        let lines = text.take(at(2)).skip(at(1));
+        let lines = lines.map(|(n, line)| format!("{:>6}\t{line}", n + 1));
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    for turn in dialogue["turns"].as_array_mut().unwrap() {
+        for call in turn["calls"].as_array_mut().unwrap() {
+            if call["result"].is_array() {
+                call["result"] = json!(lines(&call["result"]));
+            }
+        }
+    }
+    dialogue
+}
+
+/// A turn, in micro-credits.
+#[derive(Debug, Clone, Copy, Default)]
+struct Turn {
+    input: u64,
+    /// Of the input only.
+    held: u64,
+    /// The input at the dearer of its price and that of a short cache write.
+    dearest: u64,
+    charged: u64,
+}
+
+async fn run(app: &TestApp, account: &Account, upstream: &Upstream, of: &Dialect) -> Vec<Turn> {
+    let dialogue = dialogue();
+    let mut body = (of.head)(&dialogue);
+    body["model"] = json!(of.model);
+    body["max_tokens"] = json!(LIMIT);
+    let (mut all, mut before) = (Vec::new(), 0);
+    for turn in dialogue["turns"].as_array().unwrap() {
+        let counted = |name: &str| turn["tokens"][of.vendor][name].as_u64().unwrap();
+        let (input, output) = (counted("input"), counted("output"));
+        let usage = (of.usage)(input, before, output);
+        upstream.reply(Reply::Status(200, (of.answer)(&usage.told)));
+        let mut sent = body.clone();
+        if of.path == MESSAGES {
+            let last = sent["messages"].as_array_mut().unwrap().last_mut().unwrap();
+            mark(&mut last["content"]);
+        }
+        let answer = app.post(&account.key, of.path, &sent).await;
+        answer.expect(200);
+        let record = record(app, account, &answer).await;
+        let (prices, credits) = (&record["metadata"]["pricing"], &record["credits"]);
+        let price = |name: &str| micros(&prices[name]);
+        let (held, charged) = (micros(&credits["estimated"]), micros(&credits["charged"]));
+        let exact = usage.plain * price("input_per_million")
+            + usage.read * price("cached_input_per_million")
+            + usage.written * price("cache_write_per_million")
+            + usage.output * price("output_per_million");
+        assert_eq!(charged, exact.div_ceil(1_000_000), "{}", record["usage"]);
+        assert!(charged <= held);
+        let dearest = price("input_per_million").max(price("cache_write_per_million"));
+        all.push(Turn {
+            input,
+            held: held - LIMIT * price("output_per_million") / 1_000_000,
+            dearest: input * dearest / 1_000_000,
+            charged,
+        });
+        let messages = body["messages"].as_array_mut().unwrap();
+        messages.push((of.said)(turn));
+        messages.extend((of.results)(turn));
+        before = input;
+    }
+    all
+}
+
+/// Credits, to a thousandth.
+fn credits(micros: u64) -> String {
+    let thousandths = (micros + 500) / 1_000;
+    format!("{}.{:03}", thousandths / 1_000, thousandths % 1_000)
+}
+
+fn row(table: &mut String, name: &str, turns: [Turn; 2]) {
+    write!(table, "| {name} ").unwrap();
+    for turn in turns {
+        let shown = [turn.held, turn.dearest, turn.charged].map(credits);
+        write!(table, "| {} | {} ", turn.input, shown.join(" | ")).unwrap();
+    }
+    table.push_str("|\n");
+}
+
+#[sqlx::test]
+async fn its_holds_are_close(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("1000000").await;
+    let mut all = Vec::new();
+    for dialect in [CHATS, MESSAGED] {
+        let turns = run(&app, &account, &upstream, &dialect).await;
+        for (at, turn) in turns.iter().enumerate() {
+            assert!(turn.held >= turn.dearest, "{} {turn:?}", at + 1);
+            assert!(
+                at < 5 || turn.held <= 2 * turn.dearest,
+                "{} {turn:?}",
+                at + 1
+            );
+        }
+        let sum = turns.iter().fold(Turn::default(), |sum, turn| Turn {
+            input: sum.input + turn.input,
+            held: sum.held + turn.held,
+            dearest: sum.dearest + turn.dearest,
+            charged: sum.charged + turn.charged,
+        });
+        assert!(sum.held <= 2 * sum.dearest, "{sum:?}");
+        all.push((turns, sum));
+    }
+    let mut table = String::new();
+    for at in SHOWN {
+        let turns = [all[0].0[at - 1], all[1].0[at - 1]];
+        row(&mut table, &at.to_string(), turns);
+    }
+    row(&mut table, "all 30", [all[0].1, all[1].1]);
+    assert!(
+        DOCUMENT.contains(&table),
+        "docs/sdks.md is to show\n{table}"
+    );
+    app.assert_settled().await;
+}
