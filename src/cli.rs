@@ -29,6 +29,8 @@ type Failure = Box<dyn std::error::Error>;
 
 /// The exit code for wrong arguments, as clap has it.
 const USAGE: u8 = 2;
+/// The exit code of what a person ended with Ctrl-C, as shells have it.
+const INTERRUPTED: u8 = 130;
 /// How long blocking work whose result nobody waits for any more may take to end.
 const ABANDONED_WORK: Duration = Duration::from_millis(500);
 
@@ -48,18 +50,29 @@ pub fn main() -> ExitCode {
         let ended = Instant::now();
         // Dropped, it would wait for blocking work for ever.
         runtime.shutdown_timeout(ABANDONED_WORK);
-        if ended.elapsed() >= ABANDONED_WORK {
+        // An input that nobody waits for any more may well be open.
+        if ended.elapsed() >= ABANDONED_WORK && !is_interrupted(&result) {
             tracing::warn!("blocking work did not end in time; the process ends without it");
         }
         result
     });
     match result {
         Ok(code) => code,
+        Err(error) if error.is::<Interrupted>() => ExitCode::from(INTERRUPTED),
         Err(error) => {
             output.failure(error.as_ref());
             ExitCode::FAILURE
         }
     }
+}
+
+/// A person pressed Ctrl-C.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted")]
+struct Interrupted;
+
+fn is_interrupted(result: &Result<ExitCode, Failure>) -> bool {
+    matches!(result, Err(error) if error.is::<Interrupted>())
 }
 
 /// Of arguments that could not be read.

@@ -69,6 +69,8 @@ pub struct AdminAccountBody {
     pub held: Credits,
     /// `balance - held`.
     pub available: Credits,
+    /// What it was charged in all, less what was refunded.
+    pub spent: Credits,
     /// Since when it is suspended; null where it is not.
     #[schema(required, nullable)]
     #[serde(serialize_with = "rfc3339")]
@@ -91,6 +93,7 @@ impl From<AccountRecord> for AdminAccountBody {
             balance: account.balance,
             held: account.held,
             available,
+            spent: account.spent,
             suspended_at: account.suspended_at,
             suspended_reason: account.suspended_reason,
             created_at: account.created_at,

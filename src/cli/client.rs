@@ -66,7 +66,7 @@ async fn log_in(
         .get("GENSVC_BASE_URL")
         .map_or("http://127.0.0.1:8080", String::as_str);
     let url = login.base_url.as_deref().unwrap_or(default);
-    let key = password::read_secret(&format!("API key for {url}: "))?;
+    let key = password::read_secret(&format!("API key for {url}: ")).await?;
     let key = secrecy::ExposeSecret::expose_secret(&key).trim().to_owned();
     let connection = Connection::new(url, key.clone())?;
     let me = connection.get("/v1/auth/me", &[]).await?;

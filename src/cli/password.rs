@@ -2,39 +2,67 @@
 
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
 
-use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
+use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
 use secrecy::SecretString;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{Failure, Interrupted};
 
 /// Far more than a password may have.
 const MAX_BYTES: u64 = 1 << 16;
 
 /// Reads all of stdin without its last line break; from a terminal a line, which is not shown.
-pub(super) fn read(email: &str) -> io::Result<SecretString> {
-    read_secret(&format!("New password of {email}: "))
+pub(super) async fn read(email: &str) -> Result<SecretString, Failure> {
+    read_secret(&format!("New password of {email}: ")).await
 }
 
 /// The same of any secret, which a person is asked for with `question`.
-pub(super) fn read_secret(question: &str) -> io::Result<SecretString> {
-    let stdin = io::stdin();
-    let mut text = String::new();
-    if stdin.is_terminal() {
-        let mut err = io::stderr();
-        write!(err, "{question}")?;
-        let shown = tcgetattr(&stdin)?;
-        let mut hidden = shown.clone();
-        hidden.local_flags.remove(LocalFlags::ECHO);
-        tcsetattr(&stdin, SetArg::TCSAFLUSH, &hidden)?;
-        let read = stdin.read_line(&mut text);
-        tcsetattr(&stdin, SetArg::TCSAFLUSH, &shown)?;
-        writeln!(err)?;
-        read?;
+pub(super) async fn read_secret(question: &str) -> Result<SecretString, Failure> {
+    let text = if io::stdin().is_terminal() {
+        write!(io::stderr(), "{question}")?;
+        // Before the first moment in which a signal would leave the terminal hidden.
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let hidden = Hidden::begin()?;
+        let line = tokio::task::spawn_blocking(|| {
+            let mut line = String::new();
+            io::stdin().read_line(&mut line).map(|_| line)
+        });
+        let line = tokio::select! {
+            line = line => line?.map_err(Failure::from),
+            _ = interrupt.recv() => Err(Interrupted.into()),
+        };
+        drop(hidden);
+        writeln!(io::stderr())?;
+        line?
     } else {
-        stdin.take(MAX_BYTES).read_to_string(&mut text)?;
-    }
+        let mut text = String::new();
+        io::stdin().take(MAX_BYTES).read_to_string(&mut text)?;
+        text
+    };
     let text = text.strip_suffix('\n').unwrap_or(&text);
     let text = text.strip_suffix('\r').unwrap_or(text);
     if text.contains(['\n', '\r']) {
-        return Err(io::Error::other("what is on stdin must be a single line"));
+        return Err("what is on stdin must be a single line".into());
     }
     Ok(text.into())
+}
+
+/// While it lives the terminal does not show what is typed.
+struct Hidden(Termios);
+
+impl Hidden {
+    fn begin() -> io::Result<Self> {
+        let shown = tcgetattr(io::stdin())?;
+        let mut hidden = shown.clone();
+        hidden.local_flags.remove(LocalFlags::ECHO);
+        tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &hidden)?;
+        Ok(Self(shown))
+    }
+}
+
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        // A terminal that is gone shows nothing either.
+        let _ = tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &self.0);
+    }
 }

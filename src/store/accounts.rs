@@ -50,6 +50,8 @@ pub struct AccountRecord {
     pub balance: Credits,
     /// What running work may cost at most.
     pub held: Credits,
+    /// What it was charged and not refunded.
+    pub spent: Credits,
     /// Since when it is suspended.
     pub suspended_at: Option<DateTime<Utc>>,
     /// Why, as the operator said.
@@ -154,7 +156,7 @@ impl Store {
             AccountRecord,
             r#"
             select id as "id: _", name, balance as "balance: _", held as "held: _",
-                   suspended_at, suspended_reason, created_at,
+                   spent_by(a) as "spent!: _", suspended_at, suspended_reason, created_at,
                    coalesce((select u.email from users u where u.account_id = a.id
                              order by u.id limit 1), '') as "email!"
             from accounts a where id = $1
@@ -174,7 +176,7 @@ impl Store {
         page: &PageRequest,
     ) -> Result<Page<AccountRecord>, StoreError> {
         let mut query = QueryBuilder::new(
-            "select id, name, balance, held, suspended_at, suspended_reason, created_at, \
+            "select id, name, balance, held, spent_by(a) as spent, suspended_at, suspended_reason, created_at, \
                     coalesce((select u.email from users u where u.account_id = a.id \
                               order by u.id limit 1), '') as email \
              from accounts a where true",
@@ -211,26 +213,22 @@ impl Store {
         reason: Option<&str>,
         now: DateTime<Utc>,
     ) -> Result<Option<AccountRecord>, StoreError> {
-        let row = sqlx::query_as!(
-            AccountRecord,
-            r#"
-            update accounts a
-            set suspended_at = case when $2 then coalesce(suspended_at, $3) end,
-                suspended_reason = case when $2 then coalesce($4, suspended_reason) end
-            where id = $1
-            returning id as "id: _", name, balance as "balance: _", held as "held: _",
-                      suspended_at, suspended_reason, created_at,
-                      coalesce((select u.email from users u where u.account_id = a.id
-                                order by u.id limit 1), '') as "email!"
-            "#,
+        let done = sqlx::query!(
+            "update accounts
+             set suspended_at = case when $2 then coalesce(suspended_at, $3) end,
+                 suspended_reason = case when $2 then coalesce($4, suspended_reason) end
+             where id = $1",
             account.0,
             suspended,
             now,
             reason,
         )
-        .fetch_optional(self.requests.named("suspend or resume an account"))
+        .execute(self.requests.named("suspend or resume an account"))
         .await?;
-        Ok(row)
+        if done.rows_affected() == 0 {
+            return Ok(None);
+        }
+        self.account(account).await
     }
 
     /// Whether there is no account at all.

@@ -11,6 +11,9 @@ use crate::domain::{
     page::{Cursor, Page, PageRequest},
 };
 
+/// What ids tell apart.
+const MILLISECOND: TimeDelta = TimeDelta::milliseconds(1);
+
 /// What of a history is wanted.
 #[derive(Debug, Clone, Default)]
 pub struct HistoryFilter {
@@ -50,24 +53,17 @@ impl Store {
     ) -> Result<Page<Generation>, StoreError> {
         let (running, finished) = filter.wants();
         let mut query = QueryBuilder::new("with recursive ");
-        push_kinds(&mut query, account, filter);
+        push_wanted(&mut query, filter);
+        if finished && filter.caller.is_none() {
+            push_kinds(&mut query, account, filter);
+        }
         query.push(", found as (");
-        if finished {
-            query.push(
-                "(select newest.id from kinds cross join lateral (\
-                 select id from finished_generations \
-                 where (model_id, failed) >= (kinds.model_id, kinds.failed) \
-                 and (model_id, failed) <= (kinds.model_id, kinds.failed) \
-                 and deleted_at is null and account_id = ",
-            );
-            query.push_bind(account.0);
-            push_span(&mut query, filter, page);
-            // An order that only the index of the history has: with the ids' alone a plan could
-            // read all that the account has, for the few of a rare kind.
-            query.push(" order by model_id desc, failed desc, id desc limit ");
-            query.push_bind(page.per_page + 1);
-            query.push(") newest order by id desc limit ");
-            query.push_bind(page.per_page + 1).push(")");
+        match filter.caller {
+            Some(caller) if finished => {
+                push_finished_of(caller, &mut query, account, filter, page);
+            }
+            None if finished => push_finished(&mut query, account, filter, page),
+            _ => {}
         }
         if running && finished {
             query.push(" union all ");
@@ -79,6 +75,15 @@ impl Store {
             query.push_bind(account.0);
             if let Some(status) = filter.status {
                 query.push(" and status = ").push_bind(status.as_str());
+            }
+            match filter.caller {
+                Some(CallerFilter::Key(id)) => {
+                    query.push(" and api_key_id = ").push_bind(id.0);
+                }
+                Some(CallerFilter::Session) => {
+                    query.push(" and api_key_id is null");
+                }
+                None => {}
             }
             push_span(&mut query, filter, page);
             // Few run. In the ids' order a plan could read the dead of all accounts.
@@ -112,10 +117,76 @@ impl Store {
     }
 }
 
-/// The models that the filters let through, and the kinds of what the account has finished with
-/// them: each a model and an outcome. One look into the index for each, whatever the number of
-/// rows (a loose index scan).
-fn push_kinds(query: &mut QueryBuilder<Postgres>, account: AccountId, filter: &HistoryFilter) {
+/// The newest finished of all kinds.
+fn push_finished(
+    query: &mut QueryBuilder<Postgres>,
+    account: AccountId,
+    filter: &HistoryFilter,
+    page: &PageRequest,
+) {
+    query.push(
+        "(select newest.id from kinds cross join lateral (\
+         select id from finished_generations \
+         where (model_id, failed) >= (kinds.model_id, kinds.failed) \
+         and (model_id, failed) <= (kinds.model_id, kinds.failed) \
+         and deleted_at is null and account_id = ",
+    );
+    query.push_bind(account.0);
+    push_span(query, filter, page);
+    // An order that only the index of the history has: with the ids' alone a plan could
+    // read all that the account has, for the few of a rare kind.
+    query.push(" order by model_id desc, failed desc, id desc limit ");
+    query.push_bind(page.per_page + 1);
+    query.push(") newest order by id desc limit ");
+    query.push_bind(page.per_page + 1).push(")");
+}
+
+/// The newest finished of one caller: those that the sums count, and those that they do not yet.
+fn push_finished_of(
+    caller: CallerFilter,
+    query: &mut QueryBuilder<Postgres>,
+    account: AccountId,
+    filter: &HistoryFilter,
+    page: &PageRequest,
+) {
+    // As the sums name them.
+    let caller = match caller {
+        CallerFilter::Key(id) => id.0,
+        CallerFilter::Session => 0,
+    };
+    let failed = filter.status.map(|status| status == Status::Failed);
+    let before = page.after_generation();
+    let since = filter.created_after.unwrap_or(DateTime::UNIX_EPOCH);
+    // The page before ended within this millisecond.
+    let reached = before.and_then(|id| id.get_timestamp()).and_then(|at| {
+        let (seconds, nanos) = at.to_unix();
+        DateTime::from_timestamp(seconds.cast_signed(), nanos)?.checked_add_signed(MILLISECOND)
+    });
+    let ends = [filter.created_before, reached];
+    let until = ends.into_iter().flatten().min();
+    query.push("(select id from finished_of_caller(");
+    query.push_bind(account.0).push(", ").push_bind(caller);
+    query.push(", array(select id from wanted), ");
+    query.push_bind(failed).push(", ").push_bind(since);
+    query.push(", coalesce(").push_bind(until);
+    query.push(", 'infinity'), ").push_bind(before).push(", ");
+    query.push_bind(i32::try_from(page.per_page + 1).unwrap_or(i32::MAX));
+    query.push(") counted (id) union select id from usage_tail(");
+    query.push_bind(account.0);
+    query.push(") where deleted_at is null and model_id in (select id from wanted)");
+    query
+        .push(" and coalesce(api_key_id, 0) = ")
+        .push_bind(caller);
+    if let Some(failed) = failed {
+        query.push(" and failed = ").push_bind(failed);
+    }
+    push_span(query, filter, page);
+    query.push(" order by id desc limit ");
+    query.push_bind(page.per_page + 1).push(")");
+}
+
+/// The models that the filters let through.
+fn push_wanted(query: &mut QueryBuilder<Postgres>, filter: &HistoryFilter) {
     query.push("wanted as (select id from models where true");
     if let Some(modality) = filter.modality {
         query.push(" and type = ").push_bind(modality.as_str());
@@ -126,6 +197,12 @@ fn push_kinds(query: &mut QueryBuilder<Postgres>, account: AccountId, filter: &H
     if let Some(model) = &filter.model {
         query.push(" and name = ").push_bind(model.clone());
     }
+    query.push(")");
+}
+
+/// The kinds of what the account has finished with these models: each a model and an outcome. One
+/// look into the index for each, whatever the number of rows (a loose index scan).
+fn push_kinds(query: &mut QueryBuilder<Postgres>, account: AccountId, filter: &HistoryFilter) {
     let next = |query: &mut QueryBuilder<Postgres>, after: &str| {
         query.push(
             "(select model_id, failed from finished_generations \
@@ -135,7 +212,7 @@ fn push_kinds(query: &mut QueryBuilder<Postgres>, account: AccountId, filter: &H
         query.push(after);
         query.push(" order by model_id, failed limit 1)");
     };
-    query.push("), every (model_id, failed) as (");
+    query.push(", every (model_id, failed) as (");
     next(query, "");
     query.push(" union all select next.* from every cross join lateral ");
     next(
@@ -151,29 +228,16 @@ fn push_kinds(query: &mut QueryBuilder<Postgres>, account: AccountId, filter: &H
     query.push(")");
 }
 
-/// The caller, the span of time, and where the page begins. An id carries its creation in milliseconds, so
+/// The span of time, and where the page begins. An id carries its creation in milliseconds, so
 /// a range of times is a range of the key that the indexes are sorted by; the exact comparison
 /// decides at the edges.
 fn push_span(query: &mut QueryBuilder<Postgres>, filter: &HistoryFilter, page: &PageRequest) {
-    match filter.caller {
-        Some(CallerFilter::Key(id)) => {
-            query.push(" and api_key_id = ").push_bind(id.0);
-        }
-        Some(CallerFilter::Session) => {
-            query.push(" and api_key_id is null");
-        }
-        None => {}
-    }
     if let Some(after) = filter.created_after {
         query.push(" and id >= ").push_bind(lowest_id(after));
         query.push(" and created_at >= ").push_bind(after);
     }
     if let Some(before) = filter.created_before {
-        let end = lowest_id(
-            before
-                .checked_add_signed(TimeDelta::milliseconds(1))
-                .unwrap_or(before),
-        );
+        let end = lowest_id(before.checked_add_signed(MILLISECOND).unwrap_or(before));
         query.push(" and id < ").push_bind(end);
         query.push(" and created_at < ").push_bind(before);
     }

@@ -23,7 +23,7 @@ use crate::common::TestApp;
 use mover::{Mover, micros};
 
 /// Counts all usage: as soon as the transactions of other tests let it.
-async fn count_usage(app: &TestApp) {
+pub async fn count_usage(app: &TestApp) {
     let left = "select count(*) from finished_generations
         where settled >= (select upto from settled_cursors where name = 'usage')";
     let counted = async {

@@ -11,6 +11,7 @@ mod risks;
 mod secrets;
 mod start;
 mod stop;
+mod terminal;
 mod traces;
 
 use std::{path::PathBuf, process::Stdio, time::Duration};

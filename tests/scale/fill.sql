@@ -9,6 +9,9 @@ insert into api_keys
     (account_id, name, digest, key_hint, abilities, rate_limit_per_minute, created_at)
 select 1, 'key ' || n, sha256(n::text::bytea), '-', array['*'], 600, '2026-01-01'
 from generate_series(1, 20) n;
+insert into api_keys
+    (account_id, name, digest, key_hint, abilities, rate_limit_per_minute, created_at)
+values (1, 'rare', sha256('rare'), '-', array['*'], 600, '2026-01-01');
 
 insert into models (type, provider, name) values
     ('text', 'openai', 'text-a'), ('text', 'openai', 'text-b'), ('text', 'anthropic', 'text-c'),
@@ -23,7 +26,9 @@ insert into finished_generations
 select (lpad(to_hex((extract(epoch from at) * 1000)::bigint), 12, '0') || '7'
             || substr(md5(random()::text), 1, 3) || '8' || substr(md5(random()::text), 1, 15))::uuid,
        case when n % 50 = 0 then 2 else 1 end, model.id, price.id,
-       'prompt ' || n || repeat(' lorem ipsum', 10), '{"max_tokens": 100}', 1 + n % 20, 100,
+       'prompt ' || n || repeat(' lorem ipsum', 10), '{"max_tokens": 100}',
+       -- Some by people, and by a key that is hardly used.
+       case n % (:rows / 50) when 11 then null when 13 then 21 else 1 + n % 20 end, 100,
        case when failed then 0 else 90 end,
        case when not failed
            then '{"input_tokens": 10, "output_tokens": 20, "total_tokens": 30}'::jsonb end,

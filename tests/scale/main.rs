@@ -1,8 +1,9 @@
-//! `make scale`: the cost of history, usage reports and audits over millions of generations.
+//! `make scale`: the cost of history, usage reports, audits and the console's pages over millions of
+//! generations.
 //!
-//! A benchmark, not a test: it fills a database, requests every page and report twice, and prints
-//! how long each took (the best of some), how many database pages it touched, and which tables its
-//! plan scanned sequentially. Nothing is asserted.
+//! A benchmark, not a test: it fills a database, requests every page and report some times, and
+//! prints how long each took, how many database pages it touched, and which tables its plan scanned
+//! sequentially. Nothing is asserted.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -11,6 +12,8 @@
 )]
 
 mod audits;
+mod filters;
+mod pages;
 mod plans;
 
 use std::time::{Duration, Instant};
@@ -23,7 +26,10 @@ use gensvc::{
         page::{Cursor, PageRequest},
         report::{Span, UsageGroup},
     },
-    store::{Connections, Store, history::HistoryFilter},
+    store::{
+        Connections, Store,
+        history::{CallerFilter, HistoryFilter},
+    },
 };
 use sqlx::{AssertSqlSafe, PgPool, postgres::PgConnectOptions};
 use uuid::Uuid;
@@ -57,14 +63,14 @@ async fn main() {
     store.migrate().await.unwrap();
     let begun = Instant::now();
     let pool = PgPool::connect_with(options.clone()).await.unwrap();
-    let script = include_str!("fill.sql").replace(":rows", &rows.to_string());
-    run(&pool, &script).await;
+    let filled = include_str!("fill.sql").replace(":rows", &rows.to_string());
+    run(&pool, &filled).await;
     run(&pool, "vacuum analyze").await;
     println!("{rows} generations, made in {:.0?}\n", begun.elapsed());
     let plans = plans::Plans::collect();
     let bench = Bench {
         store,
-        explained: self::store(plans::explained(options)),
+        explained: self::store(plans::explained(options.clone())),
         plans,
         pool,
         rows,
@@ -72,6 +78,13 @@ async fn main() {
     bench.history().await;
     bench.usage().await;
     audits::run(&bench).await;
+    // What no audit would let pass.
+    let more = include_str!("more.sql").replace(":rows", &rows.to_string());
+    run(&bench.pool, &more).await;
+    run(&bench.pool, "vacuum analyze").await;
+    let folder = std::env::temp_dir().join(format!("gensvc-scale-{}", std::process::id()));
+    pages::measure(&bench.pool, options, &folder).await;
+    let _ = std::fs::remove_dir_all(&folder);
     bench.pool.close().await;
     bench.store.close(Duration::from_secs(1)).await;
     bench.explained.close(Duration::from_secs(1)).await;
@@ -131,7 +144,7 @@ impl Bench {
     async fn history(&self) {
         println!("| history of | page | rows | ms | database pages | read from end to end |");
         println!("|---|---|---|---|---|---|");
-        for (name, filter) in filters() {
+        for (name, filter) in filters::all() {
             for (page, cursor) in [(1, None), (FAR, self.far(&filter).await)] {
                 let page_is = if page == 1 {
                     "1".to_owned()
@@ -169,6 +182,11 @@ impl Bench {
             clause("status", filter.status.map(Status::as_str)),
             clause("provider", filter.provider.as_deref()),
             clause("model", filter.model.as_deref()),
+            match filter.caller {
+                None => String::new(),
+                Some(CallerFilter::Key(id)) => format!(" and api_key_id = {}", id.0),
+                Some(CallerFilter::Session) => " and api_key_id is null".to_owned(),
+            },
             time(">=", filter.created_after),
             time("<", filter.created_before),
         ]
@@ -235,96 +253,4 @@ impl Cost {
 fn page_request(after: Option<Cursor>) -> PageRequest {
     let per_page = PER_PAGE;
     PageRequest { per_page, after }
-}
-
-fn filters() -> Vec<(&'static str, HistoryFilter)> {
-    let all = HistoryFilter::default;
-    let at = |text: &str| text.parse().ok();
-    vec![
-        ("everything", all()),
-        (
-            "type",
-            HistoryFilter {
-                modality: Some(Modality::Video),
-                ..all()
-            },
-        ),
-        (
-            "status",
-            HistoryFilter {
-                status: Some(Status::Failed),
-                ..all()
-            },
-        ),
-        (
-            "status, none",
-            HistoryFilter {
-                status: Some(Status::Pending),
-                ..all()
-            },
-        ),
-        (
-            "provider",
-            HistoryFilter {
-                provider: Some("openai".to_owned()),
-                ..all()
-            },
-        ),
-        (
-            "model",
-            HistoryFilter {
-                model: Some("text-c".to_owned()),
-                ..all()
-            },
-        ),
-        (
-            "model, rare",
-            HistoryFilter {
-                model: Some("rare".to_owned()),
-                ..all()
-            },
-        ),
-        (
-            "created_after",
-            HistoryFilter {
-                created_after: at("2026-02-01T00:00:00Z"),
-                ..all()
-            },
-        ),
-        (
-            "created_before",
-            HistoryFilter {
-                created_before: at("2026-05-01T00:00:00Z"),
-                ..all()
-            },
-        ),
-        (
-            "type and status",
-            HistoryFilter {
-                modality: Some(Modality::Text),
-                status: Some(Status::Failed),
-                ..all()
-            },
-        ),
-        (
-            "type and provider, none",
-            HistoryFilter {
-                modality: Some(Modality::Video),
-                provider: Some("openai".to_owned()),
-                ..all()
-            },
-        ),
-        (
-            "six of them",
-            HistoryFilter {
-                modality: Some(Modality::Text),
-                status: Some(Status::Completed),
-                provider: Some("openai".to_owned()),
-                model: Some("text-a".to_owned()),
-                created_after: at("2026-02-01T00:00:00Z"),
-                created_before: at("2026-05-01T00:00:00Z"),
-                ..all()
-            },
-        ),
-    ]
 }

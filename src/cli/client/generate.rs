@@ -20,13 +20,12 @@ use super::{
     is_watched, passing,
 };
 use crate::cli::{
-    Failure,
+    Failure, INTERRUPTED, Interrupted,
     output::{Output, printable},
 };
 
-/// The exit code of a generation that failed, and of one that was left.
+/// The exit code of a generation that failed.
 const FAILED: u8 = 6;
-const INTERRUPTED: u8 = 130;
 
 type Env = BTreeMap<String, String>;
 
@@ -183,7 +182,7 @@ pub(super) async fn run(kind: &Kind, env: &Env, output: Output) -> Result<ExitCo
     }
     let fetched = tokio::select! {
         fetched = write(&connection, &record, target, output) => fetched,
-        _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
+        _ = tokio::signal::ctrl_c() => Err(Interrupted.into()),
     };
     if fetched.is_err() {
         output.note(&kept(&record));

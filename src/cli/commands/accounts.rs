@@ -40,7 +40,7 @@ pub(in crate::cli) async fn run(
             with_app(config, async |app| create(&app, request, output).await).await
         }
         AccountCommand::Password(of) => {
-            let password = password::read(&of.email)?;
+            let password = password::read(&of.email).await?;
             valid(password_violations(password.expose_secret()))?;
             with_app(config, async |app| {
                 set_password(&app, &of.email, password, output).await
@@ -171,6 +171,7 @@ async fn show(app: &App, who: &Who, output: Output) -> Result<(), Failure> {
         ("balance", account.balance.to_string()),
         ("held", account.held.to_string()),
         ("available", account.available.to_string()),
+        ("spent", account.spent.to_string()),
         ("created", time(account.created_at)),
         ("suspended", maybe_time(account.suspended_at)),
         (

@@ -121,7 +121,7 @@ async fn an_account_is_made_and_found(_: PgPoolOptions, options: PgConnectOption
     assert_eq!(
         made,
         json!({"id": made["id"], "name": "Ann's shop", "email": "Ann@example.com",
-            "balance": "12.5", "held": "0", "available": "12.5", "suspended_at": null, "suspended_reason": null,
+            "balance": "12.5", "held": "0", "available": "12.5", "spent": "0", "suspended_at": null, "suspended_reason": null,
             "created_at": now})
     );
     let path = format!("{ACCOUNTS}/{}", made["id"]);

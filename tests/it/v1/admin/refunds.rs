@@ -53,6 +53,36 @@ fn refused(answer: &Answer, field: &str, code: &str) {
     assert_eq!(found, [(field.to_owned(), code.to_owned())]);
 }
 
+/// Whatever came in and was taken back, and however much is on hold.
+#[sqlx::test]
+async fn what_is_spent_is_charged_and_not_refunded(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("20").await;
+    let desk = Desk::of(&app, &account).await;
+    let path = format!("/v1/admin/accounts/{}", account.id);
+    let spent = async || app.get(&desk.token, &path).await.expect(200)["spent"].clone();
+    assert_eq!(spent().await, "0");
+    let first = charged(&app, &account).await;
+    charged(&app, &account).await;
+    let running = json!({"prompt": "[[slow:60]] x", "parameters": {"duration": 1}});
+    app.queue(&account, "video", &running).await;
+    assert_eq!(spent().await, "10");
+    desk.refund(&first, Some("2.5"), "a part").await.expect(201);
+    assert_eq!(spent().await, "7.5");
+    for (kind, amount) in [("grant", "100"), ("adjustment", "-3")] {
+        let body = json!({"kind": kind, "amount": amount, "reference": kind});
+        desk.post(&body).await.expect(201);
+    }
+    assert_eq!(spent().await, "7.5");
+    let listed = app.get(&desk.token, "/v1/admin/accounts").await.expect(200);
+    assert_eq!(listed["data"][0]["spent"], "7.5");
+    let suspended = json!({"reason": "x"});
+    let suspended = app
+        .post(&desk.token, &format!("{path}/suspend"), &suspended)
+        .await;
+    assert_eq!(suspended.expect(200)["spent"], "7.5");
+}
+
 #[sqlx::test]
 async fn a_charge_is_given_back_once(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;

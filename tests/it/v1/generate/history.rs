@@ -1,5 +1,6 @@
 //! GET /v1/generate/history: pages, filters, truncation.
 
+mod callers;
 mod times;
 
 use chrono::TimeDelta;
