@@ -50,14 +50,16 @@ pub use credits::LedgerEntryBody;
 pub use error::{ApiError, Code};
 pub use media::MediaLinks;
 pub use metrics::MetricsEndpoint;
+pub use middleware::{OwnBody, Page};
 pub use raw_error::raw_error_response;
 pub use record::{GenerationRecord, RecordError};
+pub use surfaces::RequestId;
 pub use usage::UsageBody;
 pub use webhooks::renderer;
 
 use route::{Route, route};
 
-use crate::{media::MediaStore, service::Service};
+use crate::{media::MediaStore, observe::Metrics, service::Service};
 
 /// The settings of the HTTP side.
 #[derive(Clone)]
@@ -232,6 +234,8 @@ pub fn openapi() -> Result<serde_json::Value, serde_json::Error> {
 /// What the listeners of a server serve.
 pub struct Routers {
     pub api: Router,
+    /// For pages beside the API: what surrounds its routes.
+    pub observer: Observer,
     /// The metrics without a token, for a listener that only this machine reaches.
     pub metrics: Router,
 }
@@ -250,6 +254,7 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
         });
     let (router, _) = router.split_for_parts();
     let metrics = settings.metrics.metrics().clone();
+    let observer = Observer(metrics.clone());
     let state = ApiState {
         service,
         settings: Arc::new(Settings {
@@ -290,8 +295,20 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
         ));
     Ok(Routers {
         api: router,
+        observer,
         metrics: local_metrics,
     })
+}
+
+/// Counts, traces and logs requests.
+#[derive(Clone)]
+pub struct Observer(Metrics);
+
+impl Observer {
+    /// Around the routes that a router has so far: their requests are observed like the API's.
+    pub fn around<S: Clone + Send + Sync + 'static>(self, router: Router<S>) -> Router<S> {
+        router.route_layer(from_fn_with_state(self.0, metrics::measure))
+    }
 }
 
 async fn not_found() -> ApiError {

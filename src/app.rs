@@ -252,7 +252,13 @@ impl App {
             dispatcher,
             auditor,
             links,
-            router: console::router(routers.api, console_clock, public_url, bucket.as_ref()),
+            router: console::router(
+                routers.api,
+                routers.observer,
+                console_clock,
+                public_url,
+                bucket.as_ref(),
+            ),
             metrics_router: routers.metrics,
         })
     }

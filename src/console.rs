@@ -33,14 +33,17 @@ use std::sync::Arc;
 
 use axum::{
     Router,
-    middleware::from_fn_with_state,
+    middleware::{from_fn, from_fn_with_state},
     routing::{get, post},
 };
 use url::{Origin, Url};
 
 pub use operations::{ALL as OPERATIONS, Operation};
 
-use crate::domain::clock::SharedClock;
+use crate::{
+    api::Observer,
+    domain::{clock::SharedClock, limiter::Limiter},
+};
 
 /// What all pages share. Cheap to clone.
 #[derive(Clone)]
@@ -54,12 +57,18 @@ struct Inner {
     /// Whether that is by https, so that the cookie may go out by it alone.
     is_https: bool,
     policy: http::HeaderValue,
+    /// Downloads that run, by account.
+    downloads: Limiter<i64>,
 }
+
+/// Downloads at once, and those of one account: each asks the API for page after page.
+const DOWNLOADS: (usize, usize) = (32, 2);
 
 /// The pages, and behind them `api`, which answers what is no page. Clients reach the server at
 /// `public_url`, and are redirected to `bucket` for files, where those lie in one.
 pub fn router(
     api: Router,
+    observer: Observer,
     clock: SharedClock,
     public_url: &str,
     bucket: Option<&Origin>,
@@ -74,8 +83,19 @@ pub fn router(
         public_url: public_url.trim_end_matches('/').to_owned(),
         is_https: url.is_some_and(|url| url.scheme() == "https"),
         policy: guard::policy(&media.join(" ")),
+        downloads: Limiter::new(DOWNLOADS.0, DOWNLOADS.1),
     }));
     let guarded = from_fn_with_state(console.clone(), guard::guard);
+    let pages = routes().route_layer(from_fn(guard::answered));
+    observer
+        .around(pages)
+        .method_not_allowed_fallback(guard::other)
+        .fallback(guard::other)
+        .layer(guarded)
+        .with_state(console)
+}
+
+fn routes() -> Router<Console> {
     Router::new()
         .route("/", get(overview::page))
         .route("/login", get(session::form).post(session::log_in))
@@ -95,10 +115,12 @@ pub fn router(
         .route("/ledger", get(ledger::page))
         .route("/ledger.csv", get(ledger::csv))
         .route("/keys", get(keys::list).post(keys::create))
+        .route("/keys.csv", get(keys::csv))
         .route("/keys/new", get(keys::new))
         .route("/keys/{id}", get(keys::page))
         .route("/keys/{id}/revoke", post(keys::revoke))
         .route("/templates", get(templates::list).post(templates::create))
+        .route("/templates.csv", get(templates::csv))
         .route("/templates/new", get(templates::new))
         .route(
             "/templates/{id}",
@@ -106,7 +128,9 @@ pub fn router(
         )
         .route("/templates/{id}/delete", post(templates::delete))
         .route("/webhooks", get(webhooks::list).post(webhooks::create))
+        .route("/webhooks.csv", get(webhooks::csv))
         .route("/webhooks/{id}", get(webhooks::page))
+        .route("/webhooks/{id}/deliveries.csv", get(webhooks::deliveries))
         .route("/webhooks/{id}/delete", post(webhooks::delete))
         .route(
             "/webhooks/{id}/deliveries/{delivery}",
@@ -116,9 +140,13 @@ pub fn router(
         .route("/settings/password", post(account::password))
         .route("/connect", get(connect::page))
         .route("/operator", get(operator::health))
+        .route("/operator/providers.csv", get(operator::providers_csv))
         .route("/operator/jobs", get(operator::jobs))
+        .route("/operator/jobs.csv", get(operator::jobs_csv))
         .route("/operator/spending", get(operator::spending))
+        .route("/operator/spending.csv", get(operator::spending_csv))
         .route("/operator/accounts", get(operator::accounts::list))
+        .route("/operator/accounts.csv", get(operator::accounts::csv))
         .route("/operator/accounts/{id}", get(operator::accounts::page))
         .route(
             "/operator/accounts/{id}/credits",
@@ -133,8 +161,4 @@ pub fn router(
             post(operator::accounts::resume),
         )
         .route("/assets/{file}", get(assets::file))
-        .method_not_allowed_fallback(guard::other)
-        .fallback(guard::other)
-        .layer(guarded)
-        .with_state(console)
 }

@@ -11,7 +11,7 @@ use super::{
     ApiState,
     error::ApiError,
     generate::IDEMPOTENCY_KEY,
-    middleware::CallerSlot,
+    middleware::{CallerSlot, Page},
     surfaces::{RETRY_COUNT, Sdk},
 };
 use crate::{
@@ -103,7 +103,12 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
                 permission: PhantomData,
             });
         }
-        let known = state.service.authenticate(token).await?;
+        let page = parts.extensions.get::<Page>();
+        let counts = page.is_none_or(Page::counts);
+        let known = state.service.authenticate(token, counts).await?;
+        if let Some(page) = page.filter(|_| counts) {
+            page.set(&known, state.service.now());
+        }
         if let Some(slot) = parts.extensions.get::<CallerSlot>() {
             slot.set(&known, state.service.now());
         }

@@ -1,7 +1,10 @@
 //! Around every request: its id, its log line, the error envelope and the rate headers.
 
 use std::{
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Instant,
 };
 
@@ -104,6 +107,35 @@ impl Drop for Presumption {
     }
 }
 
+/// A page of the console. What it asks of the API, which carries this, is one request of its caller:
+/// counted once, and logged as one.
+#[derive(Clone, Default)]
+pub struct Page(Arc<Asked>);
+
+#[derive(Default)]
+struct Asked {
+    caller: CallerSlot,
+    counted: AtomicBool,
+}
+
+impl Page {
+    /// One that is never refused for having asked too much.
+    pub fn uncounted() -> Self {
+        let page = Self::default();
+        page.counts();
+        page
+    }
+
+    /// Whether the caller's limit is still to be asked: the first time only.
+    pub fn counts(&self) -> bool {
+        !self.0.counted.swap(true, Ordering::Relaxed)
+    }
+
+    pub fn set(&self, known: impl Into<Known>, now: DateTime<Utc>) {
+        self.0.caller.set(known, now);
+    }
+}
+
 /// A caller whose token, or password, is good.
 pub struct Known {
     /// `None` for logins.
@@ -176,6 +208,7 @@ impl From<&Presented> for Known {
 pub async fn request_context(mut request: Request, next: Next, route: &str) -> Response {
     let id = request_id(&request);
     let caller = CallerSlot::default();
+    let is_part = request.extensions().get::<Page>().is_some();
     request.extensions_mut().insert(caller.clone());
     request.extensions_mut().insert(RequestId(id.clone()));
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
@@ -185,7 +218,9 @@ pub async fn request_context(mut request: Request, next: Next, route: &str) -> R
     let sdk = Sdk::of(&path);
     let code = envelope(&mut response, sdk, &id).map(Code::as_str);
     let status = response.status();
-    let known = caller.0.get();
+    let page = response.extensions_mut().remove::<Page>();
+    let asked = page.as_ref().map_or(&caller, |page| &page.0.caller);
+    let known = asked.0.get();
     let headers = response.headers_mut();
     if let Ok(value) = HeaderValue::from_str(&id) {
         if let Some(sdk) = sdk {
@@ -218,7 +253,7 @@ pub async fn request_context(mut request: Request, next: Next, route: &str) -> R
                 admin_token, elapsed_ms, "answered")
         };
     }
-    let is_routine = MONITORING.contains(&route) && status.is_success();
+    let is_routine = is_part || MONITORING.contains(&route) && status.is_success();
     span.in_scope(|| {
         if is_routine {
             answered!(debug);
@@ -278,6 +313,6 @@ fn envelope(response: &mut Response, sdk: Option<Sdk>, id: &str) -> Option<Code>
     Some(error.code())
 }
 
-/// Marks an error response that has a body of its own (a failing health check).
+/// Marks an error response that has a body of its own (a failing health check, a page).
 #[derive(Debug, Clone, Copy)]
 pub struct OwnBody;

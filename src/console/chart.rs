@@ -64,28 +64,57 @@ fn round_up(most: Credits) -> Credits {
     }
 }
 
-const WIDTH: u16 = 900;
+/// A chart is drawn for wide and for narrow screens, of which one is shown.
+struct Size {
+    class: &'static str,
+    width: u16,
+}
+
+const SIZES: [Size; 2] = [
+    Size {
+        class: "chart wide",
+        width: 900,
+    },
+    Size {
+        class: "chart narrow",
+        width: 330,
+    },
+];
 const HEIGHT: u16 = 180;
 const LEFT: u16 = 62;
 const BELOW: u16 = 22;
+/// The room of a column's name.
+const NAME: u16 = 70;
 
 /// Columns from left to right, such as days.
 pub fn columns(bars: &[Bar]) -> Markup {
+    html! { @for size in &SIZES { (columns_of(bars, size)) } }
+}
+
+fn columns_of(bars: &[Bar], &Size { class, width }: &Size) -> Markup {
     let end = round_up(most(bars));
     let half = Credits::from_micros(end.micros() / 2);
     let count = u16::try_from(bars.len().max(1)).unwrap_or(u16::MAX);
-    let slot = f64::from(WIDTH - LEFT) / f64::from(count);
-    let width = (slot * 0.72).clamp(0.5, 48.0);
+    let slot = f64::from(width - LEFT) / f64::from(count);
+    let thick = (slot * 0.72).clamp(0.5, 48.0);
     let x = |at: usize| {
         let at = u16::try_from(at).unwrap_or(u16::MAX);
         f64::from(LEFT) + slot * f64::from(at)
     };
-    // As many names as there is room for.
-    let every = (bars.len() * 70 / usize::from(WIDTH - LEFT)).max(1);
+    // As many names as there is room for, the last among them.
+    let every = (bars.len() * usize::from(NAME)).div_ceil(usize::from(width - LEFT));
+    let every = every.max(1);
+    // The last name of narrow columns would stand out on the right.
+    let (shift, anchor) = if slot < f64::from(NAME) / 2.0 {
+        (slot, "end")
+    } else {
+        (slot / 2.0, "middle")
+    };
+    let is_named = |at: usize| (bars.len() - 1 - at).is_multiple_of(every);
     html! {
-        svg.chart viewBox={ "0 0 " (WIDTH) " " (HEIGHT + BELOW + 8) } role="group" aria-label="Credits, as columns" {
+        svg class=(class) viewBox={ "0 0 " (width) " " (HEIGHT + BELOW + 8) } role="group" aria-label="Credits, as columns" {
             @for (value, y) in [(end, 8), (half, 8 + HEIGHT / 2), (Credits::ZERO, 8 + HEIGHT)] {
-                line.grid x1=(LEFT) x2=(WIDTH) y1=(y) y2=(y) {}
+                line.grid x1=(LEFT) x2=(width) y1=(y) y2=(y) {}
                 text x=(LEFT - 8) y=(y + 4) text-anchor="end" { (grouped(&value.to_string())) }
             }
             @for (at, bar) in bars.iter().enumerate() {
@@ -93,11 +122,11 @@ pub fn columns(bars: &[Bar]) -> Markup {
                 a href=(bar.link) aria-label=(bar.title()) {
                     title { (bar.title()) }
                     rect.hit x=(format!("{:.1}", x(at))) y="8" width=(format!("{slot:.1}")) height=(HEIGHT) {}
-                    rect.bar x=(format!("{:.1}", x(at) + (slot - width) / 2.0)) y=(8 + HEIGHT - tall)
-                        width=(format!("{width:.1}")) height=(tall) rx="2" {}
+                    rect.bar x=(format!("{:.1}", x(at) + (slot - thick) / 2.0)) y=(8 + HEIGHT - tall)
+                        width=(format!("{thick:.1}")) height=(tall) rx="2" {}
                 }
-                @if at % every == 0 {
-                    text x=(format!("{:.1}", x(at) + slot / 2.0)) y=(8 + HEIGHT + BELOW - 4) text-anchor="middle" {
+                @if is_named(at) {
+                    text x=(format!("{:.1}", x(at) + shift)) y=(8 + HEIGHT + BELOW - 4) text-anchor=(anchor) {
                         (short(&bar.name))
                     }
                 }
@@ -116,21 +145,24 @@ const ROWS: usize = 12;
 
 /// Bars below each other, the longest first.
 pub fn rows(bars: &[Bar]) -> Markup {
-    let end = most(bars);
     let mut sorted: Vec<&Bar> = bars.iter().collect();
     sorted.sort_by_key(|bar| std::cmp::Reverse(bar.credits));
     sorted.truncate(ROWS);
-    let height = 34 * sorted.len();
+    html! { @for size in &SIZES { (rows_of(&sorted, most(bars), size)) } }
+}
+
+fn rows_of(bars: &[&Bar], end: Credits, &Size { class, width }: &Size) -> Markup {
+    let height = 34 * bars.len();
     html! {
-        svg.chart viewBox={ "0 0 " (WIDTH) " " (height) } role="group" aria-label="Credits, as bars" {
-            @for (at, bar) in sorted.into_iter().enumerate() {
+        svg class=(class) viewBox={ "0 0 " (width) " " (height) } role="group" aria-label="Credits, as bars" {
+            @for (at, bar) in bars.iter().enumerate() {
                 @let y = at * 34;
                 a href=(bar.link) {
                     title { (bar.title()) }
-                    rect.hit x="0" y=(y) width=(WIDTH) height="34" {}
+                    rect.hit x="0" y=(y) width=(width) height="34" {}
                     text x="0" y=(y + 12) { (bar.name) }
-                    rect.bar x="0" y=(y + 17) width=(scaled(bar.credits, end, WIDTH)) height="10" rx="2" {}
-                    text x=(WIDTH) y=(y + 12) text-anchor="end" { (grouped(&bar.credits.to_string())) }
+                    rect.bar x="0" y=(y + 17) width=(scaled(bar.credits, end, width)) height="10" rx="2" {}
+                    text x=(width) y=(y + 12) text-anchor="end" { (grouped(&bar.credits.to_string())) }
                 }
             }
         }

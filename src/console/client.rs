@@ -14,21 +14,22 @@ use tower::ServiceExt as _;
 use url::form_urlencoded::Serializer;
 
 use super::{Console, operations::Operation, shell};
+use crate::api::{Page, RequestId};
 
 /// Answers of the API are read whole; the longest is a page of 100 records.
 const MAX_ANSWER: usize = 16 << 20;
 
-/// What of a browser's request the API has to know: who asks, and under which id it is logged.
-const PASSED_ON: [HeaderName; 2] = [
-    HeaderName::from_static("x-forwarded-for"),
-    HeaderName::from_static("x-request-id"),
-];
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 pub struct Client {
     console: Console,
     token: Option<SecretString>,
+    /// What of a browser's request the API has to know: who asks, and under which id it is logged.
     peer: Option<ConnectInfo<SocketAddr>>,
     headers: HeaderMap,
+    /// All that a page asks for is one request of its caller.
+    page: Page,
 }
 
 /// One call that is being put together.
@@ -45,16 +46,27 @@ impl Client {
     /// For what came in with `parts`, with `token` or without.
     pub fn new(console: &Console, parts: &Parts, token: Option<SecretString>) -> Self {
         let mut headers = HeaderMap::new();
-        for name in PASSED_ON {
-            if let Some(value) = parts.headers.get(&name) {
-                headers.insert(name, value.clone());
-            }
+        if let Some(value) = parts.headers.get(&FORWARDED_FOR) {
+            headers.insert(FORWARDED_FOR, value.clone());
+        }
+        let id = parts.extensions.get::<RequestId>();
+        if let Some(Ok(id)) = id.map(|RequestId(id)| HeaderValue::from_str(id)) {
+            headers.insert(REQUEST_ID, id);
         }
         Self {
             console: console.clone(),
             token,
             peer: parts.extensions.get().copied(),
             headers,
+            page: parts.extensions.get().cloned().unwrap_or_default(),
+        }
+    }
+
+    /// The same, which is not refused for having asked too much.
+    pub fn unlimited(self) -> Self {
+        Self {
+            page: Page::uncounted(),
+            ..self
         }
     }
 
@@ -135,6 +147,7 @@ impl Call<'_> {
         if let Some(peer) = client.peer {
             request.extensions_mut().insert(peer);
         }
+        request.extensions_mut().insert(client.page.clone());
         let Ok(response) = client.console.0.api.clone().oneshot(request).await;
         if response.status().is_client_error() || response.status().is_server_error() {
             let status = response.status();
@@ -183,6 +196,11 @@ impl Problem {
     pub fn logged_out() -> Self {
         let message = "log in to go on";
         Self::new(StatusCode::UNAUTHORIZED, "missing_token", message)
+    }
+
+    pub fn internal() -> Self {
+        let message = "something went wrong on our side";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message)
     }
 
     pub fn bad_form(message: &str) -> Self {

@@ -57,7 +57,7 @@ fn openai(url: &str, model: &str) -> Markup {
     html! {
         section.card {
             h2 { "OpenAI's SDK" }
-            p.muted { "Chat Completions, with every text model of this server." }
+            p.muted { "Chat Completions and Responses with every text model of this server, images and speech." }
             (code_block("Python", &python))
             p { "Or by the environment, for tools that read it:" }
             (code_block("Shell", &environment))

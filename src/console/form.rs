@@ -14,6 +14,8 @@ use super::{Console, client::Problem, guard};
 
 /// The largest form: a template of two long texts, percent-encoded.
 const MAX_BYTES: usize = 512 << 10;
+/// The same of who is not known yet.
+const MAX_LOGIN_BYTES: usize = 16 << 10;
 /// How long it may take to arrive.
 const IN_TIME: Duration = Duration::from_secs(30);
 
@@ -96,10 +98,29 @@ impl Form {
     }
 }
 
+/// The form of a login, which anybody can send.
+pub struct LoginForm(pub Form);
+
+impl FromRequest<Console> for LoginForm {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, console: &Console) -> Result<Self, Response> {
+        Form::read(request, console, MAX_LOGIN_BYTES)
+            .await
+            .map(Self)
+    }
+}
+
 impl FromRequest<Console> for Form {
     type Rejection = Response;
 
     async fn from_request(request: Request, console: &Console) -> Result<Self, Response> {
+        Self::read(request, console, MAX_BYTES).await
+    }
+}
+
+impl Form {
+    async fn read(request: Request, console: &Console, most: usize) -> Result<Self, Response> {
         let (parts, body) = request.into_parts();
         guard::check_origin(&parts.method, &parts.headers, console)
             .map_err(axum::response::IntoResponse::into_response)?;
@@ -110,7 +131,7 @@ impl FromRequest<Console> for Form {
             let message = format!("send the form as {urlencoded}");
             return Err(refused(Problem::bad_form(&message)));
         }
-        let reading = axum::body::to_bytes(body, MAX_BYTES);
+        let reading = axum::body::to_bytes(body, most);
         match tokio::time::timeout(IN_TIME, reading).await {
             Ok(Ok(bytes)) => Ok(Self::parse(&bytes)),
             Ok(Err(_)) => {

@@ -6,8 +6,8 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{
-    client::{Call, Problem},
-    csv::{Csv, Rows},
+    client::Problem,
+    csv::{Download, members},
     form::Form,
     operations as op,
     parts::{self, TYPES, amount, badge, kind, list, option, text, time},
@@ -22,23 +22,24 @@ const STATUSES: [(&str, &str); 4] = [
     ("failed", "Failed"),
 ];
 
-fn asked<'a>(session: &'a Session, form: &Form) -> Call<'a> {
-    let mut call = session.call(op::HISTORY, &[]);
-    for name in ["type", "status", "provider", "model", "api_key"] {
-        call = call.query(name, form.word(name));
-    }
+/// The filters of a form, as the API takes them.
+fn asked(form: &Form) -> Vec<(&'static str, String)> {
+    let names = ["type", "status", "provider", "model", "api_key"];
+    let mut query: Vec<_> = names.map(|name| (name, form.word(name).to_owned())).into();
     for (name, field, later) in [("created_after", "from", 0), ("created_before", "to", 1)] {
         let day = form.word(field);
         // What is no day goes to the API as it is, for it to say so.
         let time = parts::start_of(day, later).unwrap_or_else(|| day.to_owned());
-        call = call.query(name, &time);
+        query.push((name, time));
     }
-    call
+    query
 }
 
 pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
     let form = Form::of_query(uri.query());
-    let call = asked(&session, &form).query("cursor", form.get("cursor"));
+    let call = session.call(op::HISTORY, &[]);
+    let call = asked(&form).iter().fold(call, |c, (n, v)| c.query(n, v));
+    let call = call.query("cursor", form.get("cursor"));
     let keys = session.call(op::KEYS, &[]).query("per_page", "100").json();
     let (found, models, keys) = tokio::join!(call.json(), session.get(op::MODELS, &[]), keys);
     let (models, keys) = (models?, keys?);
@@ -49,9 +50,7 @@ pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
     };
     let rows = list(&found["data"]);
     let export = format!("/generations.csv?{}", uri.query().unwrap_or_default());
-    let actions = html! {
-        @if !rows.is_empty() { a.button href=(export) { "Download CSV" } }
-    };
+    let actions = parts::download(&export, rows);
     let content = html! {
         (shell::head("History", "Everything this account has generated, newest first. Each row has a receipt.", &actions))
         (filters(&form, &models, &keys, problem.as_ref()))
@@ -156,39 +155,17 @@ pub fn table(rows: &[Value]) -> Markup {
 }
 
 pub async fn csv(session: Session, uri: Uri) -> Result<Response, Problem> {
+    let mut columns = members(&["uuid", "type", "status", "provider", "model", "prompt"]);
+    columns.extend([
+        ("estimated", "/credits/estimated"),
+        ("charged", "/credits/charged"),
+        ("error", "/error/code"),
+        ("created_at", ""),
+        ("completed_at", ""),
+    ]);
+    let download = Download::new("generations", op::HISTORY, columns).paged();
     let form = Form::of_query(uri.query());
-    let headings = [
-        "uuid",
-        "type",
-        "status",
-        "provider",
-        "model",
-        "prompt",
-        "estimated",
-        "charged",
-        "error",
-        "created_at",
-        "completed_at",
-    ];
-    let mut csv = Csv::new(&headings);
-    let mut rows = Rows::default();
-    while let Some(page) = rows.next(|| asked(&session, &form)).await? {
-        for row in list(&page["data"]) {
-            let credits = &row["credits"];
-            csv.row(&[
-                &row["uuid"],
-                &row["type"],
-                &row["status"],
-                &row["provider"],
-                &row["model"],
-                &row["prompt"],
-                &credits["estimated"],
-                &credits["charged"],
-                &row["error"]["code"],
-                &row["created_at"],
-                &row["completed_at"],
-            ]);
-        }
-    }
-    Ok(csv.answer("generations"))
+    let asked = asked(&form).into_iter();
+    let download = asked.fold(download, |d, (name, value)| d.query(name, &value));
+    download.answer(session).await
 }

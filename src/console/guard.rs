@@ -1,16 +1,19 @@
 //! Around every page: where changes may come from, what the browser may do, what is no page.
 
+use std::panic::AssertUnwindSafe;
+
 use axum::{
     extract::{Request, State},
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
+use futures_util::FutureExt as _;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use tower::ServiceExt as _;
 use url::Url;
 
 use super::{Console, client::Problem};
-use crate::api::accepts_html;
+use crate::api::{OwnBody, Page, accepts_html};
 
 /// Below these a program asks, whatever it accepts.
 const API: [&str; 3] = ["/v1", "/openai", "/anthropic"];
@@ -67,6 +70,18 @@ pub fn check_origin(
 
 pub async fn guard(State(console): State<Console>, request: Request, next: Next) -> Response {
     dressed(next.run(request).await, &console)
+}
+
+/// A page's answer, also of one that panics: whatever its status, its body is its own.
+pub async fn answered(mut request: Request, next: Next) -> Response {
+    let page = Page::default();
+    request.extensions_mut().insert(page.clone());
+    let answer = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+    // The panic hook has logged it.
+    let mut response = answer.unwrap_or_else(|_panic| Problem::internal().into_response());
+    response.extensions_mut().insert(OwnBody);
+    response.extensions_mut().insert(page);
+    response
 }
 
 /// The headers of pages, on what is one.

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     client::Problem,
+    csv::{Download, members},
     form::Form,
     operations as op,
     parts::{self, Field, amount, badge, copyable, fact, option, text, time},
@@ -39,8 +40,9 @@ pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
     let found = call.json().await?;
     let rows = parts::list(&found["data"]);
     let new = html! { a.button.primary href="/keys/new" { "Create a key" } };
+    let actions = html! { (parts::download("/keys.csv", rows)) (new) };
     let content = html! {
-        (shell::head("API keys", "Programs call the API with a key. Each can be limited, and revoked by itself.", &new))
+        (shell::head("API keys", "Programs call the API with a key. Each can be limited, and revoked by itself.", &actions))
         section.card {
             @if rows.is_empty() {
                 (parts::empty("No keys yet", "A key is what your program sends as its bearer token.", &new))
@@ -49,6 +51,25 @@ pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
         (parts::pager(&uri, &found["next_cursor"]))
     };
     Ok(shell::page(&session, "API keys", &content))
+}
+
+pub async fn csv(session: Session) -> Result<Response, Problem> {
+    let columns = members(&[
+        "id",
+        "name",
+        "key_hint",
+        "abilities",
+        "rate_limit_per_minute",
+        "spend_limit",
+        "spend_period",
+        "spent",
+        "expires_at",
+        "last_used_at",
+        "revoked_at",
+        "created_at",
+    ]);
+    let download = Download::new("keys", op::KEYS, columns).paged();
+    download.answer(session).await
 }
 
 fn table(rows: &[Value], now: DateTime<Utc>) -> Markup {

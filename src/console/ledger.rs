@@ -6,8 +6,8 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{
-    client::{Call, Problem},
-    csv::{Csv, Rows},
+    client::Problem,
+    csv::{Download, members},
     form::Form,
     operations as op,
     parts::{self, amount, list, option, text, time},
@@ -29,19 +29,15 @@ const KINDS: [(&str, &str, &str); 6] = [
     ("refund", "Refund", "gives back what a generation cost"),
 ];
 
-fn asked<'a>(session: &'a Session, form: &Form) -> Call<'a> {
-    session
-        .call(op::LEDGER, &[])
-        .query("kind", form.word("kind"))
-}
-
 pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
     let form = Form::of_query(uri.query());
-    let call = asked(&session, &form).query("cursor", form.get("cursor"));
+    let call = session.call(op::LEDGER, &[]);
+    let call = call.query("kind", form.word("kind"));
+    let call = call.query("cursor", form.get("cursor"));
     let found = call.query("per_page", "50").json().await?;
     let (rows, balance) = (list(&found["data"]), &session.balance);
     let export = parts::link("/ledger.csv", &[("kind", form.word("kind"))]);
-    let actions = html! { @if !rows.is_empty() { a.button href=(export) { "Download CSV" } } };
+    let actions = parts::download(&export, rows);
     let content = html! {
         (shell::head("Ledger", "Every movement of credits. A generation has two: a hold, then a charge or a release.", &actions))
         dl.figures {
@@ -117,8 +113,7 @@ fn entry(row: &Value, linked: bool) -> Markup {
 }
 
 pub async fn csv(session: Session, uri: Uri) -> Result<Response, Problem> {
-    let form = Form::of_query(uri.query());
-    let headings = [
+    let columns = members(&[
         "id",
         "kind",
         "amount",
@@ -127,13 +122,9 @@ pub async fn csv(session: Session, uri: Uri) -> Result<Response, Problem> {
         "generation",
         "reference",
         "created_at",
-    ];
-    let mut csv = Csv::new(&headings);
-    let mut rows = Rows::default();
-    while let Some(page) = rows.next(|| asked(&session, &form)).await? {
-        for row in list(&page["data"]) {
-            csv.row(&headings.map(|name| &row[name]));
-        }
-    }
-    Ok(csv.answer("ledger"))
+    ]);
+    let kind = Form::of_query(uri.query());
+    let download = Download::new("ledger", op::LEDGER, columns).paged();
+    let download = download.query("kind", kind.word("kind"));
+    download.answer(session).await
 }

@@ -2,12 +2,14 @@
 
 pub mod accounts;
 
+use axum::response::Response;
 use http::Uri;
 use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{
     client::Problem,
+    csv::{self, Download, members},
     form::Form,
     operations as op,
     parts::{self, amount, badge, decimal, kind, list, text, time},
@@ -49,11 +51,36 @@ pub async fn health(session: Session) -> Result<Markup, Problem> {
         session.call(op::AUDIT, &[]).json(),
     )?;
     let content = html! {
-        (shell::head("Health", "The ledger's self-audit, and how the providers do.", &html! {}))
+        (shell::head("Health", "The ledger's self-audit, and how the providers do.",
+            &parts::download("/operator/providers.csv", list(&providers["data"]))))
         (self_audit(&audit))
         @for provider in list(&providers["data"]) { (provider_card(provider)) }
     };
     Ok(shell::page(&session, "Health", &content))
+}
+
+pub async fn providers_csv(session: Session) -> Result<Response, Problem> {
+    check(&session)?;
+    let found = session.call(op::PROVIDERS_HEALTH, &[]).json().await?;
+    let counts = [
+        "model",
+        "type",
+        "generations",
+        "failed",
+        "faults",
+        "median_seconds",
+        "p95_seconds",
+    ];
+    let mut rows = Vec::new();
+    for provider in list(&found["data"]) {
+        for model in list(&provider["models"]) {
+            let mut row = vec![&provider["provider"]];
+            row.extend(counts.map(|name| &model[name]));
+            rows.push(row);
+        }
+    }
+    let headings = [&["provider"], &counts[..]].concat();
+    Ok(csv::file("providers", &headings, &rows))
 }
 
 fn self_audit(audit: &Value) -> Markup {
@@ -118,7 +145,8 @@ pub async fn jobs(session: Session) -> Result<Markup, Problem> {
     let found = session.call(op::JOBS, &[]).json().await?;
     let rows = list(&found["data"]);
     let content = html! {
-        (shell::head("Jobs", "What has not ended, of all accounts, the oldest first.", &html! {}))
+        (shell::head("Jobs", "What has not ended, of all accounts, the oldest first.",
+            &parts::download("/operator/jobs.csv", rows)))
         section.card #jobs data-live="/operator/jobs" {
             div.card-head { h2 { "Unfinished" } span.muted.small { (amount(&found["total"])) " in all" } }
             @if rows.is_empty() {
@@ -154,6 +182,24 @@ pub async fn jobs(session: Session) -> Result<Markup, Problem> {
     ))
 }
 
+pub async fn jobs_csv(session: Session) -> Result<Response, Problem> {
+    check(&session)?;
+    let columns = members(&[
+        "uuid",
+        "account",
+        "type",
+        "provider",
+        "model",
+        "status",
+        "attempts",
+        "progress",
+        "held",
+        "created_at",
+    ]);
+    let download = Download::new("jobs", op::JOBS, columns);
+    download.answer(session).await
+}
+
 pub async fn spending(session: Session, uri: Uri) -> Result<Markup, Problem> {
     check(&session)?;
     let form = Form::of_query(uri.query());
@@ -164,6 +210,13 @@ pub async fn spending(session: Session, uri: Uri) -> Result<Markup, Problem> {
             .json()
     };
     let (models, accounts) = tokio::try_join!(report("model"), report("account"))?;
+    let export = |by| {
+        let days = [("from", form.word("from")), ("to", form.word("to"))];
+        parts::link(
+            "/operator/spending.csv",
+            &[&[("by", by)], &days[..]].concat(),
+        )
+    };
     let content = html! {
         (shell::head("Spending", "What all accounts were charged, by model and by account.", &html! {}))
         section.card {
@@ -173,21 +226,40 @@ pub async fn spending(session: Session, uri: Uri) -> Result<Markup, Problem> {
                 div.actions { button.primary type="submit" { "Show" } }
             }
         }
-        (report_card("By model", &models, |row| html! {
+        (report_card("By model", &models, &export("model"), |row| html! {
             (text(&row["provider"])) " · " code { (text(&row["model"])) }
         }))
-        (report_card("By account", &accounts, |row| html! {
+        (report_card("By account", &accounts, &export("account"), |row| html! {
             a href={ "/operator/accounts/" (row["account"].to_string()) } { (text(&row["name"])) }
         }))
     };
     Ok(shell::page(&session, "Spending", &content))
 }
 
-fn report_card(title: &str, report: &Value, name: impl Fn(&Value) -> Markup) -> Markup {
+pub async fn spending_csv(session: Session, uri: Uri) -> Result<Response, Problem> {
+    check(&session)?;
+    let form = Form::of_query(uri.query());
+    let of: &[_] = match form.word("by") {
+        "account" => &["account", "name"],
+        _ => &["provider", "model"],
+    };
+    let columns = members(&[of, &["charged", "completed", "failed"]].concat());
+    let download = Download::new("spending", op::SPENDING, columns);
+    let download = download.query("group_by", form.word("by"));
+    let download = download.query("from", form.word("from"));
+    download.query("to", form.word("to")).answer(session).await
+}
+
+fn report_card(
+    title: &str,
+    report: &Value,
+    export: &str,
+    name: impl Fn(&Value) -> Markup,
+) -> Markup {
     let rows = list(&report["data"]);
     html! {
         section.card {
-            h2 { (title) }
+            div.card-head { h2 { (title) } (parts::download(export, rows)) }
             @if rows.is_empty() { p.muted { "Nothing was charged in this time." } } @else {
                 div.table tabindex="0" { table {
                     thead { tr { th { (title) } th.right { "Credits" } th.right { "Completed" } th.right { "Failed" } } }

@@ -205,6 +205,11 @@ pub fn fact(name: &str, value: &Markup) -> Markup {
     html! { div { dt { (name) } dd { (value) } } }
 }
 
+/// The link to a table's file, where it has rows.
+pub fn download(path: &str, rows: &[Value]) -> Markup {
+    html! { @if !rows.is_empty() { a.button href=(path) { "Download CSV" } } }
+}
+
 /// The link to the next page of a list, and back to the newest.
 pub fn pager(uri: &http::Uri, next: &Value) -> Markup {
     let pairs = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());

@@ -13,11 +13,12 @@ use serde_json::{Value, json};
 use super::{
     Console,
     client::{Call, Client, Problem},
-    form::Form,
+    form::{Form, LoginForm},
     guard, operations as op,
     operations::Operation,
     parts, shell,
 };
+use crate::domain::limiter::Permit;
 
 /// Where https can be relied on, no other host and no plain connection can set it.
 const SECURE_NAME: &str = "__Host-gensvc";
@@ -25,6 +26,7 @@ const NAME: &str = "gensvc";
 
 /// A logged-in person. Whoever takes it in a change has checked where that comes from.
 pub struct Session {
+    console: Console,
     client: Client,
     /// Where clients reach the server.
     pub public_url: String,
@@ -43,6 +45,16 @@ impl Session {
     /// An operation without a body or a query.
     pub async fn get(&self, operation: Operation, ids: &[&str]) -> Result<Value, Problem> {
         self.call(operation, ids).json().await
+    }
+
+    /// Leave to download a table; refused while the account downloads others.
+    pub fn download(&self) -> Result<Permit<i64>, Problem> {
+        let account = self.me["account"]["id"].as_i64().unwrap_or_default();
+        let permit = self.console.0.downloads.try_acquire(account);
+        permit.ok_or_else(|| {
+            let message = "other downloads of this account, or of many, are under way";
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", message)
+        })
     }
 
     /// The balance after what this page has done; the one before where it cannot be had.
@@ -109,6 +121,7 @@ impl FromRequestParts<Console> for Session {
             _ => problem.into_response(),
         })?;
         Ok(Self {
+            console: console.clone(),
             client,
             public_url: console.0.public_url.clone(),
             now: console.0.clock.now(),
@@ -179,7 +192,7 @@ fn login_page(email: &str, next: &str, notice: Option<&str>) -> Markup {
 pub async fn log_in(
     State(console): State<Console>,
     parts: LoginParts,
-    form: Form,
+    LoginForm(form): LoginForm,
 ) -> Result<Response, Problem> {
     let body = json!({"email": form.word("email"), "password": form.get("password")});
     let client = Client::new(&console, &parts.0, None);
@@ -207,15 +220,15 @@ impl FromRequestParts<Console> for LoginParts {
     }
 }
 
-/// Forgets the cookie, whatever the API says of the session: a suspended account's too, and while
-/// the database is away.
+/// Ends the session, also where it has asked too much. Forgets the cookie, whatever the API says: a
+/// suspended account's too, and while the database is away.
 pub async fn log_out(
     State(console): State<Console>,
     LoginParts(parts): LoginParts,
 ) -> Result<Response, Problem> {
     guard::check_origin(&parts.method, &parts.headers, &console)?;
     if let Some(token) = token(&parts.headers, &console) {
-        let client = Client::new(&console, &parts, Some(token));
+        let client = Client::new(&console, &parts, Some(token)).unlimited();
         let _ended = client.call(op::LOG_OUT, &[]).json().await;
     }
     let cookie = cookie(&console, "", None)?;

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::{
     client::Problem,
+    csv::{Download, members},
     form::Form,
     operations as op,
     parts::{self, Field, amount, list as rows_of, text, time},
@@ -25,8 +26,9 @@ pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
     let found = call.json().await?;
     let rows = rows_of(&found["data"]);
     let new = html! { a.button.primary href="/templates/new" { "New template" } };
+    let actions = html! { (parts::download("/templates.csv", rows)) (new) };
     let content = html! {
-        (shell::head("Templates", "Prompts with places for values, kept here and used by their id.", &new))
+        (shell::head("Templates", "Prompts with places for values, kept here and used by their id.", &actions))
         section.card {
             @if rows.is_empty() {
                 (parts::empty("No templates yet", "A template keeps a prompt in one place, so that programs send the values only.", &new))
@@ -49,6 +51,21 @@ pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
         (parts::pager(&uri, &found["next_cursor"]))
     };
     Ok(shell::page(&session, "Templates", &content))
+}
+
+pub async fn csv(session: Session) -> Result<Response, Problem> {
+    let columns = members(&[
+        "id",
+        "name",
+        "version",
+        "variables",
+        "prompt",
+        "system_prompt",
+        "created_at",
+        "updated_at",
+    ]);
+    let download = Download::new("templates", op::TEMPLATES, columns).paged();
+    download.answer(session).await
 }
 
 fn names(variables: &Value) -> String {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{
     chart::{self, Bar},
     client::{Call, Problem},
-    csv::Csv,
+    csv,
     form::Form,
     operations as op,
     parts::{self, amount, list, option, text},
@@ -160,7 +160,7 @@ pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
     let rows = list(&report.found["data"]);
     let total = &report.found["total"];
     let export = format!("/usage.csv?{}", uri.query().unwrap_or_default());
-    let actions = html! { @if !rows.is_empty() { a.button href=(export) { "Download CSV" } } };
+    let actions = parts::download(&export, rows);
     let by = GROUPS
         .iter()
         .find(|(name, _)| *name == report.by)
@@ -245,10 +245,9 @@ pub async fn csv(session: Session, uri: Uri) -> Result<Response, Problem> {
     let counts = COUNTS.map(|(name, _)| name);
     let mut headings = vec![report.by, "charged", "generations", "completed", "failed"];
     headings.extend(counts);
-    let mut csv = Csv::new(&headings);
-    for row in list(&report.found["data"]) {
-        let cells: Vec<&Value> = headings.iter().map(|name| &row[name]).collect();
-        csv.row(&cells);
-    }
-    Ok(csv.answer("usage"))
+    let rows = list(&report.found["data"]).iter();
+    let rows: Vec<Vec<&Value>> = rows
+        .map(|row| headings.iter().map(|name| &row[name]).collect())
+        .collect();
+    Ok(csv::file("usage", &headings, &rows))
 }

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     client::Problem,
+    csv::{Download, members},
     form::Form,
     operations as op,
     parts::{self, Field, amount, badge, copyable, list as rows_of, text, time},
@@ -38,8 +39,9 @@ async fn listing(
         .query("cursor", query.get("cursor"));
     let found = call.json().await?;
     let rows = rows_of(&found["data"]);
+    let actions = parts::download("/webhooks.csv", rows);
     let content = html! {
-        (shell::head("Webhooks", "Events are posted to your server, signed, as soon as a generation ends.", &html! {}))
+        (shell::head("Webhooks", "Events are posted to your server, signed, as soon as a generation ends.", &actions))
         section.card {
             @if rows.is_empty() {
                 (parts::empty("No webhooks yet", "With one, your program need not poll for the end of jobs.", &html! {}))
@@ -60,6 +62,30 @@ async fn listing(
         (new(form, problem))
     };
     Ok(shell::page(session, "Webhooks", &content))
+}
+
+pub async fn csv(session: Session) -> Result<Response, Problem> {
+    let columns = members(&["id", "url", "events", "created_at"]);
+    let download = Download::new("webhooks", op::WEBHOOKS, columns).paged();
+    download.answer(session).await
+}
+
+pub async fn deliveries(session: Session, Path(id): Path<String>) -> Result<Response, Problem> {
+    let columns = members(&[
+        "id",
+        "event",
+        "generation",
+        "status",
+        "attempts",
+        "response_status",
+        "error",
+        "created_at",
+        "last_attempt_at",
+        "next_attempt_at",
+        "delivered_at",
+    ]);
+    let download = Download::new("deliveries", op::DELIVERIES, columns).of(&id);
+    download.paged().answer(session).await
 }
 
 fn events(webhook: &Value) -> String {
@@ -137,8 +163,10 @@ pub async fn page(session: Session, Path(id): Path<String>, uri: Uri) -> Result<
     let rows = rows_of(&found["data"]);
     let action = format!("/webhooks/{}/delete", webhook["id"]);
     let remove = parts::confirmed("Delete", "Nothing is posted to it from then on.", &action);
+    let export = format!("/webhooks/{}/deliveries.csv", webhook["id"]);
+    let actions = html! { (parts::download(&export, rows)) (remove) };
     let content = html! {
-        (shell::head("Webhook", text(&webhook["url"]), &remove))
+        (shell::head("Webhook", text(&webhook["url"]), &actions))
         section.card {
             h2 { "Deliveries" }
             @if rows.is_empty() {

@@ -22,11 +22,16 @@ pub enum Presented {
 }
 
 impl Service {
-    /// Checks the bearer token of a request to the operator's routes and counts the request.
-    pub async fn authenticate_operator(&self, token: &str) -> Result<Presented, ServiceError> {
+    /// Checks the bearer token of a request to the operator's routes and counts the request, as
+    /// [`Service::authenticate`] does.
+    pub async fn authenticate_operator(
+        &self,
+        token: &str,
+        counts: bool,
+    ) -> Result<Presented, ServiceError> {
         let refused = |why| Err(ServiceError::Token(why));
         let Some(BearerToken::Admin(digest)) = BearerToken::parse(token) else {
-            return Ok(Presented::Customer(self.authenticate(token).await?));
+            return Ok(Presented::Customer(self.authenticate(token, counts).await?));
         };
         let now = self.0.clock.now();
         match self.0.store.present_admin(digest, now).await? {

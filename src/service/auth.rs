@@ -131,9 +131,14 @@ pub struct Authenticated {
 }
 
 impl Service {
-    /// Checks a bearer token and counts the request. Whether the request is over the limit is
+    /// Checks a bearer token and counts the request, unless it is a session's that `counts` not:
+    /// a part of one that was counted. Whether the request is over the limit is
     /// in [`Authenticated::rate`]: the caller is known either way.
-    pub async fn authenticate(&self, token: &str) -> Result<Authenticated, ServiceError> {
+    pub async fn authenticate(
+        &self,
+        token: &str,
+        counts: bool,
+    ) -> Result<Authenticated, ServiceError> {
         let refused = |why| Err(ServiceError::Token(why));
         let now = self.0.clock.now();
         match BearerToken::parse(token) {
@@ -141,7 +146,7 @@ impl Service {
             None | Some(BearerToken::Admin(_)) => refused(TokenRefusal::Invalid),
             Some(BearerToken::ApiKey(digest)) => self.authenticate_key(digest).await,
             Some(BearerToken::Session(digest)) => {
-                let Some(session) = self.0.store.present_session(digest, now).await? else {
+                let Some(session) = self.0.store.present_session(digest, counts, now).await? else {
                     return refused(TokenRefusal::Invalid);
                 };
                 let caller = Caller {

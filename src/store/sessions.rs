@@ -98,11 +98,12 @@ impl Store {
         Ok(Some(ended))
     }
 
-    /// Reads a live session and counts the request against the default limit, as
+    /// Reads a live session and counts the request, if it is to be, against the default limit, as
     /// [`Store::authenticate_key`] does.
     pub async fn present_session(
         &self,
         digest: TokenDigest,
+        counts: bool,
         now: DateTime<Utc>,
     ) -> Result<Option<PresentedSession>, StoreError> {
         let reading = sqlx::query!(
@@ -119,12 +120,13 @@ impl Store {
                    live.suspended_at is not null as "suspended!", live.defaults,
                    live.operator_since is not null as "operator!",
                    counted.tat as "tat!", counted.admitted as "admitted!"
-            from live, count_requests('s', array[live.id], array[$3::integer], array[1], $4) counted
+            from live, count_requests('s', array[live.id], array[$3::integer], array[$5::integer], $4) counted
             "#,
             &digest.0[..],
             now,
             DEFAULT_PER_MINUTE.cast_signed(),
             nanos(now),
+            i32::from(counts),
         )
         .fetch_optional(self.requests.named("authenticate a session"));
         let gcra = Gcra::per_minute(DEFAULT_PER_MINUTE);
@@ -136,7 +138,11 @@ impl Store {
             suspended: row.suspended,
             operator: row.operator,
             defaults: row.defaults,
-            rate: gcra.counted(now, row.tat, row.admitted, 0),
+            rate: if counts {
+                gcra.counted(now, row.tat, row.admitted, 0)
+            } else {
+                gcra.state(now, row.tat, true)
+            },
         }))
     }
 

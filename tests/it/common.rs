@@ -167,6 +167,14 @@ impl TestApp {
         Self::start(options, all, self.clock.clone()).await
     }
 
+    /// The routes of the same server, where clients reach it at another address.
+    pub async fn router_at(&self, url: &str) -> Router {
+        let config = app::config::load(None, &self.env).unwrap();
+        let (store, clock) = (self.store.clone(), self.clock.clone());
+        let app = App::build(&config, store, clock, url).await;
+        app.unwrap().router
+    }
+
     /// The same server with a different media store.
     pub async fn over(mut self, storage: MediaStore) -> Self {
         let config = app::config::load(None, &self.env).unwrap();

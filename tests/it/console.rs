@@ -3,7 +3,9 @@
 mod forms;
 mod operator;
 mod pages;
+mod playground;
 mod safety;
+mod tables;
 
 use http::{Method, Request, StatusCode};
 use serde_json::Value;

@@ -10,7 +10,7 @@ use crate::{
         ApiState,
         error::ApiError,
         extract::{FromPath, bearer},
-        middleware::CallerSlot,
+        middleware::{CallerSlot, Page},
     },
     domain::ids::{AccountId, AdminTokenId, ApiKeyId, UserId},
     service::{ServiceError, admin_tokens::Presented},
@@ -38,7 +38,12 @@ impl FromRequestParts<ApiState> for Operator {
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
         let token = bearer(&parts.headers).map_err(ApiError::token)?;
-        let presented = state.service.authenticate_operator(token).await?;
+        let page = parts.extensions.get::<Page>();
+        let counts = page.is_none_or(Page::counts);
+        let presented = state.service.authenticate_operator(token, counts).await?;
+        if let Some(page) = page.filter(|_| counts) {
+            page.set(&presented, state.service.now());
+        }
         let rate = match &presented {
             Presented::Operator(_, rate) => *rate,
             Presented::Customer(known) => known.rate,

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use super::check;
 use crate::console::{
     client::Problem,
+    csv::{Download, members},
     form::Form,
     operations as op,
     parts::{self, Field, amount, badge, fact, list as rows_of, option, text, time},
@@ -31,7 +32,7 @@ pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
         .await?;
     let rows = rows_of(&found["data"]);
     let content = html! {
-        (shell::head("Accounts", "Of everybody, newest first.", &html! {}))
+        (shell::head("Accounts", "Of everybody, newest first.", &parts::download("/operator/accounts.csv", rows)))
         section.card {
             form.filters method="get" action="/operator/accounts" {
                 label.field { span.label { "Email" } input type="email" name="email" value=(form.word("email")); }
@@ -40,13 +41,14 @@ pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
             @if rows.is_empty() { (parts::empty("No such account", "The email is compared as a whole.", &html! {})) } @else {
                 div.table tabindex="0" { table.cards {
                     thead { tr {
-                        th { "Account" } th { "Email" } th.right { "Balance" } th.right { "On hold" } th { "State" } th { "Created" }
+                        th { "Account" } th { "Email" } th.right { "Balance" } th.right { "On hold" } th.right { "Spent" } th { "State" } th { "Created" }
                     } }
                     tbody { @for row in rows { tr {
                         td { a href={ "/operator/accounts/" (row["id"].to_string()) } { (text(&row["name"])) } }
                         td { (text(&row["email"])) }
                         td.right { (amount(&row["balance"])) }
-                        td.right { (amount(&row["held"])) }
+                        td.right.narrow-hidden { (amount(&row["held"])) }
+                        td.right.narrow-hidden { (amount(&row["spent"])) }
                         td { (badge(state(row))) }
                         td { (time(&row["created_at"])) }
                     } } }
@@ -56,6 +58,24 @@ pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
         (parts::pager(&uri, &found["next_cursor"]))
     };
     Ok(shell::page(&session, "Accounts", &content))
+}
+
+pub async fn csv(session: Session) -> Result<Response, Problem> {
+    check(&session)?;
+    let columns = members(&[
+        "id",
+        "name",
+        "email",
+        "balance",
+        "held",
+        "available",
+        "spent",
+        "suspended_at",
+        "suspended_reason",
+        "created_at",
+    ]);
+    let download = Download::new("accounts", op::ACCOUNTS, columns).paged();
+    download.answer(session).await
 }
 
 fn state(account: &Value) -> &'static str {
@@ -102,6 +122,7 @@ async fn render(
             div { dt { "Available" } dd { (amount(&account["available"])) } }
             div { dt { "On hold" } dd { (amount(&account["held"])) } }
             div { dt { "Balance" } dd { (amount(&account["balance"])) } }
+            div { dt { "Spent" } dd { (amount(&account["spent"])) } }
         }
         div.columns.halves {
             (movement(&account, form, problem.as_ref()))

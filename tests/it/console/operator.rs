@@ -13,8 +13,14 @@ const PAGES: [&str; 4] = [
     "/operator/jobs",
     "/operator/spending",
 ];
+const FILES: [&str; 4] = [
+    "/operator/providers.csv",
+    "/operator/accounts.csv",
+    "/operator/jobs.csv",
+    "/operator/spending.csv",
+];
 
-async fn operator(app: &TestApp) -> Account {
+pub async fn operator(app: &TestApp) -> Account {
     let account = app.account("1000").await;
     let user = app.app.service.user(&account.email).await.unwrap();
     app.app.service.set_operator(user.id, true).await.unwrap();
@@ -28,7 +34,7 @@ async fn they_are_not_found_for_everybody_else(_: PgPoolOptions, options: PgConn
     let browser = Browser::logged_in(&app, &other).await;
     assert!(!browser.page("/").await.contains("/operator"));
     let theirs = format!("/operator/accounts/{}", operator.id);
-    for path in PAGES.iter().chain(&[theirs.as_str()]) {
+    for path in PAGES.iter().chain(&FILES).chain(&[theirs.as_str()]) {
         assert_eq!(
             browser.get(path).await.status,
             StatusCode::NOT_FOUND,

@@ -6,7 +6,7 @@ use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{Browser, HTML, generate, words};
-use crate::common::{PASSWORD, TestApp, bucket::Bucket};
+use crate::common::{Answer, PASSWORD, TestApp, bucket::Bucket};
 
 /// Every page that needs nothing but an account.
 const PAGES: [&str; 16] = [
@@ -83,13 +83,7 @@ async fn pages_are_for_those_who_are_logged_in(_: PgPoolOptions, options: PgConn
 async fn behind_https_the_cookie_is_for_https_alone(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
     let account = app.account("1").await;
-    let clock = app.clock.clone();
-    let router = gensvc::console::router(
-        app.app.router.clone(),
-        clock,
-        "https://console.example",
-        None,
-    );
+    let router = app.router_at("https://console.example").await;
     let body = format!("email={}&password={PASSWORD}", account.email);
     let request = http::Request::post("/login")
         .header("origin", "https://console.example")
@@ -145,6 +139,110 @@ async fn everybody_can_log_out(_: PgPoolOptions, options: PgConnectOptions) {
         let answer = browser.post("/logout", &[]).await;
         assert_eq!(answer.header("location"), "/login");
         assert!(answer.header("set-cookie").contains("Max-Age=0"));
+    }
+}
+
+/// Whatever a page is made of, it is one request of its session, and one line of the log.
+#[sqlx::test]
+async fn a_page_is_one_request(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1").await;
+    let browser = Browser::logged_in(&app, &account).await;
+    let left = |answer: &Answer| {
+        answer
+            .header("x-ratelimit-remaining")
+            .parse::<u32>()
+            .unwrap()
+    };
+    let mut before = left(&browser.get("/").await);
+    for path in [
+        "/generations",
+        "/playground/text",
+        "/keys",
+        "/keys.csv",
+        "/",
+    ] {
+        let answer = browser.get(path).await;
+        assert_eq!(left(&answer), before - 1, "{path}");
+        before -= 1;
+        assert!(!answer.header("x-request-id").is_empty(), "{path}");
+    }
+    let missing = browser.get("/keys/7").await;
+    assert!(
+        missing.text.starts_with("<!DOCTYPE html>"),
+        "{}",
+        missing.text
+    );
+    let metrics = app.metrics(&[]).await.text;
+    for (route, status) in [
+        ("/keys", 200),
+        ("/playground/{type}", 200),
+        ("/keys/{id}", 404),
+    ] {
+        let counted = format!("route=\"{route}\",status=\"{status}\"}} 1");
+        assert!(metrics.contains(&counted), "{counted} in {metrics}");
+    }
+}
+
+#[sqlx::test]
+async fn who_asked_too_much_can_log_out(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1").await;
+    let browser = Browser::logged_in(&app, &account).await;
+    browser.page("/").await;
+    let full = "update rate_limits set tat = tat + 60000000000 where kind = 's'";
+    sqlx::query(full).execute(&app.pool).await.unwrap();
+    let refused = browser.get("/").await;
+    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
+    assert!(
+        words(&refused.text).contains("Too many requests"),
+        "{}",
+        refused.text
+    );
+    let answer = browser.post("/logout", &[]).await;
+    assert!(answer.header("set-cookie").contains("Max-Age=0"));
+    // Not only the cookie is gone.
+    app.advance(chrono::TimeDelta::minutes(5));
+    assert_eq!(browser.get("/keys").await.status, StatusCode::SEE_OTHER);
+}
+
+#[sqlx::test]
+async fn without_the_database_pages_say_so_and_one_can_log_out(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1").await;
+    let browser = Browser::logged_in(&app, &account).await;
+    app.store.close(std::time::Duration::from_secs(5)).await;
+    let answer = browser.get("/keys").await;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(
+        words(&answer.text).contains("Not available at the moment"),
+        "{}",
+        answer.text
+    );
+    let answer = browser.post("/logout", &[]).await;
+    assert_eq!(answer.header("location"), "/login");
+    assert!(answer.header("set-cookie").contains("Max-Age=0"));
+}
+
+#[sqlx::test]
+async fn who_is_not_known_sends_little(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let nobody = Browser {
+        app: &app,
+        cookie: String::new(),
+    };
+    let long = "x".repeat(20_000);
+    for path in ["/login", "/keys", "/templates"] {
+        let answer = nobody.post(path, &[("email", &long)]).await;
+        // Of other forms nothing is read.
+        let expected = match path {
+            "/login" => StatusCode::PAYLOAD_TOO_LARGE,
+            _ => StatusCode::SEE_OTHER,
+        };
+        assert_eq!(answer.status, expected, "{path}");
     }
 }
 

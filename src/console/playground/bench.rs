@@ -1,0 +1,151 @@
+//! What the form of a type is made of, and the request that it stands for.
+
+use serde_json::{Map, Value, json};
+
+use super::parameters::{self, Parameter};
+use crate::console::{
+    client::Problem,
+    form::Form,
+    operations::{self as op, Operation},
+    parts::{list, text},
+    session::Session,
+};
+
+pub fn operation(kind: &str) -> Result<Operation, Problem> {
+    match kind {
+        "text" => Ok(op::GENERATE_TEXT),
+        "image" => Ok(op::GENERATE_IMAGE),
+        "video" => Ok(op::GENERATE_VIDEO),
+        "audio" => Ok(op::GENERATE_AUDIO),
+        _ => Err(Problem::not_found()),
+    }
+}
+
+/// What the form of a type is made of.
+pub struct Bench {
+    pub kind: String,
+    pub operation: Operation,
+    pub models: Value,
+    /// The chosen one.
+    pub model: Value,
+    pub parameters: Vec<Parameter>,
+    /// The account's templates; for texts only.
+    pub templates: Value,
+    pub template: Value,
+    pub form: Form,
+}
+
+/// What is known of a request.
+#[derive(Default)]
+pub struct Outcome {
+    pub estimate: Option<Result<Value, Problem>>,
+    pub problem: Option<Problem>,
+    pub record: Option<Value>,
+}
+
+impl Bench {
+    pub async fn set_up(session: &Session, kind: &str, form: Form) -> Result<Self, Problem> {
+        let operation = operation(kind)?;
+        let templates = async {
+            if kind != "text" {
+                return Ok(Value::Null);
+            }
+            session
+                .call(op::TEMPLATES, &[])
+                .query("per_page", "100")
+                .json()
+                .await
+        };
+        let (models, providers, account, templates) = tokio::try_join!(
+            session.call(op::MODELS, &[]).query("type", kind).json(),
+            session.get(op::PROVIDERS, &[]),
+            session.get(op::ACCOUNT, &[]),
+            templates,
+        )?;
+        let model = chosen(kind, form.get("model"), &models, &providers, &account);
+        let id: Option<i64> = form.word("template_id").parse().ok();
+        let mut all = list(&templates["data"]).iter();
+        let template = all.find(|template| template["id"].as_i64() == id);
+        Ok(Self {
+            kind: kind.to_owned(),
+            operation,
+            parameters: parameters::of(&model),
+            template: template.cloned().unwrap_or_default(),
+            templates,
+            models,
+            model,
+            form,
+        })
+    }
+
+    /// The request that the form stands for.
+    pub fn body(&self) -> Value {
+        let (form, mut body) = (&self.form, Map::new());
+        for name in ["provider", "id"] {
+            let field = if name == "id" { "model" } else { name };
+            body.insert(field.to_owned(), self.model[name].clone());
+        }
+        form.put_text(&mut body, "prompt");
+        if self.kind == "text" {
+            form.put_text(&mut body, "system_prompt");
+        }
+        if parameters::takes_negative_prompt(&self.model) {
+            form.put_text(&mut body, "negative_prompt");
+        }
+        if self.template.is_object() {
+            body.insert("template_id".to_owned(), self.template["id"].clone());
+            let mut variables = Map::new();
+            for name in list(&self.template["variables"]).iter().map(text) {
+                let value = form.get(&format!("v.{name}"));
+                if !value.is_empty() {
+                    variables.insert(name.to_owned(), Value::from(value));
+                }
+            }
+            if !variables.is_empty() {
+                body.insert("template_variables".to_owned(), Value::Object(variables));
+            }
+        }
+        let mut given = Map::new();
+        for parameter in &self.parameters {
+            parameter.put(&mut given, form);
+        }
+        if !given.is_empty() {
+            body.insert("parameters".to_owned(), Value::Object(given));
+        }
+        Value::Object(body)
+    }
+
+    /// What it would cost; `None` while there is nothing to ask for.
+    pub async fn estimate(&self, session: &Session) -> Option<Result<Value, Problem>> {
+        if self.form.word("prompt").is_empty() {
+            return None;
+        }
+        let mut body = self.body();
+        body["type"] = json!(self.kind);
+        Some(session.call(op::ESTIMATE, &[]).body(body).json().await)
+    }
+}
+
+/// The model of a form, else the account's default, else the server's.
+fn chosen(kind: &str, asked: &str, models: &Value, providers: &Value, account: &Value) -> Value {
+    let models = list(&models["data"]);
+    let find = |provider: &str, id: Option<&str>| {
+        let fits = |model: &&Value| {
+            model["provider"] == provider
+                && id.map_or(model["default"] == true, |id| model["id"] == id)
+        };
+        models.iter().find(fits)
+    };
+    let default = &account["defaults"][kind];
+    let mut providers = list(&providers["data"]).iter();
+    let server = providers.find(|p| list(&p["default_for"]).iter().any(|t| t == kind));
+    let found = asked
+        .split_once('/')
+        .and_then(|(provider, id)| find(provider, Some(id)));
+    found
+        .or_else(|| find(default["provider"].as_str()?, default["model"].as_str()))
+        .or_else(|| find(server?["id"].as_str()?, None))
+        .or(models.first())
+        .cloned()
+        .unwrap_or_default()
+}

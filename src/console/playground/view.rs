@@ -1,0 +1,261 @@
+//! The playground's page.
+
+use maud::{Markup, html};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::{
+    bench::{Bench, Outcome},
+    parameters::{self, Parameter},
+};
+use crate::console::{
+    client::Problem,
+    code,
+    parts::{self, Field, TYPES, amount, icon, list, option, text},
+    receipt,
+    session::Session,
+    shell,
+};
+
+/// Prompts to begin with.
+const EXAMPLES: [(&str, &str); 4] = [
+    ("text", "Explain in two sentences why the sky is blue."),
+    ("image", "A lighthouse at dusk, seen from the sea"),
+    ("video", "Waves on a pebble beach, slow and calm"),
+    (
+        "audio",
+        "Good morning. The train to the coast leaves from platform two.",
+    ),
+];
+
+pub fn render(session: &Session, bench: &Bench, outcome: &Outcome) -> Markup {
+    let kind = &bench.kind;
+    let unfinished = outcome
+        .record
+        .as_ref()
+        .filter(|r| receipt::is_unfinished(r));
+    let content = html! {
+        (shell::head("Playground", "Try a model. Every run is a real request, paid from your credits; a failure costs nothing.", &html! {}))
+        nav.tabs aria-label="Type" {
+            @for (name, label) in TYPES {
+                a href={ "/playground/" (name) } aria-current=[(name == kind).then_some("page")] {
+                    (icon(name)) (label)
+                }
+            }
+        }
+        div.columns {
+            form.stack method="post" action={ "/playground/" (kind) } data-follows="price code"
+                data-run=(if kind == "text" { "stream" } else { "whole" })
+            {
+                (request(bench, outcome.problem.as_ref()))
+                (price(session, outcome))
+            }
+            div.stack {
+                (result(kind, outcome.record.as_ref()))
+                (snippets(session, bench))
+            }
+        }
+    };
+    let address = unfinished.map(|record| live(kind, record));
+    shell::reloading(session, type_title(kind), &content, address.as_deref())
+}
+
+fn type_title(kind: &str) -> &'static str {
+    let found = TYPES.iter().find(|(name, _)| *name == kind);
+    found.map_or("Playground", |(_, label)| label)
+}
+
+fn request(bench: &Bench, problem: Option<&Problem>) -> Markup {
+    let form = &bench.form;
+    let params: Vec<String> = bench.parameters.iter().map(Parameter::param).collect();
+    let mut shown = vec!["prompt", "system_prompt", "negative_prompt", "model"];
+    shown.extend(params.iter().map(String::as_str));
+    let example = EXAMPLES.iter().find(|(name, _)| *name == bench.kind);
+    let most = bench.model["limits"]["max_prompt_chars"].to_string();
+    let area = |name: &str, class: &str, placeholder: &str, required: bool| {
+        html! {
+            textarea class=(class) name=(name) placeholder=(placeholder) required[required] {
+                // A first line break would be swallowed.
+                "\n" (form.get(name))
+            }
+        }
+    };
+    let field = |label, param, hint: &str, input| {
+        let field = Field {
+            label,
+            param,
+            hint,
+            problem,
+            input,
+        };
+        html! { (field) }
+    };
+    html! {
+        section.card {
+            div #problems { (parts::refusal(problem, &shown)) }
+            input #ticket type="hidden" name="ticket" value=(Uuid::now_v7());
+            (field("Model", "model", "", models(bench)))
+            @if bench.kind == "text" { (templates(bench)) }
+            (field(
+                if bench.kind == "audio" { "Text to speak" } else { "Prompt" }, "prompt",
+                &format!("At most {} characters.", parts::grouped(&most)),
+                area("prompt", "", example.map_or("", |(_, text)| text), true)
+            ))
+            @if bench.kind == "text" {
+                (field("System prompt", "system_prompt", "", area("system_prompt", "short", "", false)))
+            }
+            div.stack #parameters {
+                @if parameters::takes_negative_prompt(&bench.model) {
+                    (field("What to avoid", "negative_prompt", "", area("negative_prompt", "short", "", false)))
+                }
+                div.fields {
+                    @for parameter in &bench.parameters { (parameter.input(form, problem)) }
+                }
+            }
+        }
+    }
+}
+
+fn models(bench: &Bench) -> Markup {
+    let all = list(&bench.models["data"]);
+    let mut providers: Vec<&str> = all.iter().map(|m| text(&m["provider"])).collect();
+    providers.dedup();
+    let value = |m: &Value| format!("{}/{}", text(&m["provider"]), text(&m["id"]));
+    let chosen = value(&bench.model);
+    html! {
+        select name="model" data-reload="parameters" {
+            @for provider in providers {
+                optgroup label=(provider) {
+                    @for model in all.iter().filter(|m| m["provider"] == provider) {
+                        (option(&value(model), &chosen, text(&model["id"])))
+                    }
+                }
+            }
+        }
+        @if all.len() > 1 {
+            button.without-script type="submit" name="action" value="preview" formnovalidate {
+                "Show its parameters"
+            }
+        }
+    }
+}
+
+fn templates(bench: &Bench) -> Markup {
+    let all = list(&bench.templates["data"]);
+    if all.is_empty() {
+        return html! {};
+    }
+    let chosen = bench.form.word("template_id");
+    html! {
+        label.field {
+            span.label { "Template" }
+            select name="template_id" data-reload="variables" {
+                (option("", chosen, "None"))
+                @for template in all {
+                    (option(&template["id"].to_string(), chosen, text(&template["name"])))
+                }
+            }
+        }
+        div.fields #variables {
+            @for name in list(&bench.template["variables"]).iter().map(text) {
+                @let field = format!("v.{name}");
+                label.field {
+                    span.label { code { (name) } }
+                    input type="text" name=(field) value=(bench.form.get(&field));
+                }
+            }
+        }
+    }
+}
+
+fn price(session: &Session, outcome: &Outcome) -> Markup {
+    html! {
+        section.card {
+            div.price {
+                div #price {
+                    @match &outcome.estimate {
+                        None => {
+                            p { strong { "–" } " credits" }
+                            p.muted.small { "The price shows as soon as there is a prompt." }
+                        }
+                        Some(Ok(estimate)) => {
+                            p {
+                                @if estimate["type"] == "text" { "At most " }
+                                strong { (amount(&estimate["estimated"])) } " credits"
+                            }
+                            @if estimate["sufficient"] == true {
+                                p.muted.small {
+                                    "Held while it runs. " (amount(&session.balance["available"]))
+                                    " are available."
+                                }
+                            } @else {
+                                p.error {
+                                    "Only " (amount(&session.balance["available"]))
+                                    " are available: it would be refused."
+                                }
+                            }
+                        }
+                        Some(Err(problem)) => {
+                            p { strong { "–" } " credits" }
+                            p.error { (parts::sentence(problem.message())) }
+                        }
+                    }
+                }
+                div.actions {
+                    button.without-script type="submit" name="action" value="preview" { "Price" }
+                    button.primary data-run type="submit" { "Generate" }
+                }
+            }
+        }
+    }
+}
+
+/// Where a generation is shown as it goes on.
+fn live(kind: &str, record: &Value) -> String {
+    format!("/playground/{kind}?generation={}", text(&record["uuid"]))
+}
+
+fn result(kind: &str, record: Option<&Value>) -> Markup {
+    let Some(record) = record else {
+        return html! {
+            section.card #result {
+                (parts::empty("The result shows here", "Write a prompt and press Generate.", &html! {}))
+            }
+        };
+    };
+    let uuid = text(&record["uuid"]);
+    let live = live(kind, record);
+    html! {
+        section.card #result data-live=[receipt::is_unfinished(record).then_some(&live)] {
+            div.card-head {
+                h2 { "Result" }
+                (parts::badge(text(&record["status"])))
+            }
+            (receipt::result(record))
+            @if receipt::is_unfinished(record) {
+                p.without-script { a.button href=(live) { "Look again" } }
+            }
+            p.small {
+                @if let Some(charged) = record["credits"]["charged"].as_str() {
+                    span.muted { "Charged " } (parts::decimal(charged)) span.muted { " credits · " }
+                }
+                a href={ "/generations/" (uuid) } { "Receipt" }
+            }
+        }
+    }
+}
+
+fn snippets(session: &Session, bench: &Bench) -> Markup {
+    let call = code::Call {
+        base_url: &session.public_url,
+        path: bench.operation.path,
+        body: &bench.body(),
+        waits: matches!(bench.kind.as_str(), "video" | "audio"),
+    };
+    html! {
+        section.card #code {
+            h2 { "The same as code" }
+            (code::all(&call))
+        }
+    }
+}

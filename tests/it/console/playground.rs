@@ -1,0 +1,145 @@
+//! What the playground makes.
+
+use http::StatusCode;
+use serde_json::json;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::{Browser, uuid_after, words};
+use crate::common::TestApp;
+
+#[sqlx::test]
+async fn the_playground_generates_all_four(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1000").await;
+    let browser = Browser::logged_in(&app, &account).await;
+    for (kind, fields) in [
+        (
+            "text",
+            vec![
+                ("prompt", "Name three\r\nrivers"),
+                ("system_prompt", "Be short."),
+                ("p.max_tokens", "50"),
+            ],
+        ),
+        (
+            "image",
+            vec![
+                ("prompt", "A tower"),
+                ("p.size", "256x256"),
+                ("p.n", "2"),
+                ("p.quality", "hd"),
+            ],
+        ),
+        (
+            "video",
+            vec![
+                ("prompt", "Waves"),
+                ("p.duration", "2"),
+                ("p.ratio", "9:16"),
+            ],
+        ),
+        (
+            "audio",
+            vec![
+                ("prompt", "Good morning"),
+                ("p.format", "wav"),
+                ("p.speed", "1.5"),
+            ],
+        ),
+    ] {
+        let path = format!("/playground/{kind}");
+        let mut preview = fields.clone();
+        preview.push(("action", "preview"));
+        let page = browser.post(&path, &preview).await;
+        assert_eq!(page.status, StatusCode::OK, "{}", page.text);
+        assert!(
+            words(&page.text).contains("are available."),
+            "{kind}: {}",
+            page.text
+        );
+        assert!(words(&page.text).contains("The result shows here"));
+
+        let page = browser.post(&path, &fields).await;
+        assert_eq!(page.status, StatusCode::OK, "{}", page.text);
+        let uuid = uuid_after(&page.text, "href=\"/generations/");
+        let record = app.until_finished(&account, &uuid).await;
+        assert_eq!(
+            (&record["type"], &record["status"]),
+            (&json!(kind), &json!("completed"))
+        );
+        let parameters = &record["parameters"];
+        match kind {
+            "text" => {
+                assert_eq!(record["prompt"], "Name three\nrivers");
+                assert_eq!(parameters["max_tokens"], 50);
+            }
+            "image" => assert_eq!(
+                (&parameters["n"], &parameters["quality"]),
+                (&json!(2), &json!("hd"))
+            ),
+            "video" => assert_eq!(
+                (&parameters["duration"], &parameters["ratio"]),
+                (&json!(2), &json!("9:16"))
+            ),
+            _ => assert_eq!(
+                (&parameters["format"], &parameters["speed"]),
+                (&json!("wav"), &json!(1.5))
+            ),
+        }
+        let shown = browser.page(&format!("{path}?generation={uuid}")).await;
+        let expected = match kind {
+            "text" => "class=\"prose\"",
+            "image" => "<img src=\"http://test/v1/media/",
+            "video" => "<video src=\"http://test/v1/media/",
+            _ => "<audio src=\"http://test/v1/media/",
+        };
+        assert!(shown.contains(expected), "{kind}: {shown}");
+    }
+    app.assert_verified().await;
+}
+
+/// A form that is sent again, by a second press or a reload, is the same request.
+#[sqlx::test]
+async fn a_form_sent_twice_is_charged_once(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1000").await;
+    let browser = Browser::logged_in(&app, &account).await;
+    let page = browser.page("/playground/text").await;
+    let ticket = uuid_after(&page, "name=\"ticket\" value=\"");
+    let fields = [("prompt", "once"), ("ticket", ticket.as_str())];
+    let first = browser.post("/playground/text", &fields).await;
+    let again = browser.post("/playground/text", &fields).await;
+    let uuid = |page: &str| uuid_after(page, "href=\"/generations/");
+    assert_eq!(uuid(&first.text), uuid(&again.text));
+    let next = uuid_after(&again.text, "name=\"ticket\" value=\"");
+    let fields = [("prompt", "once"), ("ticket", next.as_str())];
+    let other = browser.post("/playground/text", &fields).await;
+    assert_ne!(uuid(&first.text), uuid(&other.text));
+}
+
+#[sqlx::test]
+async fn a_text_streams_to_the_page(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1000").await;
+    let browser = Browser::logged_in(&app, &account).await;
+    let headers = [
+        ("origin", "http://test"),
+        ("accept", "text/event-stream"),
+        ("content-type", "application/x-www-form-urlencoded"),
+    ];
+    let mut request = http::Request::post("/playground/text").header("host", "test");
+    for (name, value) in headers {
+        request = request.header(name, value);
+    }
+    let request = request
+        .header("cookie", &browser.cookie)
+        .body("prompt=rivers".into())
+        .unwrap();
+    let events = app.send(request).await.events();
+    assert_eq!(events.first().unwrap().0, "generation");
+    let (name, record) = events.last().unwrap();
+    assert_eq!(
+        (name.as_str(), &record["status"]),
+        ("completed", &json!("completed"))
+    );
+}
