@@ -7,7 +7,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 gensvc := $(CARGO_TARGET_DIR)/debug/gensvc
 
-.PHONY: help run test chaos failover fuzz schemathesis sdks test-console scale bench audit check \
+.PHONY: help run test test-s3 s3-server chaos failover upgrade day fuzz schemathesis sdks test-console scale bench audit check \
 	check-docs fmt sqlx check-sqlx openapi tools postgres nft faketime chromium
 .NOTPARALLEL:
 
@@ -15,8 +15,12 @@ help:
 	@echo 'make run         start the service, with a private Postgres under data/'
 	@echo 'make test        run all tests, with a separate Postgres under target/, and the console'
 	@echo '                 in Chromium; only=NAME: only tests whose path contains NAME'
+	@echo 'make test-s3     test files on an S3 server and its faults (needs the network, once)'
 	@echo 'make chaos       inject faults under load and audit the ledger: rounds=20 seconds=5 seed=N'
 	@echo 'make failover    lose the primary under load, promote its standby, audit the ledger: rounds=2'
+	@echo 'make upgrade     replace servers of the previous release under load, forward and back'
+	@echo 'make day         restarts, a failover, new keys and prices under load: minutes=60'
+	@echo '                 every=60 (seconds between restarts) clients=6 seed=N'
 	@echo 'make fuzz        run the property tests with many cases (cases=N, seed=N)'
 	@echo 'make scale       measure the history and usage over 5 million generations (rows=N)'
 	@echo 'make bench       compare gensvc with a bare proxy: cases=accounts,hot,stream seconds=5'
@@ -60,16 +64,43 @@ test: tools postgres $(if $(only),,chromium)
 	@$(with_postgres) cargo test $(if $(only),--lib --test it -- $(only))
 	@$(if $(only),,tests/console/run.sh)
 
-# Runs its own database, servers and upstreams on loopback addresses, and stops them.
+# Files on an S3 server of the Rust registry, which is built once.
+s3_server := $(CARGO_TARGET_DIR)/tools/bin/s3s-fs
+test-s3: tools postgres s3-server
+	@cargo build
+	@$(with_postgres) export S3_SERVER="$$(realpath $(s3_server))"; \
+	cargo test --test it -- --ignored s3::
+
+s3-server:
+	@[ -x $(s3_server) ] || cargo install --quiet --locked --debug --features binary \
+		--root $(CARGO_TARGET_DIR)/tools --version 0.14.1 s3s-fs
+
+# Runs its own database, servers and upstreams on loopback addresses, and stops them. One of the
+# servers is of the previous release, where make upgrade has built it.
+previous ?= $(abspath $(wildcard $(CARGO_TARGET_DIR)/previous/debug/gensvc))
 rounds ?= 20
 seconds ?= 5
 chaos: tools postgres faketime
-	@cargo test --quiet --test chaos -- --rounds $(rounds) --seconds $(seconds) $(if $(seed),--seed $(seed))
+	@cargo test --quiet --test chaos -- --rounds $(rounds) --seconds $(seconds) \
+		$(if $(seed),--seed $(seed)) $(if $(previous),--previous $(previous))
 
 # As above, with two databases. Each round loses the primary twice.
 failover: rounds = 2
 failover: tools postgres nft faketime
-	@cargo test --quiet --test failover -- --rounds $(rounds) --seconds $(seconds) $(if $(seed),--seed $(seed))
+	@cargo test --quiet --test failover -- --rounds $(rounds) --seconds $(seconds) \
+		$(if $(seed),--seed $(seed)) $(if $(previous),--previous $(previous))
+
+minutes ?= 60
+every ?= 60
+clients ?= 6
+day: tools postgres faketime
+	@cargo test --quiet --test day -- --minutes $(minutes) --every $(every) --clients $(clients) \
+		$(if $(seed),--seed $(seed))
+
+# tests/day/previous names the commit of the previous release; it is built once.
+upgrade: tools postgres faketime
+	@previous=$$(tests/day/previous.sh) && cargo test --quiet --test day -- --previous "$$previous" \
+		--seconds $(seconds) --clients $(clients) $(if $(seed),--seed $(seed))
 
 cases ?= 20000
 
@@ -88,7 +119,7 @@ fuzz: tools postgres
 check: tools check-sqlx
 	cargo fmt --check
 	cargo clippy --all-targets -- -D warnings
-	cargo clippy --test chaos --test failover --test scale --test bench -- -D warnings
+	cargo clippy --test chaos --test failover --test day --test scale --test bench -- -D warnings
 
 check-docs: tools postgres
 	@{ command -v curl && command -v jq; } >/dev/null || { \

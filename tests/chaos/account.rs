@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{postgres::Postgres, process};
+use crate::postgres::Postgres;
 
 /// Every account's password.
 const PASSWORD: &str = "correct horse battery";
@@ -19,8 +19,7 @@ pub struct Account {
 
 /// The output of a command that must succeed.
 pub async fn command(postgres: &Postgres, args: &[&str]) -> Value {
-    let folder = std::env::temp_dir();
-    let printed = process::gensvc(&folder, postgres.url(), args).await;
+    let printed = postgres.gensvc(postgres.url(), args).await;
     serde_json::from_str(&printed.unwrap()).unwrap()
 }
 

@@ -1,5 +1,7 @@
 //! Command line arguments.
 
+use std::path::PathBuf;
+
 use clap::Parser;
 
 /// Runs a mixed load while injecting faults, and audits the ledger after each round.
@@ -26,6 +28,9 @@ pub struct Args {
     /// How many clients send requests.
     #[arg(long, default_value_t = 20)]
     pub clients: u32,
+    /// The program of the previous release, for servers of two versions.
+    #[arg(long)]
+    pub previous: Option<PathBuf>,
 }
 
 impl Args {

@@ -2,7 +2,7 @@
 //! and killed with -9 by us.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     str::FromStr as _,
     time::{Duration, Instant},
 };
@@ -15,13 +15,14 @@ use crate::process;
 /// How long it may take to restart.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Roles of the two servers, so that the database can record which did what.
-pub const ROLES: [&str; 2] = ["chaos_a", "chaos_b"];
+/// Roles of the servers, so that the database can record which did what.
+pub const ROLES: [&str; 3] = ["chaos_a", "chaos_b", "chaos_c"];
 
 /// Records when a generation is created, who ends it, and which server each instance is.
 const WATCH: &str = "
     create role chaos_a superuser login;
     create role chaos_b superuser login;
+    create role chaos_c superuser login;
     create schema chaos;
     create table chaos.owners (instance uuid primary key, owner name not null);
     create table chaos.ends (
@@ -63,14 +64,17 @@ const WATCH: &str = "
 
 /// The Postgres server, which is killed when this is dropped.
 pub struct Postgres {
+    /// The version of gensvc that starts it.
+    program: PathBuf,
     folder: PathBuf,
     url: String,
 }
 
 impl Postgres {
     /// Starts the one in a folder; creates it first if there is none.
-    pub async fn open(folder: PathBuf) -> Self {
+    pub async fn open(folder: PathBuf, program: &Path) -> Self {
         let mut postgres = Self {
+            program: program.to_owned(),
             folder,
             url: String::new(),
         };
@@ -79,10 +83,9 @@ impl Postgres {
     }
 
     /// Creates and starts one in an empty folder, with the schema and our triggers.
-    pub async fn start(folder: PathBuf) -> Self {
-        let postgres = Self::open(folder).await;
-        let migrated = process::gensvc(&postgres.folder, &postgres.url, &["migrate"]).await;
-        migrated.unwrap();
+    pub async fn start(folder: PathBuf, program: &Path) -> Self {
+        let postgres = Self::open(folder, program).await;
+        postgres.gensvc(&postgres.url, &["migrate"]).await.unwrap();
         sqlx::raw_sql(WATCH)
             .execute(&mut postgres.connect().await)
             .await
@@ -91,10 +94,15 @@ impl Postgres {
     }
 
     async fn up(&self) -> Result<String, String> {
-        let printed = process::gensvc(&self.folder, "", &["database", "start"]).await?;
+        let printed = self.gensvc("", &["database", "start"]).await?;
         let printed: Value = serde_json::from_str(&printed).map_err(|e| e.to_string())?;
         self.admit_servers();
         Ok(printed["url"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// A command of the program that starts it, on that database.
+    pub async fn gensvc(&self, database: &str, args: &[&str]) -> Result<String, String> {
+        process::gensvc(&self.program, &self.folder, database, args).await
     }
 
     /// Where root runs it, root is `gensvc` and nobody else, until this.

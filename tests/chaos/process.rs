@@ -1,7 +1,7 @@
 //! Processes: signals, the program's own commands, and a child that never outlives us.
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Stdio},
     time::Duration,
 };
@@ -12,6 +12,11 @@ use crate::clocks;
 
 /// Timeout of one command of the program.
 const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The program under test.
+pub fn current() -> PathBuf {
+    env!("CARGO_BIN_EXE_gensvc").into()
+}
 
 /// A process that is killed when this is dropped.
 pub struct Guard(Child);
@@ -48,9 +53,14 @@ pub fn signal(pid: u32, name: &str) {
     assert!(kill.status().is_ok(), "there is no kill on this machine");
 }
 
-/// `gensvc ARGS --json` on a database. `Err`: its output.
-pub async fn gensvc(folder: &Path, database: &str, args: &[&str]) -> Result<String, String> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gensvc"));
+/// `PROGRAM ARGS --json` on a database. `Err`: its output.
+pub async fn gensvc(
+    program: &Path,
+    folder: &Path,
+    database: &str,
+    args: &[&str],
+) -> Result<String, String> {
+    let mut command = Command::new(program);
     command
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())

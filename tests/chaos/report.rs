@@ -14,6 +14,12 @@ pub fn opening(args: &Args) {
         args.rounds, args.seconds, args.clients, args.seed
     );
     println!("{}", clocks(args));
+    if let Some(previous) = &args.previous {
+        println!(
+            "The second server is of the previous release: {}",
+            previous.display()
+        );
+    }
     println!(
         "Load and faults are drawn from the seed. What meets what, and when, is up to the machine:\n\
          the same seed repeats the plan, not each race.\n"

@@ -1,4 +1,4 @@
-//! One of the two servers: a process behind two proxies, one for its clients and one for the
+//! One of the servers: a process behind two proxies, one for its clients and one for the
 //! database.
 
 use std::{
@@ -28,7 +28,6 @@ pub const LEASE_SECONDS: u64 = 2;
 /// A server, running or not.
 pub struct Server {
     log: PathBuf,
-    env: Vec<(String, String)>,
     /// The proxy for clients.
     front: Proxy,
     /// The proxy for the database.
@@ -39,11 +38,13 @@ pub struct Server {
 /// What the server needs to run.
 struct Machine {
     process: Option<Guard>,
+    program: PathBuf,
+    env: Vec<(String, String)>,
     clock: Clock,
 }
 
 impl Server {
-    /// The first or the second server, not started yet.
+    /// The server with that index, not started yet.
     pub async fn new(
         index: usize,
         folder: &Path,
@@ -95,11 +96,12 @@ impl Server {
         let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
         Self {
             log: folder.join(format!("server-{}.log", ROLES[index])),
-            env: env.to_vec(),
             front: Proxy::start(Target::Nowhere).await,
             back,
             machine: Mutex::new(Machine {
                 process: None,
+                program: process::current(),
+                env: env.to_vec(),
                 clock,
             }),
         }
@@ -152,10 +154,10 @@ impl Server {
                 .append(true)
                 .open(&self.log)
                 .unwrap();
-            let child = Command::new(env!("CARGO_BIN_EXE_gensvc"))
+            let child = Command::new(&machine.program)
                 .arg("serve")
                 .env_clear()
-                .envs(self.env.iter().cloned())
+                .envs(machine.env.iter().cloned())
                 .envs(machine.clock.env())
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
@@ -181,6 +183,28 @@ impl Server {
             );
             tokio::time::sleep(TICK * 5).await;
         }
+    }
+
+    /// The program of its next start.
+    pub async fn set_program(&self, program: &Path) {
+        program.clone_into(&mut self.machine.lock().await.program);
+    }
+
+    /// A setting of its next start.
+    pub async fn set(&self, name: &str, value: &str) {
+        let mut machine = self.machine.lock().await;
+        machine.env.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// Its memory in MB, while it runs, where the system has `/proc`.
+    pub async fn memory(&self) -> Option<u64> {
+        let pid = self.machine.lock().await.process.as_ref()?.pid();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+        Some(kilobytes >> 10)
     }
 
     /// Whether it has exited unexpectedly.

@@ -62,7 +62,7 @@ impl Stage {
         let tally = Arc::new(Tally::default());
         let upstream = Upstream::start(args, &tally).await;
         let receiver = Receiver::start(args, &tally).await;
-        let postgres = Postgres::start(folder.path().join("database")).await;
+        let postgres = Postgres::start(folder.path().join("database"), &process::current()).await;
         let mut accounts = Vec::new();
         for (n, credits) in CREDITS.iter().enumerate() {
             accounts.push(Account::make(&postgres, n, credits).await);
@@ -70,6 +70,9 @@ impl Stage {
         let url = upstream.url();
         let server = |n| Server::new(n, folder.path(), &postgres, &url, Clock::of(args, n));
         let servers = [server(0).await, server(1).await];
+        if let Some(previous) = &args.previous {
+            servers[1].set_program(previous).await;
+        }
         tokio::join!(servers[0].start(), servers[1].start());
         let hooks = equip(&servers[0].url(), &mut accounts, &receiver).await;
         let create = ["admin", "token", "create", "--name", "chaos"];
@@ -110,7 +113,8 @@ impl Stage {
 
     /// Runs a command of the program on the database. `Err`: its output.
     pub async fn command(&self, args: &[&str]) -> Result<String, String> {
-        process::gensvc(&self.folder.path().join("files"), self.postgres.url(), args).await
+        let folder = self.folder.path().join("files");
+        process::gensvc(&process::current(), &folder, self.postgres.url(), args).await
     }
 }
 

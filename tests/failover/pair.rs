@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     io::Write as _,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Command,
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
@@ -49,17 +49,17 @@ pub struct Pair {
 impl Pair {
     /// Creates and starts both in an empty folder. A commit is acknowledged once the standby has it
     /// on disk.
-    pub async fn start(folder: PathBuf) -> Self {
+    pub async fn start(folder: &Path, program: &Path) -> Self {
         let (primary, standby) = (folder.join("primary"), folder.join("standby"));
         let pair = Self {
-            primary: Postgres::start(primary.clone()).await,
+            primary: Postgres::start(primary, program).await,
             // Created only to have its folder with the right place and owner.
-            standby: Postgres::open(standby.clone()).await,
+            standby: Postgres::open(standby, program).await,
             replication: Proxy::start(Target::Nowhere).await,
             promoted: AtomicBool::new(false),
         };
-        for folder in [&primary, &standby] {
-            let stopped = process::gensvc(folder, "", &["database", "stop"]).await;
+        for postgres in [&pair.primary, &pair.standby] {
+            let stopped = postgres.gensvc("", &["database", "stop"]).await;
             stopped.unwrap();
         }
         pair.copy();

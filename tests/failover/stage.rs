@@ -44,7 +44,7 @@ impl Stage {
         let upstream = Upstream::start(args, &tally).await;
         // Failures here are due to the missing database.
         upstream.calm(true);
-        let postgres = Pair::start(folder.path().to_owned()).await;
+        let postgres = Pair::start(folder.path(), &process::current()).await;
         let primary = postgres.current();
         let mut accounts = Vec::new();
         for n in 0..4 {
@@ -53,6 +53,9 @@ impl Stage {
         let url = upstream.url();
         let server = |n| Server::new(n, folder.path(), primary, &url, Clock::of(args, n));
         let servers = [server(0).await, server(1).await];
+        if let Some(previous) = &args.previous {
+            servers[1].set_program(previous).await;
+        }
         tokio::join!(servers[0].start(), servers[1].start());
         Arc::new(Self {
             servers,
@@ -93,6 +96,7 @@ impl Stage {
     /// Runs a command of the program on the database that serves. `Err`: its output.
     pub async fn command(&self, args: &[&str]) -> Result<String, String> {
         let url = self.postgres.current().url();
-        process::gensvc(&self.folder.path().join("files"), url, args).await
+        let folder = self.folder.path().join("files");
+        process::gensvc(&process::current(), &folder, url, args).await
     }
 }
