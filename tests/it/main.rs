@@ -22,6 +22,7 @@ mod openapi;
 mod openapi_walk;
 mod peers;
 mod process;
+mod s3;
 mod security;
 mod surfaces;
 mod v1;
