@@ -42,7 +42,7 @@ key=$(sed -n 's/^ *key *\(svc_.*\)/\1/p' "$work/out")
 # The page on stdin as a script. $1: its name.
 script() {
 	awk -v page="$1" '
-		/^```sh( fails)?$/ {
+		/^ *```sh( fails)?$/ {
 			inside = 1
 			refused = /fails/
 			# An answer before it may end without a line break.
@@ -50,7 +50,7 @@ script() {
 			if (refused) print "if ("
 			next
 		}
-		inside && /^```$/ {
+		inside && /^ *```$/ {
 			inside = 0
 			if (refused) print "); then echo \"It was not refused.\"; exit 1; fi"
 			next
@@ -60,7 +60,7 @@ script() {
 		-e "s|^KEY=svc_\.\.\.\$|KEY=$key|"
 }
 
-for page in README.md docs/*.md; do
+for page in README.md docs/*.md docs/operate/*.md; do
 	script "$page" <"$page" >"$work/script"
 	if ! clean timeout 300 bash -euo pipefail script >"$work/output" 2>&1; then
 		cat "$work/output"
