@@ -7,8 +7,9 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 gensvc := $(CARGO_TARGET_DIR)/debug/gensvc
 
-.PHONY: help run test test-s3 s3-server chaos failover upgrade day fuzz schemathesis sdks test-console scale bench audit check \
-	check-docs fmt sqlx check-sqlx openapi tools postgres nft faketime chromium
+.PHONY: help run test test-s3 s3-server chaos failover upgrade day fuzz schemathesis sdks \
+	test-console scale bench audit check check-docs fmt sqlx check-sqlx openapi tools postgres nft \
+	faketime node python chromium
 .NOTPARALLEL:
 
 help:
@@ -27,7 +28,7 @@ help:
 	@echo '                 connections=64 (docs/performance.md)'
 	@echo 'make audit       check Cargo.lock against security advisories (needs the network)'
 	@echo 'make schemathesis  fuzz the API from its OpenAPI document (seed=N)'
-	@echo 'make sdks        try the packages of OpenAI, Anthropic and others (needs the network)'
+	@echo 'make sdks        run the packages of OpenAI, Anthropic and others (needs the network)'
 	@echo 'make test-console  the last part of make test: the console in Chromium; shots=FOLDER for'
 	@echo '                 screenshots of all pages'
 	@echo 'make check       check formatting, lints and .sqlx, as CI does'
@@ -179,8 +180,8 @@ schemathesis: tools postgres
 	@cargo build
 	@seed=$(or $(seed),1) examples=$(examples) tests/schemathesis/run.sh
 
-# Not part of make test: it installs the packages from the registries, under target/.
-sdks: tools postgres
+# Not part of make test, but of CI: it installs the packages from the registries, under target/.
+sdks: tools postgres python node
 	@cargo build
 	@tests/sdks/run.sh
 
@@ -196,10 +197,17 @@ tools:
 		echo 'A C and C++ compiler is missing, which some Rust libraries need.'; \
 		$(call install,gcc g++ libc6-dev,gcc gcc-c++ glibc-devel,build-base,gcc,gcc); }
 
-chromium:
+node:
 	@command -v node >/dev/null && command -v npm >/dev/null || { \
-		echo 'Node, which drives the browser, is missing.'; \
+		echo 'Node and npm, which run JavaScript, are missing.'; \
 		$(call install,nodejs npm,nodejs npm,nodejs npm,nodejs npm,node); }
+
+python:
+	@python3 -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo 'Python 3 with venv, which runs its packages, is missing.'; \
+		$(call install,python3 python3-venv,python3,python3 py3-pip,python,python); }
+
+chromium: node
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
 		command -v google-chrome >/dev/null || { \
 		echo 'Chromium, in which the console is tested, is missing.'; \

@@ -9,6 +9,7 @@ pub mod openai;
 pub mod responses;
 pub mod speech;
 mod stream;
+mod told;
 
 use axum::{
     extract::{FromRequestParts, Path, rejection::PathRejection},
@@ -46,6 +47,7 @@ use crate::{
         generate::{IdempotentRequest, Submitted},
     },
 };
+use told::Told;
 
 /// Whose SDK a path is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,7 +177,11 @@ impl Call {
         let service = &self.state.service;
         let left_out = service.left_out(&self.caller, &dialogue);
         let estimated = service.estimated_input(&self.caller, &dialogue).max(1);
-        let submitted = self.submit(dialogue.into(), sink).await?;
+        let told = Told {
+            surface: dialogue.surface,
+            model: model.clone(),
+        };
+        let submitted = told.failed(self.submit(dialogue.into(), sink).await)?;
         let head = |record: &Generation, input_tokens| Head {
             id: record.id.0.simple().to_string(),
             created: record.created_at.timestamp(),
@@ -187,28 +193,29 @@ impl Call {
                 let writer = writer(head(&record, estimated));
                 let headers = Headers::of(&record, &left_out);
                 let (sdk, request) = (self.sdk, self.request_id.clone());
-                let end = self.last(record.id, handle);
+                let end = told.at_end(record.id, self.last(record.id, handle));
                 let body = stream::live(sdk, request, end, deltas, writer).await?;
                 return Ok(headers.on(body));
             }
             (made @ (Submitted::Replay(id) | Submitted::Joined(id)), Some(_)) => {
                 let (service, caller) = (&self.state.service, &self.caller);
-                let record = service.generation(caller, id).await?;
+                let record =
+                    told.failed(service.generation(caller, id).await.map_err(Into::into))?;
                 if !record.status.is_finished() {
                     let writer = writer(head(&record, estimated));
                     let headers = Headers::of(&record, &left_out);
                     let (sdk, request) = (self.sdk, self.request_id.clone());
                     let (sender, deltas) = unbounded_channel();
-                    let end = self.told_at_its_end(made, sender);
+                    let end = told.at_end(record.id, self.told_at_its_end(made, sender));
                     let body = stream::live(sdk, request, end, deltas, writer).await?;
                     return Ok(replayed(headers.on(body)));
                 }
                 (record, true)
             }
-            (submitted, _) => self.wait(submitted).await?,
+            (submitted, _) => told.failed(self.wait(submitted).await)?,
         };
         let headers = Headers::of(&record, &left_out);
-        let answer = answer_of(&record, self.state.links())?;
+        let answer = told.end(Some(record.id), answer_of(&record, self.state.links()))?;
         let mut writer = writer(head(&record, answer.usage.input_tokens));
         let response = if streamed {
             let mut events = writer.begin();
@@ -273,12 +280,19 @@ impl Call {
 
     /// Makes files, and waits for them.
     async fn files(&self, request: GenerationRequest) -> Result<(Generation, bool), ApiError> {
-        let submitted = self.submit(request, None).await?;
-        let (record, is_replay) = self.wait(submitted).await?;
-        if record.status == Status::Failed {
-            return Err(ApiError::failed_generation(record, self.state.links()));
-        }
-        Ok((record, is_replay))
+        let told = Told {
+            surface: request.surface(),
+            model: request.model().unwrap_or_default().to_owned(),
+        };
+        let submitted = told.failed(self.submit(request, None).await)?;
+        let (record, is_replay) = told.failed(self.wait(submitted).await)?;
+        let id = record.id;
+        let made = if record.status == Status::Failed {
+            Err(ApiError::failed_generation(record, self.state.links()))
+        } else {
+            Ok((record, is_replay))
+        };
+        told.end(Some(id), made)
     }
 
     /// What a key made before, once it is finished.

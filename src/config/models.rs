@@ -172,7 +172,7 @@ fn model(vendor: &Vendor, id: String, raw: RawModel) -> Result<ModelConfig, Conf
             prices,
             limits,
             raw.overhead_tokens.map(|number| *number),
-            settings.cache_writes(),
+            &*settings,
         )?),
         Modality::Image => ModelKind::Image(image::read(prices, limits)?),
         Modality::Video => ModelKind::Video(video::read(vendor, prices, limits)?),

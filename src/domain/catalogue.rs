@@ -215,7 +215,7 @@ impl Catalogue {
     }
 
     /// The model of a name that is `provider/model`, or just `model`: of several providers that
-    /// have it, the default one's. `account` is the account's own default.
+    /// have it, the one that the defaults name first. `account` is the account's own default.
     pub fn named(
         &self,
         modality: Modality,
@@ -229,13 +229,29 @@ impl Catalogue {
         }
         let preferred = self.preference.get(&modality).into_iter().flatten();
         let preferred = account.provider.iter().chain(preferred);
-        let providers = preferred.map(String::as_str).chain(self.providers(None));
-        let mut found = providers.filter_map(|provider| self.of(provider, modality, name));
-        found.next().ok_or_else(|| {
-            let message =
-                format!("names no model for {modality} of this server; GET /v1/models has them");
-            FieldError::new("model", FieldCode::UnknownModel, message)
-        })
+        let mut preferred = preferred.map(String::as_str);
+        if let Some(model) = preferred.find_map(|provider| self.of(provider, modality, name)) {
+            return Ok(model);
+        }
+        let (code, message) = match &self.all_of(modality, name)[..] {
+            [model] => return Ok(model),
+            [] => (
+                FieldCode::UnknownModel,
+                format!("names no model for {modality} of this server; GET /v1/models has them"),
+            ),
+            several => {
+                let names = several.iter().map(|m| format!("{}/{}", m.provider, m.id));
+                let names = names.collect::<Vec<_>>().join(", ");
+                let message = format!("is a model of several providers; must be one of {names}");
+                (FieldCode::InvalidFormat, message)
+            }
+        };
+        Err(FieldError::new("model", code, message))
+    }
+
+    fn all_of(&self, modality: Modality, id: &str) -> Vec<&Model> {
+        let is_it = |model: &&Model| model.id == id && model.modality() == modality;
+        self.models.iter().filter(is_it).collect()
     }
 
     fn of(&self, provider: &str, modality: Modality, id: &str) -> Option<&Model> {

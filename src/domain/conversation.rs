@@ -239,6 +239,11 @@ impl Part {
         Self::Text { text: text.into() }
     }
 
+    /// Whether it is a call after thoughts of Gemini's.
+    pub const fn has_thought_signature(&self) -> bool {
+        matches!(self, Self::ToolCall(call) if call.thought_signature.is_some())
+    }
+
     /// Itself and the parts in it.
     fn count(&self) -> usize {
         match self {

@@ -4,6 +4,7 @@
 //! One module for each dialect. Not here: HTTP, and the shape of errors that are no event.
 
 pub mod chat;
+mod functions;
 pub mod images;
 pub mod messages;
 pub mod responses;
@@ -13,7 +14,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{
-    conversation::{Answered, Delta, ImageSource, Json, Part, Stop, texts},
+    conversation::{Answered, Delta, ImageSource, Json, Message, Part, Role, Stop, texts},
     generation::Generation,
     pricing::CacheWrites,
     usage::TextUsage,
@@ -118,6 +119,13 @@ pub trait Writer: Send + 'static {
 fn json(value: &impl Serialize) -> String {
     // Strings and numbers only: this cannot fail.
     serde_json::to_string(value).unwrap_or_default()
+}
+
+/// Takes the instructions that come before all messages.
+fn leading(messages: &mut Vec<Message>) -> Vec<Part> {
+    let others = messages.iter().position(|m| m.role != Role::System);
+    let leading = messages.drain(..others.unwrap_or(messages.len()));
+    leading.flat_map(|message| message.parts).collect()
 }
 
 /// The instructions of several parts or messages, as one.

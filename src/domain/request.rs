@@ -145,6 +145,18 @@ impl GenerationRequest {
         }
     }
 
+    /// The model that it names.
+    pub fn model(&self) -> Option<&str> {
+        let target = match self {
+            Self::Text(request) => &request.target,
+            Self::Dialogue(request) => return Some(&request.model),
+            Self::Image(request) => &request.target,
+            Self::Video(request) => &request.target,
+            Self::Audio(request) => &request.target,
+        };
+        target.model.as_deref()
+    }
+
     /// By which way it came in.
     pub const fn surface(&self) -> Surface {
         match self {

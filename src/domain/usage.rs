@@ -26,6 +26,22 @@ pub struct TokenCounts {
     pub uncounted_bytes: usize,
 }
 
+impl TokenCounts {
+    /// Without an own count: as counted before.
+    #[must_use]
+    pub fn or(self, before: Self) -> Self {
+        Self {
+            input: self.input.or(before.input),
+            output: self.output.or(before.output),
+            cached_input: self.cached_input.or(before.cached_input),
+            cache_write: self.cache_write.or(before.cache_write),
+            cache_write_long: self.cache_write_long.or(before.cache_write_long),
+            reasoning: self.reasoning.or(before.reasoning),
+            uncounted_bytes: self.uncounted_bytes,
+        }
+    }
+}
+
 /// Tokens of a completed text generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TextUsage {

@@ -98,6 +98,11 @@ pub trait ModelSettings: Any + Debug + Send + Sync {
     fn cache_writes(&self) -> CacheWrites {
         CacheWrites::None
     }
+
+    /// Whether the vendor refuses to switch thinking off.
+    fn always_thinks(&self) -> bool {
+        false
+    }
 }
 
 pub type SharedSettings = Arc<dyn ModelSettings>;

@@ -51,7 +51,12 @@ impl Runner {
         let input_bytes = work.call.conversation.bytes() + 4 * work.call.image_tokens;
         let usage = TextUsage::from_counts(answer.usage, input_bytes, answer.bytes());
         let at_limit = usage.output_tokens >= work.call.max_tokens.into();
-        let beyond = Answered::beyond_text(&answer.parts, &answer.stop, at_limit);
+        // A prompt of a text has no answer but text.
+        let beyond = if work.call.is_dialogue {
+            Answered::beyond_text(&answer.parts, &answer.stop, at_limit)
+        } else {
+            None
+        };
         let receipt = work.receipt.and_then(|blank| {
             let receipt = blank.counted(&answer.usage)?;
             Some((blank.key, receipt))

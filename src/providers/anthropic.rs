@@ -41,6 +41,7 @@ pub const ADAPTERS: Adapters = Adapters {
             json_object: false,
             free_arguments: false,
             image_detail: false,
+            thought_signatures: false,
             own: Some(Surface::AnthropicMessages),
             ..Dialogue::ALL
         },
@@ -56,6 +57,10 @@ pub const ADAPTERS: Adapters = Adapters {
 };
 
 const VERSION: &str = "anthropic-version";
+/// The least thinking of models that cannot do without.
+const BETWEEN_TOOLS: &str = "between_tools";
+/// Of models whose thinking cannot be changed.
+const ALWAYS: &str = "always";
 /// The current `anthropic-version`, which answers 400 to a temperature.
 pub const CURRENT_VERSION: &str = "2026-10-21";
 /// The last version that takes a temperature, for older models.
@@ -72,7 +77,8 @@ pub struct AnthropicModel {
     /// `output_config.effort`. `None` sends nothing.
     #[serde(deserialize_with = "effort")]
     pub effort: Option<String>,
-    /// `thinking.type`, as the model takes it. `None` sends nothing.
+    /// `thinking.type`, as the model takes it; [`ALWAYS`] where it takes none. `None` sends
+    /// nothing either.
     #[serde(deserialize_with = "thinking")]
     pub thinking: Option<String>,
 }
@@ -96,10 +102,14 @@ fn effort<'de, D: Deserializer<'de>>(source: D) -> Result<Option<String>, D::Err
 }
 
 fn thinking<'de, D: Deserializer<'de>>(source: D) -> Result<Option<String>, D::Error> {
-    word(source, &["disabled", "between_tools", "adaptive"]).map(Some)
+    word(source, &["disabled", BETWEEN_TOOLS, "adaptive", ALWAYS]).map(Some)
 }
 
 impl ModelSettings for AnthropicModel {
+    fn always_thinks(&self) -> bool {
+        matches!(self.thinking.as_deref(), Some(ALWAYS | BETWEEN_TOOLS))
+    }
+
     fn check(&self, model: &ModelKind) -> Result<(), ConfigError> {
         let ModelKind::Text(text) = model else {
             return Ok(());
@@ -190,7 +200,7 @@ impl TextProvider for Anthropic {
             body: &body,
             timeout: self.timeout,
         };
-        exchange::<ResponseParser<'_>, _>(&self.http, post, &self.name, &call.model, deltas).await
+        exchange::<ResponseParser<'_>, _>(&self.http, post, &self.name, call, deltas).await
     }
 }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    DeltaSink, ProviderError, TextAnswer,
+    DeltaSink, ProviderError, TextAnswer, TextCall,
     answer::{PartBuffer, note_model},
     http::{
         HttpClient, JsonPost, TEXT_BODY_CAP,
@@ -36,21 +36,23 @@ pub trait TextParser<'a>: Sized {
     fn end(self, streamed: bool) -> Result<TextAnswer, ProviderError>;
 }
 
-/// Sends once and parses the response, as events with `deltas` and as one body without. `asked`
-/// is the model as a response names it.
+/// Sends once and parses the response, as events with `deltas` and as one body without.
 pub async fn exchange<'a, P: TextParser<'a>, B: Serialize + ?Sized>(
     http: &HttpClient,
     post: JsonPost<'_, B>,
     provider: &'a str,
-    asked: &'a str,
+    call: &'a TextCall,
     deltas: Option<&'a DeltaSink>,
 ) -> Result<TextAnswer, ProviderError> {
-    let answer = http.post_json(post).await?;
+    let answer = match deltas {
+        None => http.post_json(post).await?,
+        Some(_) => http.open_stream(post).await?,
+    };
     let answer = answer.error_for_status(provider, P::error_info).await?;
     let head = answer.head().clone();
     let mut parser = P::new(AnswerBuilder {
         provider,
-        asked,
+        call,
         head: head.clone(),
         parts: PartBuffer::new(deltas),
         id: None,
@@ -77,7 +79,7 @@ pub async fn exchange<'a, P: TextParser<'a>, B: Serialize + ?Sized>(
 #[derive(Debug)]
 pub struct AnswerBuilder<'a> {
     provider: &'a str,
-    asked: &'a str,
+    call: &'a TextCall,
     pub head: Head,
     parts: PartBuffer<'a>,
     id: Option<String>,
@@ -101,7 +103,9 @@ impl AnswerBuilder<'_> {
         }
         if !self.model_noted && model.is_some_and(Value::is_string) {
             self.model_noted = true;
-            note_model(self.provider, self.asked, model);
+            let asked = &self.call.model;
+            let asked = asked.strip_prefix("models/").unwrap_or(asked);
+            note_model(self.provider, asked, model);
         }
     }
 
@@ -127,6 +131,22 @@ impl AnswerBuilder<'_> {
         self.push(Delta::ToolCall(call))
     }
 
+    /// Adds what only the vendor's dialect has a name for, for a caller who speaks it. To others a
+    /// dialogue would look whole without it; a plain text is.
+    pub fn opaque(&mut self, block: &Value) -> Result<(), ProviderError> {
+        if self.call.original.is_some() {
+            self.push(Delta::Opaque(block.clone()))
+        } else if self.call.is_dialogue {
+            Err(self.head.failed("answer has a part of an unknown kind"))
+        } else {
+            Ok(())
+        }
+    }
+
+    pub fn is_dialogue(&self) -> bool {
+        self.call.is_dialogue
+    }
+
     /// Whether nothing has been answered but thoughts.
     pub fn is_empty(&self) -> bool {
         let thought = |part: &Part| matches!(part, Part::Thinking { .. } | Part::Redacted { .. });
@@ -148,14 +168,16 @@ impl AnswerBuilder<'_> {
     }
 
     /// An empty answer is valid only at the token limit, which reasoning may have used up, and
-    /// before a stop sequence. Whoever calls tools ends for them, whatever the vendor says.
+    /// before a stop sequence, which not every vendor tells of. Whoever calls tools ends for them,
+    /// whatever the vendor says.
     pub fn finish(self, usage: TokenCounts, stop: Stop) -> Result<TextAnswer, ProviderError> {
         let stop = match (stop, self.calls().next()) {
             (Stop::Done, Some(_)) => Stop::Tools,
             (Stop::Tools, None) => Stop::Done,
             (stop, _) => stop,
         };
-        if self.is_empty() && stop == Stop::Done {
+        let may_have_stopped = !self.call.sampling.stop.is_empty() && usage.output.is_some();
+        if self.is_empty() && stop == Stop::Done && !may_have_stopped {
             return Err(self.head.failed("empty answer"));
         }
         Ok(TextAnswer {

@@ -120,7 +120,7 @@ impl TextProvider for Gemini {
             body: &body,
             timeout: self.timeout,
         };
-        exchange::<ResponseParser<'_>, _>(&self.http, post, &self.name, model, deltas).await
+        exchange::<ResponseParser<'_>, _>(&self.http, post, &self.name, call, deltas).await
     }
 }
 

@@ -21,9 +21,10 @@ use reqwest::{
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use serde_json::Value;
+use tokio::time::timeout;
 use url::Url;
 
-use super::{ProviderError, sse::Events};
+use super::{ProviderError, ProviderErrorKind, sse::Events};
 use base_url::BaseUrlError;
 use classify::{ErrorInfo, Head};
 use form::Form;
@@ -44,6 +45,9 @@ const ERROR_BODY_CAP: usize = 64 << 10;
 /// The longest gap in an open stream; keep-alives count as data. Generous, because a model may
 /// think before its first token and a local server may have to load the model.
 const STREAM_IDLE: Duration = Duration::from_mins(2);
+
+/// The longest stream: 128,000 tokens at some 40 a second.
+const STREAM_TOTAL: Duration = Duration::from_hours(1);
 
 /// Why an adapter cannot be built from its settings.
 #[derive(Debug, thiserror::Error)]
@@ -101,6 +105,25 @@ impl HttpClient {
         send(request, post.headers, post.timeout).await
     }
 
+    /// As [`Self::post_json`], for a stream: the timeout is that of its head and of each gap, which
+    /// are [`STREAM_IDLE`] at most. As long as it flows it may go on for [`STREAM_TOTAL`].
+    pub async fn open_stream<B: Serialize + ?Sized>(
+        &self,
+        post: JsonPost<'_, B>,
+    ) -> Result<Answer, ProviderError> {
+        let bound = post.timeout;
+        let post = JsonPost {
+            timeout: bound.max(STREAM_TOTAL),
+            ..post
+        };
+        let late = |_| ProviderError::new(ProviderErrorKind::Timeout, "no answer in time");
+        let answer = timeout(bound, self.post_json(post)).await.map_err(late)??;
+        Ok(Answer {
+            idle: bound.min(STREAM_IDLE),
+            ..answer
+        })
+    }
+
     /// As [`Self::post_json`], with a form.
     pub async fn post_form(
         &self,
@@ -146,7 +169,11 @@ async fn send(
         .await
         .map_err(|error| classify::transport(&error))?;
     let head = Head::read(response.status().as_u16(), response.headers());
-    Ok(Answer { head, response })
+    Ok(Answer {
+        head,
+        response,
+        idle: STREAM_IDLE,
+    })
 }
 
 /// A response whose body has not been read yet.
@@ -154,6 +181,8 @@ async fn send(
 pub struct Answer {
     head: Head,
     response: Response,
+    /// The longest gap of a stream.
+    idle: Duration,
 }
 
 impl Answer {
@@ -217,7 +246,7 @@ impl Answer {
 
     /// The body as server-sent events.
     pub fn events(self) -> Events {
-        Events::new(chunks(self.response), STREAM_IDLE, STREAM_CAP)
+        Events::new(chunks(self.response), self.idle, STREAM_CAP)
     }
 
     /// Up to `cap` bytes, and whether the body is complete.

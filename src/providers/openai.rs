@@ -88,7 +88,7 @@ impl TextProvider for OpenAi {
             body: &body,
             timeout: self.timeout,
         };
-        exchange::<ResponseParser<'_>, _>(&self.http, post, &self.name, &call.model, deltas).await
+        exchange::<ResponseParser<'_>, _>(&self.http, post, &self.name, call, deltas).await
     }
 }
 

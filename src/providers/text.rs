@@ -19,6 +19,8 @@ pub struct TextCall {
     pub image_tokens: usize,
     /// Upper bound of output tokens; always sent.
     pub max_tokens: u32,
+    /// What vendors refuse more input tokens than; `None`: not known.
+    pub max_input_tokens: Option<u32>,
     pub sampling: Sampling,
     /// A dialogue of an SDK, whose caller chooses what the vendor's cache does.
     pub is_dialogue: bool,

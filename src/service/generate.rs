@@ -256,7 +256,7 @@ impl Service {
             },
             job: plan.job,
             max_jobs: self.0.settings.max_jobs_per_account,
-            idempotency: idempotent.map(|request| self.binding(request, now)),
+            idempotency: idempotent.map(|request| self.binding(request, id)),
             now,
         })
     }
@@ -277,7 +277,7 @@ impl Service {
             id,
             hold: plan.ceiling.hold(),
             deadline: row.deadline.map(|_| now + self.0.settings.job_deadline),
-            idempotency: idempotent.map(|request| self.binding(request, now)),
+            idempotency: idempotent.map(|request| self.binding(request, id)),
             now,
             ..row
         }

@@ -40,14 +40,12 @@ pub enum Credential {
 /// A key that a generation is bound to.
 #[derive(Debug, Clone)]
 pub struct Idempotency {
-    /// 1 to 255 visible ASCII characters; those of retries begin with a space.
+    /// 1 to 255 visible ASCII characters; those of tries of an SDK begin with a space.
     pub key: String,
     /// SHA-256 of the request.
     pub fingerprint: [u8; 32],
     /// Until when the key is bound.
     pub expires_at: DateTime<Utc>,
-    /// Whether the key is taken from a generation that it is bound to.
-    pub rebinds: bool,
 }
 
 /// A generation to be created.

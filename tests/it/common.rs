@@ -44,7 +44,7 @@ use tower::ServiceExt as _;
 use uuid::Uuid;
 
 pub use clocks::MovableClock;
-pub use upstream::{Recorded, Reply, Upstream};
+pub use upstream::{End, Recorded, Reply, Upstream};
 pub use work::{link, listening};
 
 /// Where [`TestApp::with`] finds a configuration file.
@@ -87,19 +87,28 @@ impl TestApp {
 
     /// With OpenAI, Anthropic, Gemini and a compatible server `local`, all served by `upstream`.
     pub async fn upstream(options: PgConnectOptions, upstream: &Upstream) -> Self {
+        Self::upstream_with(options, upstream, &[]).await
+    }
+
+    /// As [`Self::upstream`], with additional environment variables.
+    pub async fn upstream_with(
+        options: PgConnectOptions,
+        upstream: &Upstream,
+        more: &[(&str, &str)],
+    ) -> Self {
         let url = upstream.url();
-        Self::with(
-            options,
-            &[
-                ("OPENAI_API_KEY", "sk-test-openai"),
-                ("OPENAI_BASE_URL", &format!("{url}/openai/v1")),
-                ("ANTHROPIC_API_KEY", "sk-test-anthropic"),
-                ("ANTHROPIC_BASE_URL", &format!("{url}/anthropic")),
-                ("GEMINI_API_KEY", "test-gemini"),
-                ("GOOGLE_GEMINI_BASE_URL", &format!("{url}/gemini")),
-            ],
-        )
-        .await
+        let at = |name: &str| format!("{url}/{name}");
+        let (openai, anthropic, gemini) = (at("openai/v1"), at("anthropic"), at("gemini"));
+        let mut env = vec![
+            ("OPENAI_API_KEY", "sk-test-openai"),
+            ("OPENAI_BASE_URL", &openai),
+            ("ANTHROPIC_API_KEY", "sk-test-anthropic"),
+            ("ANTHROPIC_BASE_URL", &anthropic),
+            ("GEMINI_API_KEY", "test-gemini"),
+            ("GOOGLE_GEMINI_BASE_URL", &gemini),
+        ];
+        env.extend_from_slice(more);
+        Self::with(options, &env).await
     }
 
     /// With additional environment variables.

@@ -1,20 +1,14 @@
 //! /openai and /anthropic: what the unchanged SDKs send and read.
 
 mod bodies;
-mod errors;
-mod holds;
-mod limits;
+mod breakers;
 mod media;
-mod models;
 mod passed;
 mod pictures;
 mod receipts;
-mod refused;
-mod responses;
-mod retries;
 mod streams;
 mod texts;
-mod tools;
+mod translated;
 
 use http::Method;
 use serde_json::{Value, json};

@@ -1,12 +1,8 @@
-// Dialogues by the unchanged packages of npm: OpenAI's, Anthropic's and the AI SDK.
+// Dialogues by the unchanged npm packages of OpenAI and Anthropic.
 
 import assert from "node:assert/strict";
 
-import { createAnthropic } from "@ai-sdk/anthropic";
-import { createOpenAI } from "@ai-sdk/openai";
-import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import Anthropic from "@anthropic-ai/sdk";
-import { generateText, streamText } from "ai";
 import OpenAI from "openai";
 
 const { SDKS_URL: URL, SDKS_KEY: KEY, SDKS_POOR_KEY: POOR } = process.env;
@@ -14,14 +10,6 @@ const OPENAI = `${URL}/openai/v1`;
 const ANTHROPIC = `${URL}/anthropic`;
 const model = "sandbox/sandbox-text-1";
 const say = (content) => [{ role: "user", content }];
-
-async function get(path) {
-  const answer = await fetch(URL + path, { headers: { Authorization: `Bearer ${KEY}` } });
-  assert.equal(answer.status, 200);
-  return answer.json();
-}
-
-const history = async () => (await get("/v1/generate/history?per_page=100")).data;
 
 // The requests that a client sends.
 function counted() {
@@ -85,54 +73,6 @@ async function withAnthropic() {
   await assert.rejects(failing.finalMessage(), Anthropic.APIError);
 }
 
-// A client's patience ends before the answer: its retries join what it began.
-async function withRetries() {
-  const options = { apiKey: KEY, timeout: 1000, maxRetries: 2 };
-  const content = "Name three rivers [[slow:3]]";
-  for (const ask of [
-    (fetch) =>
-      new OpenAI({ baseURL: OPENAI, ...options, fetch }).chat.completions.create({
-        model,
-        messages: say(content),
-      }),
-    (fetch) =>
-      new Anthropic({ baseURL: ANTHROPIC, ...options, fetch }).messages.create({
-        model,
-        max_tokens: 200,
-        messages: say(content),
-      }),
-  ]) {
-    const before = (await history()).length;
-    const [sent, counting] = counted();
-    await ask(counting);
-    assert.equal(sent.length, 3);
-    const made = await history();
-    assert.equal(made.length, before + 1);
-    const record = await get(`/v1/generate/${made[0].uuid}`);
-    assert.equal(record.metadata.attempts, 1);
-    assert(record.metadata.joined > 0);
-  }
-}
-
-async function withAiSdk() {
-  const compatible = createOpenAICompatible({ name: "gensvc", baseURL: OPENAI, apiKey: KEY });
-  const openai = createOpenAI({ baseURL: OPENAI, apiKey: KEY });
-  const anthropic = createAnthropic({ baseURL: `${ANTHROPIC}/v1`, apiKey: KEY });
-  for (const named of [compatible(model), openai.chat(model), anthropic(model)]) {
-    const whole = await generateText({ model: named, prompt: "Name three rivers" });
-    assert(whole.text && whole.finishReason === "stop", named.provider);
-    assert(whole.usage.inputTokens > 0 && whole.usage.outputTokens > 0);
-    const stream = streamText({ model: named, prompt: "Name three rivers" });
-    let text = "";
-    for await (const piece of stream.textStream) text += piece;
-    assert.equal(text, whole.text);
-    const failing = generateText({ model: named, prompt: "[[reject]]", maxRetries: 0 });
-    await assert.rejects(failing, (error) => error.statusCode === 400);
-  }
-}
-
 await withOpenAI();
 await withAnthropic();
-await withRetries();
-await withAiSdk();
-console.log("The packages of npm work.");
+console.log("The npm packages of OpenAI and Anthropic work.");

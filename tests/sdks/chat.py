@@ -165,33 +165,6 @@ def with_anthropic():
     expect(anthropic.APIError, lambda: list(stream))
 
 
-def with_retries():
-    """A client's patience ends before the answer: its retries join what it began."""
-    ask = "Name three rivers [[slow:3]]"
-    options = {"api_key": KEY, "timeout": 1.0, "max_retries": 2}
-    clients = [
-        openai.OpenAI(base_url=URL + "/openai/v1", **options),
-        anthropic.Anthropic(base_url=URL + "/anthropic", **options),
-    ]
-    for client in clients:
-        before = len(history())
-        sent = counted(client)
-        if isinstance(client, openai.OpenAI):
-            answer = client.chat.completions.create(model=MODEL, messages=say(ask))
-            assert answer.choices[0].message.content, answer
-        else:
-            answer = client.messages.create(model=MODEL, max_tokens=200, messages=say(ask))
-            assert answer.content[0].text, answer
-        assert len(sent) == 3, sent
-        made = history()
-        assert len(made) == before + 1, made
-        record = get("/v1/generate/" + made[0]["uuid"])
-        assert record["metadata"]["attempts"] == 1, record
-        assert record["metadata"]["joined"] in (1, 2), record
-        entries = get("/v1/credits/ledger?generation=" + made[0]["uuid"])["data"]
-        assert [entry["kind"] for entry in entries] == ["charge", "hold"], entries
-
-
 def with_media():
     client = openai.OpenAI(base_url=URL + "/openai/v1", api_key=KEY)
     ask = {"model": "sandbox/sandbox-image-1", "prompt": "A lighthouse", "size": "256x256"}
@@ -257,19 +230,9 @@ def with_responses():
     assert last.type == "response.failed" and last.response.error.code == "provider_error", last
 
 
-def get(path):
-    headers = {"Authorization": "Bearer " + KEY}
-    return json.load(urllib.request.urlopen(urllib.request.Request(URL + path, headers=headers)))
-
-
-def history():
-    return get("/v1/generate/history?per_page=100")["data"]
-
-
 ready()
 with_openai()
 with_anthropic()
 with_responses()
-with_retries()
 with_media()
 print("The packages of OpenAI and Anthropic work.")

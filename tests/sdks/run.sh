@@ -1,28 +1,32 @@
 #!/bin/sh
-# Runs the unchanged packages of OpenAI and Anthropic, and the AI SDK, against a separate server
-# with the sandbox: make sdks. Without npm, those of Python only. The server has its own private Postgres, data folder and port, and all of it
-# is stopped on exit.
+# Runs the unchanged packages of OpenAI and Anthropic, the AI SDK and LangChain, and the examples of
+# docs/sdks.md: make sdks. The server is a separate one, with the sandbox and with a stand-in for the
+# vendors; its private Postgres, data folder and ports are its own, and all of it is stopped on exit.
 set -eu
 cd "$(dirname "$0")/../.."
 
-packages='openai==3.51.0 anthropic==2.10.0'
+packages='pip==26.3 openai==3.51.0 anthropic==2.10.0 langchain-openai==1.7.3 langchain-core==1.7.2'
 modules='openai@7.57.0 @anthropic-ai/sdk@1.12.0 ai@7.0.173 @ai-sdk/openai@4.0.118
-	@ai-sdk/anthropic@4.0.105 @ai-sdk/openai-compatible@3.0.92'
-work=${CARGO_TARGET_DIR:-target}/sdks
-gensvc=${CARGO_TARGET_DIR:-target}/debug/gensvc
+	@ai-sdk/anthropic@4.0.105 @ai-sdk/openai-compatible@3.0.92 @langchain/openai@1.6.0
+	@langchain/core@1.4.0 zod@4.6.7'
+work=$(realpath "${CARGO_TARGET_DIR:-target}")/sdks
+gensvc=$(realpath "${CARGO_TARGET_DIR:-target}")/debug/gensvc
 
-mkdir -p "$work"
+mkdir -p "$work/node"
 if [ "$(cat "$work/installed" 2>/dev/null)" != "$packages" ]; then
+	echo 'Installing packages of the Python registry under target/, once.'
+	rm -rf "$work/venv"
 	python3 -m venv "$work/venv"
+	for package in $packages; do
+		# The newer pip resolves the rest.
+		case $package in pip=*) "$work/venv/bin/pip" install --quiet "$package" ;; esac
+	done
 	# shellcheck disable=SC2086
 	"$work/venv/bin/pip" install --quiet $packages
 	echo "$packages" >"$work/installed"
 fi
-python="$work/venv/bin/python"
-if ! command -v npm >/dev/null; then
-	echo 'npm is missing: its packages are not tried.' >&2
-	modules=
-elif [ "$(cat "$work/node/installed" 2>/dev/null)" != "$modules" ]; then
+if [ "$(cat "$work/node/installed" 2>/dev/null)" != "$modules" ]; then
+	echo 'Installing packages of the npm registry under target/, once.'
 	rm -rf "$work/node"
 	mkdir "$work/node"
 	echo '{"private": true}' >"$work/node/package.json"
@@ -30,15 +34,19 @@ elif [ "$(cat "$work/node/installed" 2>/dev/null)" != "$modules" ]; then
 	npm install --prefix "$work/node" --silent --no-audit --no-fund $modules
 	echo "$modules" >"$work/node/installed"
 fi
+python="$work/venv/bin/python"
 
 # The providers' own keys would make real calls.
-unset DATABASE_URL OPENAI_API_KEY OPENAI_BASE_URL ANTHROPIC_API_KEY ANTHROPIC_AUTH_TOKEN \
-	ANTHROPIC_BASE_URL GEMINI_API_KEY STABILITY_API_KEY RUNWAYML_API_SECRET ELEVENLABS_API_KEY
-export GENSVC_DATA_DIR="$PWD/$work/data" GENSVC_LOG="${GENSVC_LOG:-warn}"
-case $work in /*) GENSVC_DATA_DIR=$work/data ;; esac
+unset DATABASE_URL STABILITY_API_KEY RUNWAYML_API_SECRET ELEVENLABS_API_KEY OPENAI_BASE_URL \
+	OPENAI_API_KEY ANTHROPIC_API_KEY ANTHROPIC_AUTH_TOKEN ANTHROPIC_BASE_URL GEMINI_API_KEY
+export GENSVC_DATA_DIR="$work/data" GENSVC_LOG="${GENSVC_LOG:-warn}"
+npm=
 server=
+upstream=
 stop() {
-	[ -z "$server" ] || { kill "$server" 2>/dev/null && wait "$server" || true; }
+	for process in $npm $server $upstream; do
+		kill "$process" 2>/dev/null && wait "$process" || true
+	done
 	"$gensvc" database stop >/dev/null 2>&1 || true
 }
 "$gensvc" database stop >/dev/null 2>&1 || true
@@ -55,20 +63,37 @@ key() {
 		--credits "$2" >/dev/null
 	"$gensvc" --json key create --email "$1@example.com" --name sdks | member
 }
-SDKS_KEY=$(key rich 1000) SDKS_POOR_KEY=$(key poor 0)
-port=$("$python" -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])')
-SDKS_URL=http://127.0.0.1:$port
-export SDKS_KEY SDKS_POOR_KEY SDKS_URL
+free_port() {
+	"$python" -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+SDKS_KEY=$(key rich 1000) SDKS_POOR_KEY=$(key poor 0) npm_key=$(key npm 1000)
+port=$(free_port) vendors=$(free_port) metrics=$(free_port)
+SDKS_URL=http://127.0.0.1:$port SDKS_UPSTREAM=http://127.0.0.1:$vendors
+SDKS_MODELS='sandbox/sandbox-text-1 openai/gpt-6-luna anthropic/claude-haiku-5-5
+	gemini/gemini-3.5-flash-lite'
+export SDKS_KEY SDKS_POOR_KEY SDKS_URL SDKS_UPSTREAM SDKS_MODELS
 
-GENSVC_BIND=127.0.0.1:$port "$gensvc" serve >"$work/server.log" 2>&1 &
+"$python" tests/sdks/upstream.py "$vendors" >"$work/upstream.log" 2>&1 &
+upstream=$!
+OPENAI_API_KEY=none OPENAI_BASE_URL=$SDKS_UPSTREAM/openai/v1 ANTHROPIC_API_KEY=none \
+	ANTHROPIC_BASE_URL=$SDKS_UPSTREAM/anthropic GEMINI_API_KEY=none \
+	GOOGLE_GEMINI_BASE_URL=$SDKS_UPSTREAM/gemini GENSVC__SUBMISSIONS__RETRY_BASE_MS=1 \
+	GENSVC__METRICS__PORT=$metrics GENSVC_BIND=127.0.0.1:$port \
+	"$gensvc" serve >"$work/server.log" 2>&1 &
 server=$!
+# Modules are looked for beside the file.
+cp tests/sdks/*.mjs "$work/node/"
 "$python" tests/sdks/chat.py
 "$python" tests/sdks/tools.py
 "$python" tests/sdks/images.py
-if [ "$modules" ]; then
-	# Modules are looked for beside the file.
-	cp tests/sdks/*.mjs "$work/node/"
-	node "$work/node/chat.mjs"
-	node "$work/node/images.mjs"
-fi
+node "$work/node/chat.mjs"
+node "$work/node/images.mjs"
+# Mostly they wait, for their own time-outs.
+SDKS_KEY=$npm_key node --no-warnings "$work/node/crossings.mjs" &
+npm=$!
+"$python" tests/sdks/crossings.py
+"$python" tests/sdks/langchain.py
+"$python" tests/sdks/documented.py "$work/node"
+wait "$npm"
+npm=
 "$gensvc" ledger verify

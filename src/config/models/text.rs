@@ -13,10 +13,10 @@ use super::{
 use crate::domain::{
     catalogue::{TextLimits, TextModel},
     credits::Credits,
-    pricing::{CacheWrites, PriceTier, TextPrices, TokenPrices},
+    pricing::{PriceTier, TextPrices, TokenPrices},
     request::{MAX_TOKENS, TEXT_PROMPT_CHARS},
     settings::range::Bounded,
-    vendor::Vendor,
+    vendor::{ModelSettings, Vendor},
 };
 
 /// Tokens that a provider's template adds to the caller's, unless the model says otherwise.
@@ -66,7 +66,7 @@ pub(super) fn read(
     prices: Option<Value>,
     limits: Option<Value>,
     overhead_tokens: Option<u32>,
-    cache_writes: CacheWrites,
+    settings: &dyn ModelSettings,
 ) -> Result<TextModel, ConfigError> {
     let limits: RawLimits = table("limits", limits)?;
     let temperature = temperature(vendor, limits.temperature.as_deref())
@@ -86,7 +86,8 @@ pub(super) fn read(
         },
         dialogue: vendor.dialogue,
         overhead_tokens: overhead_tokens.unwrap_or(OVERHEAD_TOKENS),
-        cache_writes,
+        cache_writes: settings.cache_writes(),
+        always_thinks: settings.always_thinks(),
     })
 }
 

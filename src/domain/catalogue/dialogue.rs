@@ -6,7 +6,7 @@ use super::{TextModel, text::NOT_TAKEN};
 use crate::domain::{
     conversation::{
         Conversation, Detail, Format, ImageSource, ImageType, MAX_IMAGES, Message, Part, Role,
-        Sampling, ToolCall,
+        Sampling, Thinking, ToolCall,
     },
     generation::Surface,
     pricing::CacheWrites,
@@ -40,6 +40,8 @@ pub struct Dialogue {
     pub image_detail: bool,
     /// Images of the kind GIF.
     pub gifs: bool,
+    /// Signatures of Gemini's thoughts, with the calls after them.
+    pub thought_signatures: bool,
     /// The surface whose bodies the vendor takes as they are.
     pub own: Option<Surface>,
     /// What the vendor writes to its cache, and bills, without being asked to.
@@ -59,6 +61,7 @@ impl Dialogue {
         result_images: true,
         image_detail: true,
         gifs: true,
+        thought_signatures: true,
         own: None,
         cache_writes: CacheWrites::None,
     };
@@ -89,14 +92,13 @@ impl TextModel {
     /// Whether the vendor gets the body as it came: it speaks its dialect, and nothing in it is of
     /// another one's.
     pub fn passes(&self, request: &DialogueRequest) -> bool {
-        let foreign = |part: &Part| match part {
-            Part::ToolCall(call) => call.thought_signature.is_some(),
-            _ => false,
-        };
         request.original.is_some()
             && self.dialogue.own == Some(request.surface)
             && (request.surface == Surface::OpenAiChat
-                || !request.conversation.parts().any(foreign))
+                || !request
+                    .conversation
+                    .parts()
+                    .any(Part::has_thought_signature))
     }
 
     /// What the vendor may write to its cache.
@@ -137,6 +139,10 @@ impl TextModel {
         let wrong = self.wrong_in_images(conversation);
         errors.extend(wrong.map(|message| unsupported("messages", &message)));
         if own {
+            if self.always_thinks && request.sampling.reasoning.thinking == Some(Thinking::Off) {
+                let message = "cannot be disabled with this model; leave it out";
+                errors.push(unsupported("thinking", message));
+            }
             return errors;
         }
         for name in &request.others.names {
@@ -225,9 +231,25 @@ impl TextModel {
 
     /// What a dialogue asks that changes no answer, and that the provider is not sent.
     pub fn left_out(&self, request: &DialogueRequest) -> Vec<&'static str> {
-        if self.passes(request) {
-            return Vec::new();
+        let mut left_out = if self.passes(request) {
+            Vec::new()
+        } else {
+            self.lost_in_translation(request)
+        };
+        let mut parts = request.conversation.parts();
+        if !self.dialogue.thought_signatures && parts.any(Part::has_thought_signature) {
+            let name = match request.surface {
+                Surface::OpenAiChat => "extra_content",
+                _ => "thinking",
+            };
+            if !left_out.contains(&name) {
+                left_out.push(name);
+            }
         }
+        left_out
+    }
+
+    fn lost_in_translation(&self, request: &DialogueRequest) -> Vec<&'static str> {
         let can = self.dialogue;
         let mut left_out = request.left_out.clone();
         let thought = |part: &Part| matches!(part, Part::Thinking { .. } | Part::Redacted { .. });
@@ -238,7 +260,11 @@ impl TextModel {
             left_out.push("thinking");
         }
         let functions = &request.conversation.tools.functions;
-        if !can.strict_tools && functions.iter().any(|f| f.strict == Some(true)) {
+        // Where an answer follows its schema only if that is asked for, as it may not be of this one.
+        let is_loose = request.surface == Surface::AnthropicMessages
+            && can.own == Some(Surface::OpenAiChat)
+            && matches!(&request.conversation.format, Format::Schema(schema) if schema.strict.is_none());
+        if is_loose || !can.strict_tools && functions.iter().any(|f| f.strict == Some(true)) {
             left_out.push("strict");
         }
         let detailed = |detail: Option<Detail>| detail.is_some_and(|d| d != Detail::Auto);

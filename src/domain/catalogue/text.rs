@@ -41,6 +41,8 @@ pub struct TextModel {
     /// What the provider writes to its cache, and bills, without being asked to: of the body that
     /// POST /v1/generate/text sends. Who sends another body tells of that one's.
     pub cache_writes: CacheWrites,
+    /// Whether the provider refuses to switch thinking off.
+    pub always_thinks: bool,
 }
 
 impl TextModel {

@@ -64,6 +64,8 @@ pub struct Reasoning {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Thinking {
     Off,
+    /// As little as models take that cannot do without.
+    BetweenTools,
     /// As much as the model finds right.
     Adaptive,
     /// At most so many tokens.
@@ -90,7 +92,7 @@ impl Reasoning {
     /// As an effort, for vendors that know no budgets.
     pub fn as_effort(self) -> Option<Effort> {
         self.effort.or_else(|| match self.thinking? {
-            Thinking::Off => Some(Effort::None),
+            Thinking::Off | Thinking::BetweenTools => Some(Effort::None),
             Thinking::Adaptive => None,
             Thinking::Budget(budget) => {
                 let mut named = EFFORT_BUDGETS.into_iter();
@@ -98,6 +100,12 @@ impl Reasoning {
                 Some(found.map_or(Effort::High, |(_, effort)| effort))
             }
         })
+    }
+}
+
+impl Thinking {
+    pub const fn is_off(self) -> bool {
+        matches!(self, Self::Off | Self::BetweenTools)
     }
 }
 

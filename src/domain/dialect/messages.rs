@@ -13,7 +13,7 @@ use std::cell::RefCell;
 
 use serde_json::{Map, Value, json};
 
-use super::{MAX_LIMIT, REFUSED, instructions, json as text_of, marked_writes};
+use super::{MAX_LIMIT, REFUSED, instructions, json as text_of, leading, marked_writes};
 use crate::domain::{
     conversation::{Conversation, Sampling},
     generation::Surface,
@@ -90,9 +90,11 @@ fn dialogue(fields: &Fields<'_>) -> Option<DialogueRequest> {
     fields.optional("speed", "As it is anyway.", only([json!("standard")]));
     fields.unsupported(REFUSED);
     let (reasoning, format) = reasoning;
+    let (mut messages, mut system) = (messages?, system.unwrap_or_default());
+    system.extend(leading(&mut messages));
     let conversation = Conversation {
-        system: instructions(system.unwrap_or_default()),
-        messages: messages?,
+        system: instructions(system),
+        messages,
         tools,
         format,
     };

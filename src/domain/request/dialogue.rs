@@ -1,8 +1,10 @@
 //! A dialogue, in whichever dialect it was written.
 
+use serde_json::{Map, Value};
+
 use super::TEXT_PROMPT_CHARS;
 use crate::domain::{
-    conversation::{Conversation, Sampling},
+    conversation::{Conversation, Part, Sampling},
     generation::Surface,
     json::Members,
     pricing::CacheWrites,
@@ -42,6 +44,27 @@ pub struct Original {
     pub cache_writes: CacheWrites,
 }
 
+impl Original {
+    /// Leaves out what a chat's calls have for other vendors.
+    fn leave_out_extra_content(&mut self) {
+        let Some(messages) = self.members.get("messages") else {
+            return;
+        };
+        let Ok(mut messages) = serde_json::from_str::<Vec<Map<String, Value>>>(messages) else {
+            return;
+        };
+        let calls = messages
+            .iter_mut()
+            .filter_map(|message| message.get_mut("tool_calls"));
+        for call in calls.filter_map(Value::as_array_mut).flatten() {
+            if let Value::Object(call) = call {
+                call.remove("extra_content");
+            }
+        }
+        self.members.set("messages", &messages);
+    }
+}
+
 impl DialogueRequest {
     /// Not streamed, and without anything that a dialogue need not have.
     pub fn new(surface: Surface, model: String, conversation: Conversation) -> Self {
@@ -58,6 +81,20 @@ impl DialogueRequest {
             others: Others::default(),
             original: None,
             prefixes: None,
+        }
+    }
+
+    /// Leaves out the signatures of Gemini's thoughts, which other vendors refuse.
+    pub fn leave_out_thought_signatures(&mut self) {
+        let messages = self.conversation.messages.iter_mut();
+        let mut found = false;
+        for part in messages.flat_map(|message| &mut message.parts) {
+            if let Part::ToolCall(call) = part {
+                found |= call.thought_signature.take().is_some();
+            }
+        }
+        if let Some(original) = self.original.as_mut().filter(|_| found) {
+            original.leave_out_extra_content();
         }
     }
 

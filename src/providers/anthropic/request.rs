@@ -6,7 +6,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{super::TextCall, AnthropicModel, CURRENT_VERSION, VERSION};
+use super::{super::TextCall, ALWAYS, AnthropicModel, CURRENT_VERSION, VERSION};
 use crate::domain::{
     conversation::{
         Effort, Format, Image, ImageSource, Json, Message, Part, Reasoning, Role, Schema, Thinking,
@@ -213,25 +213,28 @@ struct OutputFormat<'a> {
 
 /// The model's own settings where nothing is asked for.
 fn thinking(reasoning: Reasoning, settings: &AnthropicModel) -> (Option<Value>, Option<&str>) {
-    let own = settings.thinking.as_deref();
+    let own = settings.thinking.as_deref().filter(|own| *own != ALWAYS);
     let kind = |kind: &str| Some(json!({ "type": kind }));
     if reasoning == Reasoning::default() {
         return (own.and_then(kind), settings.effort.as_deref());
     }
     let effort = match reasoning.effort {
         // Nothing is less than low here.
-        Some(Effort::Minimal) => Some(Effort::Low),
-        effort => effort.filter(|effort| *effort != Effort::None),
+        Some(Effort::Minimal) => Some("low"),
+        Some(Effort::None) => settings.effort.as_deref(),
+        None if reasoning.thinking.is_some_and(Thinking::is_off) => settings.effort.as_deref(),
+        effort => effort.map(Effort::as_str),
     };
     let thinking = match reasoning.thinking {
-        // The least that the model takes.
-        Some(Thinking::Off) => kind(own.unwrap_or("disabled")),
-        None if reasoning.effort == Some(Effort::None) => kind(own.unwrap_or("disabled")),
+        // The least that the model takes: without settings of its own it does not think unless it
+        // is asked to, or always.
+        Some(Thinking::Off | Thinking::BetweenTools) => own.and_then(kind),
+        None if reasoning.effort == Some(Effort::None) => own.and_then(kind),
         None => None,
         Some(Thinking::Adaptive) => kind("adaptive"),
         Some(Thinking::Budget(budget)) => Some(json!({"type": "enabled", "budget_tokens": budget})),
     };
-    (thinking, effort.map(Effort::as_str))
+    (thinking, effort)
 }
 
 /// What is sent: a body of ours, or the caller's.

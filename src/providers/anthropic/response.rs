@@ -1,6 +1,7 @@
 //! Parses an Anthropic message, whole or event by event.
 //!
-//! Blocks of other kinds than text, thinking and tools, and unknown events are skipped.
+//! Blocks of other kinds than text, thinking and tools pass to callers of the same dialect. Unknown
+//! events are skipped.
 //! Source: anthropic 2.10.0 (`PyPI`) `anthropic/types/message.py`,
 //! `raw_message_stream_event.py`, `usage.py`, `message_delta_usage.py`.
 
@@ -28,8 +29,8 @@ pub struct ResponseParser<'a> {
     usage: Map<String, Value>,
     /// Whether a stream had its `message_stop`.
     stopped: bool,
-    /// Whether the open block is of a kind that is skipped.
-    skipping: bool,
+    /// Whether the open block is of another kind.
+    is_opaque: bool,
 }
 
 impl<'a> TextParser<'a> for ResponseParser<'a> {
@@ -39,7 +40,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
             stop: Stop::Done,
             usage: Map::new(),
             stopped: false,
-            skipping: false,
+            is_opaque: false,
         }
     }
 
@@ -71,8 +72,11 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
                 self.block(root.get("content_block").unwrap_or(&Value::Null))?;
             }
             Some("content_block_delta") => {
-                if !self.skipping {
-                    self.delta(root.get("delta").unwrap_or(&Value::Null))?;
+                let delta = root.get("delta").unwrap_or(&Value::Null);
+                if !self.is_opaque {
+                    self.delta(delta)?;
+                } else if self.answer.is_dialogue() {
+                    return Err(self.answer.head.failed("pieces of an unknown kind"));
                 }
             }
             Some("message_delta") => {
@@ -134,7 +138,7 @@ impl ResponseParser<'_> {
 
     /// A whole block, or the beginning of one.
     fn block(&mut self, block: &Value) -> Result<(), ProviderError> {
-        self.skipping = false;
+        self.is_opaque = false;
         match block.get("type").and_then(Value::as_str) {
             Some("text") => {
                 let text = self.string(block, "text")?;
@@ -166,8 +170,8 @@ impl ResponseParser<'_> {
                 self.answer.call(call)
             }
             _ => {
-                self.skipping = true;
-                Ok(())
+                self.is_opaque = true;
+                self.answer.opaque(block)
             }
         }
     }

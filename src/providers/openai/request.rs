@@ -239,7 +239,7 @@ fn effort<'a>(call: &TextCall, settings: &'a OpenAiModel) -> Option<&'a str> {
     let own = settings.reasoning_effort.as_deref();
     match (effort, thinking) {
         (Some(effort), _) => Some(effort.as_str()),
-        (None, None | Some(Thinking::Off)) => own,
+        (None, None | Some(Thinking::Off | Thinking::BetweenTools)) => own,
         (None, Some(_)) if own == Some("none") && !call.conversation.tools.functions.is_empty() => {
             own
         }

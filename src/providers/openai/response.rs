@@ -103,7 +103,11 @@ impl ResponseParser<'_> {
         let usage = fields.get("usage").filter(|usage| usage.is_object());
         let usage = usage.or_else(|| root.pointer("/x_groq/usage").filter(|u| u.is_object()));
         let usage = usage.map(reported);
-        self.usage = usage.or(self.usage);
+        // Some repeat it in part.
+        self.usage = match (usage, self.usage) {
+            (Some(usage), Some(before)) => Some(usage.or(before)),
+            (usage, before) => usage.or(before),
+        };
         let choice = match fields.get("choices") {
             None | Some(Value::Null) => None,
             Some(Value::Array(choices)) => choices.first(),

@@ -28,6 +28,7 @@ const TIERS: &[&str] = &["auto", "default", "flex", "scale", "priority", "fast"]
 const DIALOGUE: Dialogue = Dialogue {
     thinking: false,
     result_images: false,
+    thought_signatures: false,
     own: Some(Surface::OpenAiChat),
     // From gpt-5.6 on; earlier ones have no price for it.
     cache_writes: CacheWrites::Short,
@@ -67,6 +68,8 @@ pub const COMPATIBLE: Adapters = Adapters {
         dialogue: Dialogue {
             // It would fetch them from within the operator's network.
             image_urls: false,
+            // Google's own is such a server.
+            thought_signatures: true,
             ..DIALOGUE
         },
         ..Vendor::new("openai_compatible", &[Modality::Text], |_, wire| {

@@ -12,7 +12,10 @@ use crate::{
         conversation::{Conversation, Delta, ImageSource, Part, Role, Stop, ToolCall, texts},
         usage::TokenCounts,
     },
-    providers::{DeltaSink, ProviderError, TextAnswer, TextCall, TextProvider, answer::PartBuffer},
+    providers::{
+        DeltaSink, ProviderError, ProviderErrorKind, TextAnswer, TextCall, TextProvider,
+        answer::PartBuffer,
+    },
 };
 
 /// Words before `[[fail]]` and `[[timeout]]` end a stream.
@@ -70,6 +73,14 @@ impl TextProvider for SandboxText {
         deltas: Option<&DeltaSink>,
     ) -> Result<TextAnswer, ProviderError> {
         let conversation = &call.conversation;
+        let input = input_tokens(call);
+        if call
+            .max_input_tokens
+            .is_some_and(|most| input > most.into())
+        {
+            let message = "the input is longer than the model's context";
+            return Err(ProviderError::new(ProviderErrorKind::Rejected, message));
+        }
         let faults = Faults::of(&conversation.last_user_text());
         if !faults.slow.is_zero() {
             tokio::time::sleep(faults.slow).await;
@@ -121,7 +132,6 @@ impl TextProvider for SandboxText {
         if let Some(fault) = faults.fault {
             return Err(Fault::happen(fault).await);
         }
-        let input = input_tokens(call);
         Ok(TextAnswer {
             parts: parts.end(),
             stop,

@@ -6,9 +6,9 @@ use super::plan::{Plan, plan_call};
 use crate::{
     domain::{
         catalogue::{Model, ModelKind, TextModel},
-        conversation::{Image, ImageSource, Sampling},
+        conversation::{Image, ImageSource, Reasoning, Sampling, Thinking},
         credits::Credits,
-        generation::Modality,
+        generation::{Modality, Surface},
         pricing::{Ceiling, TextCeiling},
         receipt::Blank,
         request::DialogueRequest,
@@ -28,9 +28,12 @@ impl Service {
         caller: &Caller,
         model: &'a Model,
         text: &TextModel,
-        request: DialogueRequest,
+        mut request: DialogueRequest,
         deltas: Option<DeltaSink>,
     ) -> Result<Plan<'a>, ServiceError> {
+        if !text.dialogue.thought_signatures {
+            request.leave_out_thought_signatures();
+        }
         let (input_tokens, receipt) = self.most_input(caller, model, text, &request).await?;
         let passes = text.passes(&request);
         let ceiling = TextCeiling {
@@ -43,13 +46,17 @@ impl Service {
         let asked = request.max_tokens.filter(|&n| n < ceiling.max_tokens);
         let max_tokens = match asked {
             Some(asked) => asked,
-            None => most_output(&ceiling, self.spendable(caller).await?.0).0,
+            None => {
+                let least = least_output(text, request.sampling.reasoning);
+                most_output(&ceiling, least, self.spendable(caller).await?.0).0
+            }
         };
         let call = TextCall {
             model: model.id.clone(),
             image_tokens: text.image_tokens(&request.conversation),
             conversation: request.conversation,
             max_tokens,
+            max_input_tokens: text.limits.max_input_tokens,
             sampling: taken(request.sampling, text),
             is_dialogue: true,
             original: request.original.filter(|_| passes),
@@ -78,7 +85,8 @@ impl Service {
         ) {
             ceiling.max_tokens = text.limits.max_output_tokens;
             let (spendable, held) = self.spendable(caller).await?;
-            let (most, fits) = most_output(ceiling, spendable);
+            let least = least_output(text, work.call.sampling.reasoning);
+            let (most, fits) = most_output(ceiling, least, spendable);
             ceiling.max_tokens = most;
             work.call.max_tokens = most;
             return Ok(fits || held == Credits::ZERO);
@@ -175,12 +183,22 @@ impl Service {
     }
 }
 
+/// A budget of thinking is a part of the output, and Anthropic refuses it without room for more.
+fn least_output(text: &TextModel, reasoning: Reasoning) -> u32 {
+    match reasoning.thinking {
+        Some(Thinking::Budget(budget)) if text.dialogue.own == Some(Surface::AnthropicMessages) => {
+            budget.saturating_add(LEAST_OUTPUT)
+        }
+        _ => LEAST_OUTPUT,
+    }
+}
+
 /// Output tokens that these credits pay for, at most those of the ceiling, and whether they are
 /// worth beginning for; if not, the least that are.
-fn most_output(ceiling: &TextCeiling, spendable: Credits) -> (u32, bool) {
+fn most_output(ceiling: &TextCeiling, least: u32, spendable: Credits) -> (u32, bool) {
     let most = ceiling.affordable(spendable);
     let most = most.and_then(|most| u32::try_from(most).ok()).unwrap_or(0);
-    let least = LEAST_OUTPUT.min(ceiling.max_tokens);
+    let least = least.min(ceiling.max_tokens);
     (most.max(least), most >= least)
 }
 

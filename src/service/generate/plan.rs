@@ -148,6 +148,7 @@ fn plan_text<'a>(
         model: model.id.clone(),
         conversation,
         max_tokens,
+        max_input_tokens: text.limits.max_input_tokens,
         sampling: Sampling {
             temperature: request.temperature,
             ..Sampling::default()

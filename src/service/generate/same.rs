@@ -1,12 +1,12 @@
 //! The same request again: by the key that its caller gave it, or as a retry of an SDK.
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::TimeDelta;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::Submitted;
 use crate::{
-    domain::json::fingerprint,
+    domain::{ids::GenerationId, json::fingerprint},
     service::{Service, ServiceError, auth::Caller},
     store::generations::{Credential, Idempotency},
 };
@@ -25,9 +25,12 @@ enum By {
     Key,
     /// It is not: retries of it will be.
     FirstTry,
-    /// An SDK repeats what it sent before.
-    Retry,
+    /// An SDK repeats what it sent before, so many times.
+    Retry(u32),
 }
+
+/// How often a retry looks for a try that no other retry takes at the same time.
+const LOOKS: usize = 8;
 
 impl IdempotentRequest {
     /// A key for a request. The same request means the same route and body without `stream`.
@@ -64,7 +67,7 @@ impl IdempotentRequest {
             by: if retries == 0 {
                 By::FirstTry
             } else {
-                By::Retry
+                By::Retry(retries)
             },
         }
     }
@@ -82,9 +85,17 @@ impl Service {
         caller: &Caller,
         idempotent: Option<&IdempotentRequest>,
     ) -> Result<Option<Submitted>, ServiceError> {
-        let Some(request) = idempotent.filter(|request| request.by != By::FirstTry) else {
+        let Some(request) = idempotent else {
             return Ok(None);
         };
+        if let By::Retry(retries) = request.by
+            && let Some(joined) = self.joined(caller, request, retries).await?
+        {
+            return Ok(Some(Submitted::Joined(joined)));
+        }
+        if request.by == By::FirstTry {
+            return Ok(None);
+        }
         let (store, account) = (&self.0.store, caller.account_id);
         let bound = store.bound_key(account, &request.key, self.0.clock.now());
         let Some(bound) = bound.await? else {
@@ -96,27 +107,51 @@ impl Service {
         if request.by == By::Key {
             return Ok(Some(Submitted::Replay(bound.generation)));
         }
-        if bound.answers {
-            store.count_joined(account, bound.generation).await?;
-            return Ok(Some(Submitted::Joined(bound.generation)));
+        // What an earlier retry made, and what has failed since, is in the way of another.
+        if !bound.answers {
+            let unbinding = store.unbind_key(account, &request.key, bound.generation);
+            unbinding.await?;
         }
-        let unbinding = store.unbind_key(account, &request.key, bound.generation);
-        unbinding.await?;
         Ok(None)
     }
 
-    /// What the generation that is made now will be found by.
-    pub(super) fn binding(&self, request: &IdempotentRequest, now: DateTime<Utc>) -> Idempotency {
+    /// The try that a retry is answered with. Requests that are the same may have been sent side by
+    /// side, and each may be retried: each retry gets one of its own, as long as there is one.
+    async fn joined(
+        &self,
+        caller: &Caller,
+        request: &IdempotentRequest,
+        retries: u32,
+    ) -> Result<Option<GenerationId>, ServiceError> {
+        let (store, account) = (&self.0.store, caller.account_id);
+        let before = i32::try_from(retries).unwrap_or(i32::MAX).saturating_sub(1);
+        for _ in 0..LOOKS {
+            let tried = store.tried(account, &request.fingerprint, before, self.0.clock.now());
+            let Some(tried) = tried.await? else {
+                return Ok(None);
+            };
+            if store.join(account, &tried).await? {
+                return Ok(Some(tried.generation));
+            }
+        }
+        Err(ServiceError::IdempotencyInProgress)
+    }
+
+    /// What a generation that is made now will be found by.
+    pub(super) fn binding(&self, request: &IdempotentRequest, id: GenerationId) -> Idempotency {
         let settings = &self.0.settings;
         let period = match request.by {
             By::Key => settings.idempotency_period,
-            By::FirstTry | By::Retry => settings.join_period,
+            By::FirstTry | By::Retry(_) => settings.join_period,
         };
         Idempotency {
-            key: request.key.clone(),
+            key: match request.by {
+                // Each has its own: they are found by what they ask.
+                By::FirstTry => format!(" {}", id.0.simple()),
+                By::Key | By::Retry(_) => request.key.clone(),
+            },
             fingerprint: request.fingerprint,
-            expires_at: now + period,
-            rebinds: request.by == By::FirstTry,
+            expires_at: id.created_at() + period,
         }
     }
 }

@@ -17,7 +17,64 @@ pub struct Bound {
     pub answers: bool,
 }
 
+/// What a retry can be answered with.
+#[derive(Debug)]
+pub struct Tried {
+    pub generation: GenerationId,
+    /// How many retries it has answered.
+    joined: i32,
+    /// Whether there is another.
+    has_others: bool,
+}
+
 impl Store {
+    /// Of the tries of a request the one that a retry is most likely of: that as many retries have
+    /// joined as there were before this one, rather one that runs, the oldest.
+    pub async fn tried(
+        &self,
+        account: AccountId,
+        fingerprint: &[u8],
+        retries_before: i32,
+        now: DateTime<Utc>,
+    ) -> Result<Option<Tried>, StoreError> {
+        let reading = sqlx::query!(
+            r#"select i.generation_id as "generation: GenerationId",
+                      coalesce(r.joined, f.joined, 0) as "joined!", count(*) over () as "all!"
+               from idempotency_keys i
+                   left join running_generations r
+                       on r.account_id = $1 and r.id = i.generation_id
+                   left join finished_generations f
+                       on f.account_id = $1 and f.id = i.generation_id and not f.failed
+                          and f.finish_reason is null and f.deleted_at is null
+               where i.account_id = $1 and i.fingerprint = $2 and starts_with(i.key, ' ')
+                 and i.expires_at > $4 and (r.id is not null or f.id is not null)
+               order by abs(coalesce(r.joined, f.joined, 0)::bigint - $3), r.id is null,
+                        i.generation_id
+               limit 1"#,
+            account.0,
+            fingerprint,
+            i64::from(retries_before),
+            now,
+        )
+        .fetch_optional(self.requests.named("find the tries of a request"));
+        Ok(reading.await?.map(|row| Tried {
+            generation: row.generation,
+            joined: row.joined,
+            has_others: row.all > 1,
+        }))
+    }
+
+    /// Counts a retry that is answered with a generation. `false`: another retry came first, and
+    /// what is left may be meant for this one.
+    pub async fn join(&self, account: AccountId, tried: &Tried) -> Result<bool, StoreError> {
+        let expected = tried.has_others.then_some(tried.joined);
+        let rows = self.count_joined(account, tried.generation, expected);
+        match rows.await? {
+            0 if expected.is_some() => Ok(false),
+            rows => exactly_one("counting a retry", rows).map(|()| true),
+        }
+    }
+
     /// What a key is bound to. An expired binding is deleted, so that the key can be used again.
     pub async fn bound_key(
         &self,
@@ -72,30 +129,33 @@ impl Store {
         Ok(())
     }
 
-    /// Counts a retry that is answered with a generation.
-    pub async fn count_joined(
+    /// Counts a retry; only if so many are counted, where that is `expected`.
+    async fn count_joined(
         &self,
         account: AccountId,
         id: GenerationId,
-    ) -> Result<(), StoreError> {
+        expected: Option<i32>,
+    ) -> Result<u64, StoreError> {
         let counting = sqlx::query!(
             "update running_generations set joined = coalesce(joined, 0) + 1
-             where account_id = $1 and id = $2",
+             where account_id = $1 and id = $2 and coalesce(joined, 0) = coalesce($3, joined, 0)",
             account.0,
             id.0,
+            expected,
         )
         .execute(self.requests.named("count a retry of what runs"));
         if counting.await?.rows_affected() == 1 {
-            return Ok(());
+            return Ok(1);
         }
         // A statement of its own, which sees the end that the first may have waited for.
         let counting = sqlx::query!(
             "update finished_generations set joined = coalesce(joined, 0) + 1
-             where account_id = $1 and id = $2",
+             where account_id = $1 and id = $2 and coalesce(joined, 0) = coalesce($3, joined, 0)",
             account.0,
             id.0,
+            expected,
         )
         .execute(self.requests.named("count a retry of what has ended"));
-        exactly_one("counting a retry", counting.await?.rows_affected())
+        Ok(counting.await?.rows_affected())
     }
 }

@@ -72,8 +72,6 @@ struct Row<'a> {
     bind_fingerprint: Option<String>,
     bind_until: Option<DateTime<Utc>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    rebinds: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     surface: Option<&'a str>,
     now: DateTime<Utc>,
 }
@@ -137,7 +135,6 @@ impl Hold {
             bind_key: bind.map(|bind| bind.key.as_str()),
             bind_fingerprint: bind.map(|bind| bytea(&bind.fingerprint)),
             bind_until: bind.map(|bind| bind.expires_at),
-            rebinds: bind.and_then(|bind| bind.rebinds.then_some(true)),
             surface: (new.surface != Surface::Generate).then(|| new.surface.as_str()),
             now: new.now,
         };
@@ -168,10 +165,7 @@ impl Terms {
             hold: new.hold,
             job: new.job,
             max_jobs: new.max_jobs,
-            bind_key: {
-                let bind = new.idempotency.as_ref().filter(|bind| !bind.rebinds);
-                bind.map(|bind| bind.key.clone())
-            },
+            bind_key: new.idempotency.as_ref().map(|bind| bind.key.clone()),
             now: new.now,
         }
     }
@@ -296,13 +290,13 @@ async fn write(
                     price_id integer, negative_prompt text, parameters jsonb, streamed boolean,
                     instance uuid, deadline_at timestamptz, template_id bigint,
                     template_version integer, bind_key text, bind_fingerprint bytea,
-                    bind_until timestamptz, rebinds boolean, surface text, now timestamptz),
+                    bind_until timestamptz, surface text, now timestamptz),
                 unnest($2::text[]), unnest($3::text[]), unnest($7::integer[])
             ) with ordinality as w (
                 id, account_id, api_key_id, session_id, hold, job, max_jobs, status, model_id,
                 price_id, negative_prompt, parameters, streamed, instance, deadline_at,
-                template_id, template_version, bind_key, bind_fingerprint, bind_until, rebinds,
-                surface, now, prompt, system_prompt, nth, place)
+                template_id, template_version, bind_key, bind_fingerprint, bind_until, surface,
+                now, prompt, system_prompt, nth, place)
         ), open as materialized (
             -- Not waited for: one locked account would hold up all others.
             select id, suspended_at is not null as suspended, defaults from accounts
@@ -342,19 +336,16 @@ async fn write(
         ), fitting as (
             select * from (
                 select l.*, sum(hold) over (partition by api_key_id, period) as of_key,
-                       row_number() over same_key as of_bind,
-                       bool_or(rebinds) over same_key as rebound
-                from live l
-                window same_key as (
-                    partition by account_id, bind_key order by place
-                    rows between unbounded preceding and unbounded following)) l
+                       row_number() over (partition by account_id, bind_key order by place)
+                           as of_bind
+                from live l) l
             -- Looks that spare an error. What holds are the constraints.
             where (spend_limit is null
                    or spend_limit >= of_key + coalesce((
                        select s.spent from key_spend s
                        where s.api_key_id = l.api_key_id and s.period = l.period), 0))
-              and (bind_key is null or rebinds
-                   or (of_bind = 1 and rebound is null and not exists (
+              and (bind_key is null
+                   or (of_bind = 1 and not exists (
                        select from idempotency_keys i
                        where i.account_id = l.account_id and i.key = l.bind_key)))
         ), moved as (
@@ -400,18 +391,7 @@ async fn write(
             insert into idempotency_keys
                 (account_id, key, fingerprint, generation_id, expires_at)
             select account_id, bind_key, bind_fingerprint, id, bind_until from held
-            where bind_key is not null and rebinds is null
-        ), rebound as (
-            -- Of requests that are the same the last.
-            insert into idempotency_keys
-                (account_id, key, fingerprint, generation_id, expires_at)
-            select distinct on (account_id, bind_key)
-                   account_id, bind_key, bind_fingerprint, id, bind_until
-            from held where rebinds
-            order by account_id, bind_key, place desc
-            on conflict (account_id, key) do update
-            set fingerprint = excluded.fingerprint, generation_id = excluded.generation_id,
-                expires_at = excluded.expires_at
+            where bind_key is not null
         )
         select h.id is not null as "held!", a.id is null as "locked!",
                case when h.id is not null and h.instance is null

@@ -13,6 +13,7 @@ use axum::{
     extract::State,
     response::{IntoResponse as _, Response},
 };
+use futures_util::{StreamExt as _, stream};
 use http::{HeaderMap, Method, StatusCode, Uri};
 use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
@@ -56,6 +57,8 @@ pub enum Reply {
     Bytes(u16, String, Bytes),
     /// The first half of a valid response, then a cut connection.
     Cut,
+    /// These bytes of a stream of events, then its end, or a cut connection.
+    Stream(Bytes, End),
     /// A file.
     File(&'static str, Bytes),
     /// A file that is shorter than its Content-Length.
@@ -64,6 +67,13 @@ pub enum Reply {
     Endless(&'static str),
     /// A redirect.
     Redirect(String),
+}
+
+/// How a stream ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Clean,
+    Cut,
 }
 
 #[derive(Clone)]
@@ -214,12 +224,23 @@ async fn answer(
             let content_type = [("content-type", content_type)];
             (StatusCode::from_u16(status).unwrap(), content_type, body).into_response()
         }
+        Reply::Stream(bytes, end) => {
+            let rest = async move {
+                // What is there is sent before the connection is cut.
+                tokio::task::yield_now().await;
+                (end == End::Cut).then(|| Err(std::io::Error::other("cut")))
+            };
+            let rest = stream::once(rest).filter_map(std::future::ready);
+            let pieces = stream::iter([Ok(bytes)]).chain(rest);
+            let content_type = [("content-type", "text/event-stream")];
+            (content_type, Body::from_stream(pieces)).into_response()
+        }
         Reply::Cut => {
             let pieces = [
                 Ok(Bytes::from_static(b"{\"choices\":[")),
                 Err(std::io::Error::other("cut")),
             ];
-            Response::new(Body::from_stream(futures_util::stream::iter(pieces)))
+            Response::new(Body::from_stream(stream::iter(pieces)))
         }
         other => file(other),
     }
@@ -232,7 +253,7 @@ fn file(reply: Reply) -> Response {
         Reply::Short(content_type, bytes) => {
             let length = (bytes.len() + 1).to_string();
             let cut = Err(std::io::Error::other("cut"));
-            let pieces = futures_util::stream::iter([Ok(bytes), cut]);
+            let pieces = stream::iter([Ok(bytes), cut]);
             let mut response = typed(content_type, Body::from_stream(pieces));
             let headers = response.headers_mut();
             headers.insert("content-length", length.parse().unwrap());
@@ -240,8 +261,7 @@ fn file(reply: Reply) -> Response {
         }
         Reply::Endless(content_type) => {
             let piece = Bytes::from(vec![0; 1 << 20]);
-            let pieces =
-                futures_util::stream::repeat_with(move || Ok::<_, std::io::Error>(piece.clone()));
+            let pieces = stream::repeat_with(move || Ok::<_, std::io::Error>(piece.clone()));
             typed(content_type, Body::from_stream(pieces))
         }
         Reply::Redirect(to) => (StatusCode::FOUND, [("location", to)]).into_response(),

@@ -184,7 +184,6 @@ impl World {
                 key: format!("k{bind}"),
                 fingerprint: [bind; 32],
                 expires_at: now + TimeDelta::days(1),
-                rebinds: false,
             }),
             now,
         };

@@ -48,6 +48,13 @@ async fn a_line_of_a_request_names_its_caller_its_route_and_its_error(
         let request = client.get(format!("{url}{path}")).bearer_auth(token);
         request.header("x-request-id", id).send().await.unwrap();
     }
+    for (id, model) in [("sdk", "sandbox/sandbox-text-1"), ("sdk-nope", "nope")] {
+        let request = client.post(format!("{url}/openai/v1/chat/completions"));
+        let messages = json!([{"role": "user", "content": "x"}]);
+        let request = request.json(&json!({"model": model, "messages": messages}));
+        let request = request.bearer_auth(&account.key);
+        request.header("x-request-id", id).send().await.unwrap();
+    }
     for (id, password) in [("login", PASSWORD), ("guess", "guess")] {
         let login = json!({"email": account.email, "password": password});
         let request = client.post(format!("{url}/v1/auth/login")).json(&login);
@@ -88,6 +95,19 @@ async fn a_line_of_a_request_names_its_caller_its_route_and_its_error(
     assert_eq!(stranger["account"], Value::Null);
     assert_eq!(line("nowhere")["route"], "unmatched");
     assert_eq!(line("health")["level"], "DEBUG");
+
+    let ended = |id: &str| {
+        let of_it = |line: &&Value| line.get("outcome").is_some() && line["spans"][0]["id"] == id;
+        let found: Vec<_> = lines.iter().filter(of_it).collect();
+        assert_eq!(found.len(), 1, "{id}: {found:?}");
+        found[0].clone()
+    };
+    let sdk = ended("sdk");
+    assert_eq!(sdk["surface"], "openai.chat");
+    assert_eq!(sdk["model"], "sandbox/sandbox-text-1");
+    assert_eq!(sdk["outcome"], "completed");
+    assert!(sdk["generation"].is_string(), "{sdk}");
+    assert_eq!(ended("sdk-nope")["outcome"], "validation_failed");
 
     let named = |line: &&Value| line["statement"] == "authenticate keys";
     assert!(lines.iter().any(|line| named(&line)));

@@ -1,4 +1,6 @@
-//! Streams: their grammar, when they begin, and how they fail.
+//! Streams: their grammar, when they begin, how long they last, and how they fail.
+
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use futures_util::StreamExt as _;
@@ -8,7 +10,7 @@ use tower::ServiceExt as _;
 
 use super::{CHAT, MESSAGES, MODELS, ROUTES, ask, error, events, record, text_of, with};
 use crate::{
-    common::{Reply, TestApp, Upstream, upstream::text},
+    common::{Reply, TestApp, Upstream},
     envelope::raw,
 };
 
@@ -134,64 +136,6 @@ async fn pieces_are_passed_on_as_they_come(_: PgPoolOptions, options: PgConnectO
     }
 }
 
-/// As at every byte of a recorded stream: no piece of it is a short success.
-#[sqlx::test]
-async fn a_cut_upstream_is_never_a_short_success(_: PgPoolOptions, options: PgConnectOptions) {
-    let upstream = Upstream::start().await;
-    let app = TestApp::upstream(options, &upstream).await;
-    let account = app.account("10").await;
-    for model in &MODELS[1..] {
-        let vendor = model.split('/').next().unwrap();
-        let whole = text::body(&format!("/{vendor}"), true, "Hello there.", 10, 3);
-        let mut ends: Vec<usize> = whole.match_indices("\n\n").map(|(at, _)| at + 2).collect();
-        // The end of an answer is a mark of its own at Anthropic; elsewhere the reason tells.
-        let whole_from = if vendor == "openai" {
-            2
-        } else {
-            ends.len() - 1
-        };
-        ends.truncate(whole_from);
-        // In the middle of each event too.
-        let cuts = ends.iter().flat_map(|end| [end - 9, *end]);
-        for cut in cuts {
-            upstream.reply(Reply::Raw(
-                200,
-                "text/event-stream",
-                whole[..cut].to_owned(),
-            ));
-            for path in ROUTES {
-                let answer = app.post(&account.key, path, &streamed(model)).await;
-                let at = format!("{path} {model} {cut}: {}", answer.text);
-                if answer.status != 200 {
-                    error(path, &answer, 502, "provider_error");
-                    continue;
-                }
-                let events = events(path, &answer.text);
-                let last = events.last().unwrap();
-                assert!(last["error"]["message"].is_string(), "{at}");
-                if path == MESSAGES {
-                    assert_eq!(last["error"]["type"], "api_error", "{at}");
-                    assert_eq!(last["request_id"], answer.header("request-id"), "{at}");
-                } else {
-                    assert_eq!(last["error"]["code"], "provider_error", "{at}");
-                }
-                let ends = |event: &Value| {
-                    event["choices"][0]["finish_reason"].is_string()
-                        || event["type"] == "message_stop"
-                };
-                assert!(!events.iter().any(ends), "{at}");
-                let record = record(&app, &account, &answer).await;
-                assert_eq!(record["status"], "failed", "{at}");
-            }
-        }
-    }
-    assert_eq!(
-        app.balance(&account).await,
-        ("10".to_owned(), "0".to_owned())
-    );
-    app.assert_settled().await;
-}
-
 #[sqlx::test]
 async fn what_fails_before_the_first_piece_keeps_its_status(
     _: PgPoolOptions,
@@ -260,4 +204,36 @@ async fn a_cancelled_stream_ends_in_an_error(_: PgPoolOptions, options: PgConnec
         assert!(last["error"]["message"].is_string(), "{last}");
         upstream.take_events_back();
     }
+}
+
+/// The time-out of a provider is that of a silence.
+#[sqlx::test]
+async fn a_stream_that_flows_outlasts_the_timeout(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let env = [("GENSVC__PROVIDERS__OPENAI__TIMEOUT_SECONDS", "1")];
+    let app = TestApp::upstream_with(options, &upstream, &env).await;
+    let account = app.account("10").await;
+    let chunk = |delta: Value, reason: Value| {
+        let chunk = json!({"choices": [{"delta": delta, "finish_reason": reason}]});
+        format!("data: {chunk}\n\n")
+    };
+    let mut pieces = vec![chunk(json!({"content": "x"}), Value::Null); 1_000];
+    pieces.push(chunk(json!({}), json!("stop")));
+    upstream.reply(Reply::Steps(pieces));
+    let body = streamed(MODELS[1]);
+    let answering = app.post(&account.key, CHAT, &body);
+    let sending = async {
+        let began = Instant::now();
+        for _ in 0..=1_000 {
+            upstream.send_events(1);
+            if began.elapsed() < Duration::from_millis(1_500) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    };
+    let (answer, ()) = tokio::join!(answering, sending);
+    let events = events(CHAT, &answer.text);
+    check(CHAT, &events, false);
+    assert_eq!(text_of(CHAT, &events).len(), 1_000);
+    app.assert_settled().await;
 }

@@ -189,7 +189,7 @@ fn the_rules_of_the_vendors_hold() {
                 assert_eq!(takes, old.then_some([0.0, 1.0]), "{id}");
                 assert!(!old || wire.thinking.is_none(), "{id}");
                 let always = id.contains("fable") || id == "claude-opus-5-5";
-                assert!(!always || wire.thinking.is_none(), "{id}");
+                assert_eq!(wire.thinking.as_deref() == Some("always"), always, "{id}");
                 let between = wire.thinking.as_deref() == Some("between_tools");
                 assert_eq!(between, id == "claude-sonnet-5-5", "{id}");
             } else if let Some(wire) = settings_of::<GeminiModel>(model) {

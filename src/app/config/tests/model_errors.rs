@@ -267,7 +267,7 @@ fn of_wire_settings() {
         (
             "anthropic",
             "wire = { thinking = \"enabled\" }",
-            r#"wire.thinking is "enabled": must be one of disabled, between_tools, adaptive"#,
+            r#"wire.thinking is "enabled": must be one of disabled, between_tools, adaptive, always"#,
         ),
         (
             "anthropic",

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     config::Status,
-    domain::generation::Modality,
+    domain::{generation::Modality, request::Target, validate::FieldCode},
     providers::openai::{OpenAiModel, SystemRole, TokenField},
 };
 
@@ -259,4 +259,38 @@ fn the_summary_for_scripts() {
         serde_json::json!(["OPENAI_API_KEY"])
     );
     assert_eq!(json["warnings"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_bare_name_is_that_of_one_model_or_of_the_first_of_the_defaults() {
+    let server = |name: &str| {
+        format!(
+            "[providers.{name}]\nkind = \"openai_compatible\"\nbase_url = \"https://{name}.test\"\n\
+             [[providers.{name}.models]]\nid = \"llama\"\ntype = \"text\"\n\
+             prices = {{ input_per_million = \"1\", output_per_million = \"1\" }}\n"
+        )
+    };
+    let named = |file: &str, provider: Option<&str>| {
+        let account = Target {
+            provider: provider.map(str::to_owned),
+            model: None,
+        };
+        let catalogue = from_file(file, &[]).unwrap().catalogue();
+        let found = catalogue.named(Modality::Text, "llama", &account);
+        found.map(|model| model.provider.clone())
+    };
+    assert_eq!(named(&server("a"), None).unwrap(), "a");
+    let both = server("a") + &server("b");
+    let error = named(&both, None).unwrap_err();
+    assert_eq!(
+        (error.param.as_str(), error.code),
+        ("model", FieldCode::InvalidFormat)
+    );
+    assert!(
+        error.message.ends_with("one of a/llama, b/llama"),
+        "{error:?}"
+    );
+    assert_eq!(named(&both, Some("b")).unwrap(), "b");
+    let preferred = format!("[defaults]\ntext = [\"b\", \"sandbox\"]\n{both}");
+    assert_eq!(named(&preferred, None).unwrap(), "b");
 }

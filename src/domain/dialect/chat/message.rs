@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::domain::{
     conversation::{Detail, Image, Message, Part, Role, ToolCall, ToolResult},
-    dialect::{image_url, instructions, needed, without_images},
+    dialect::{functions::ToolType, image_url, instructions, leading, needed, without_images},
     named::named_enum,
     validate::{FieldCode, Fields, List, text, words},
 };
@@ -29,13 +29,6 @@ named_enum!(
     }
 );
 
-named_enum!(
-    /// What a tool is.
-    ToolType {
-        Function = "function",
-    }
-);
-
 pub(super) fn read(fields: &Fields<'_>) -> Option<Message> {
     let role = fields.required("role", "Who says it.", words::<ChatRole>());
     let parts = content(fields);
@@ -52,6 +45,8 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Message> {
     let call_id = fields.optional("tool_call_id", about, text(usize::MAX));
     // What an answer of ours brings back.
     fields.neutral("annotations", vec![json!([])]);
+    // What the package's helpers add to an answer, and bring back with it.
+    fields.hints(&["parsed"]);
     fields.unsupported(&["audio", "function_call"]);
     let role = role?;
     for (name, of) in [
@@ -134,10 +129,12 @@ fn image(fields: &Fields<'_>) -> Option<Image> {
 fn call(fields: &Fields<'_>) -> Option<ToolCall> {
     let id = fields.required("id", "Its id.", text(usize::MAX).min(1));
     fields.required("type", "What is called.", words::<ToolType>());
+    fields.hints(&["index"]);
     let function = ("ChatFunctionCall", "What is called, and with what.");
     let function = fields.object("function", "The function.", function, |function| {
         let name = function.required("name", "Its name.", text(usize::MAX).min(1));
         let about = "Its arguments, in JSON.";
+        function.hints(&["parsed_arguments"]);
         (
             name,
             function.required("arguments", about, text(usize::MAX)),
@@ -164,12 +161,8 @@ fn call(fields: &Fields<'_>) -> Option<ToolCall> {
 
 /// Instructions that come first stand above the messages; results of tools that follow each other
 /// are one message.
-pub(super) fn sorted(messages: Vec<Message>) -> (Option<String>, Vec<Message>) {
-    let mut messages = messages.into_iter().peekable();
-    let mut system = Vec::new();
-    while let Some(message) = messages.next_if(|message| message.role == Role::System) {
-        system.extend(message.parts);
-    }
+pub(super) fn sorted(mut messages: Vec<Message>) -> (Option<String>, Vec<Message>) {
+    let system = leading(&mut messages);
     let mut sorted: Vec<Message> = Vec::new();
     let is_result = |message: &Message| matches!(message.parts[..], [Part::ToolResult(_), ..]);
     for message in messages {

@@ -1,6 +1,6 @@
 //! The tools of a dialogue, the form of its answer, and how much is thought before.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{CACHE_CONTROL, Hints, MAX_LIMIT, note};
 use crate::domain::{
@@ -11,6 +11,27 @@ use crate::domain::{
     named::named_enum,
     validate::{FieldCode, Fields, List, any_object, boolean, integer, text, words},
 };
+
+/// Whether each object of a schema has exactly the properties that it requires.
+fn is_closed(schema: &Value) -> bool {
+    match schema {
+        Value::Object(members) => {
+            let properties = members.get("properties").and_then(Value::as_object);
+            let required = members.get("required").and_then(Value::as_array);
+            let is_required = |name: &String| {
+                required.is_some_and(|required| required.iter().any(|other| other == name))
+            };
+            let mut names = properties
+                .into_iter()
+                .flat_map(|properties| properties.keys());
+            let is_object = properties.is_some() || members.get("type") == Some(&json!("object"));
+            let only = members.get("additionalProperties") == Some(&json!(false));
+            (!is_object || only && names.all(is_required)) && members.values().all(is_closed)
+        }
+        Value::Array(items) => items.iter().all(is_closed),
+        _ => true,
+    }
+}
 
 named_enum!(
     /// What a tool is.
@@ -130,7 +151,8 @@ pub(super) fn reasoning(fields: &Fields<'_>) -> (Reasoning, Format) {
         let about = "Of no effect where a provider shows none.";
         thinking.optional("display", about, words::<ThinkingDisplay>());
         Some(match kind? {
-            ThinkingType::Disabled | ThinkingType::BetweenTools => Thinking::Off,
+            ThinkingType::Disabled => Thinking::Off,
+            ThinkingType::BetweenTools => Thinking::BetweenTools,
             ThinkingType::Adaptive => Thinking::Adaptive,
             ThinkingType::Enabled => Thinking::Budget(needed(thinking, "budget_tokens", budget)?),
         })
@@ -153,12 +175,14 @@ fn format(fields: &Fields<'_>, name: &'static str) -> Option<Format> {
     fields.object(name, about, schema, |format| {
         format.required("type", "What it is.", words::<OutputFormatType>());
         let schema = format.required("schema", "A JSON schema.", any_object());
-        let schema: Json = schema_of(schema?);
+        let schema = Value::Object(schema?);
+        // Here an answer always follows it. Where that is to be asked for, not every schema may be.
+        let strict = is_closed(&schema).then_some(true);
         Some(Format::Schema(Schema {
             name: None,
             description: None,
-            schema,
-            strict: None,
+            schema: Json::from(&schema),
+            strict,
         }))
     })
 }

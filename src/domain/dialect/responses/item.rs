@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::secret;
 use crate::domain::{
     conversation::{Detail, Image, Message, Part, Role, ToolCall, ToolResult},
-    dialect::{image_url, instructions, needed, without_images},
+    dialect::{image_url, instructions, leading, needed, without_images},
     named::named_enum,
     validate::{Field, FieldCode, Fields, Kind, List, Schemas, only, text, words},
 };
@@ -184,12 +184,12 @@ pub(super) fn without_unsigned(mut items: Vec<Message>) -> (Vec<Message>, Vec<&'
 
 /// Instructions that come first stand above the messages. What an assistant said and called is one
 /// message, as are outputs of calls that follow each other.
-pub(super) fn sorted(first: Option<String>, items: Vec<Message>) -> (Option<String>, Vec<Message>) {
-    let mut items = items.into_iter().peekable();
+pub(super) fn sorted(
+    first: Option<String>,
+    mut items: Vec<Message>,
+) -> (Option<String>, Vec<Message>) {
     let mut system: Vec<Part> = first.map(Part::text).into_iter().collect();
-    while let Some(message) = items.next_if(|message| message.role == Role::System) {
-        system.extend(message.parts);
-    }
+    system.extend(leading(&mut items));
     let mut sorted: Vec<Message> = Vec::new();
     let is_result = |message: &Message| matches!(message.parts[..], [Part::ToolResult(_), ..]);
     for message in items {

@@ -204,8 +204,10 @@ async fn only_a_retry_of_the_same_request_joins(_: PgPoolOptions, options: PgCon
         assert!(other != first && !others.contains(&other));
         others.push(other);
     }
-    // The last of several that are the same.
+    // Of several that are the same the one that was retried as often before.
     let again = uuid(tried(&app, &account.key, CHAT, "2", &body).await);
+    assert_eq!(again, first);
+    let again = uuid(tried(&app, &account.key, CHAT, "1", &body).await);
     assert_eq!(again, others[0]);
     let keyed = app.post_with(&account.key, CHAT, &key, &body).await;
     assert_eq!(keyed.header("idempotent-replayed"), "true");
@@ -268,6 +270,64 @@ async fn a_retry_is_told_how_the_one_that_it_joined_ends(
             .await["metadata"]["joined"],
             0
         );
+    }
+    app.assert_settled().await;
+}
+
+/// Requests that are the same, sent side by side: no retry takes the answer of another one's.
+#[sqlx::test]
+async fn tries_side_by_side_are_retried_side_by_side(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = Arc::new(TestApp::upstream(options, &upstream).await);
+    let other = Arc::new(app.replica().await);
+    let account = app.account("1").await;
+    for (n, path) in ROUTES.into_iter().enumerate() {
+        upstream.hold();
+        let body = ask(MODELS[1], "x");
+        let firsts = [(); 3].map(|()| trying(&app, &account, path, "0", &body));
+        upstream.arrived(5 * n + 3).await;
+        for first in firsts {
+            first.abort();
+            assert!(first.await.unwrap_err().is_cancelled());
+        }
+        let uuids = made(&app, &account).await;
+        let mut uuids = uuids[..3].to_vec();
+        uuids.sort();
+        // The second retry of each client too.
+        for count in ["1", "2"] {
+            let retries = [&app, &other, &app].map(|app| trying(app, &account, path, count, &body));
+            let times = count.parse().unwrap();
+            for uuid in &uuids {
+                joined(&app, &account, uuid, times).await;
+            }
+            if count == "1" {
+                for retry in retries {
+                    retry.abort();
+                    assert!(retry.await.unwrap_err().is_cancelled());
+                }
+                continue;
+            }
+            upstream.release(3);
+            let mut answered = Vec::new();
+            for retry in join_all(retries).await {
+                let answer = retry.unwrap();
+                answer.expect(200);
+                answered.push(answer.header("x-gensvc-generation").to_owned());
+            }
+            answered.sort();
+            assert_eq!(answered, uuids);
+        }
+        assert_eq!(upstream.count(), 5 * n + 3);
+        // What has failed answers nobody.
+        upstream.release(2);
+        upstream.reply(Reply::Status(400, json!({})));
+        let failed = tried(&app, &account.key, path, "0", &ask(MODELS[1], "y")).await;
+        error(path, &failed, 400, "provider_rejected");
+        upstream.reply(Reply::Text("Hello.".to_owned(), 10, 3));
+        let again = tried(&app, &account.key, path, "1", &ask(MODELS[1], "y")).await;
+        again.expect(200);
+        assert_eq!(again.header("idempotent-replayed"), "");
+        app.advance(TimeDelta::seconds(1));
     }
     app.assert_settled().await;
 }

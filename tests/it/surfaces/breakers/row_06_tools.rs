@@ -217,3 +217,20 @@ async fn the_sandbox_calls_what_it_is_told_to(_: PgPoolOptions, options: PgConne
     }
     app.assert_settled().await;
 }
+
+/// The helpers for streams of OpenAI's package read arguments, and bring back what they read.
+#[sqlx::test]
+async fn what_a_package_adds_to_a_call_may_come_back(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("10").await;
+    let function = json!({"name": "time", "arguments": "{}", "parsed_arguments": {}});
+    let call = json!({"index": 0, "id": "c", "type": "function", "function": function});
+    let body = with(
+        ask(MODELS[0], "x"),
+        &json!({"messages": [{"role": "user", "content": "x"},
+            {"role": "assistant", "content": null, "parsed": null, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c", "content": "noon"}]}),
+    );
+    let answer = app.post(&account.key, CHAT, &body).await;
+    assert!(super::parts(CHAT, &answer.expect(200)).0.contains("noon"));
+}

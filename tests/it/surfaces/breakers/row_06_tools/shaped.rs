@@ -1,10 +1,10 @@
-//! Answers in JSON, and thoughts.
+//! Answers in JSON.
 
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{
-    super::{CHAT, MESSAGES, MODELS, ROUTES, ask, error, parts, with},
+    super::{CHAT, MODELS, ROUTES, ask, error, parts, with},
     schema,
 };
 use crate::common::{Reply, TestApp, Upstream};
@@ -70,56 +70,5 @@ async fn an_answer_follows_its_schema(_: PgPoolOptions, options: PgConnectOption
             continue;
         }
         answer.expect(200);
-    }
-}
-
-#[sqlx::test]
-async fn thoughts_are_brought_back_to_their_vendor_alone(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let upstream = Upstream::start().await;
-    let app = TestApp::upstream(options, &upstream).await;
-    let account = app.account("10").await;
-    let thinking = json!({"type": "thinking", "thinking": "hm", "signature": "c2ln"});
-    let redacted = json!({"type": "redacted_thinking", "data": "cmVk"});
-    let thoughts = json!([thinking, redacted, {"type": "text", "text": "Hi."}]);
-    upstream.reply(Reply::Status(
-        200,
-        json!({"id": "m", "type": "message", "model": "m", "content": thoughts,
-        "stop_reason": "end_turn", "usage": {"input_tokens": 9, "output_tokens": 50,
-            "output_tokens_details": {"thinking_tokens": 40}}}),
-    ));
-    let model = MODELS[2];
-    let body = with(
-        ask(model, "x"),
-        &json!({"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}),
-    );
-    let answer = app.post(&account.key, MESSAGES, &body).await;
-    assert_eq!(answer.header("x-gensvc-left-out"), "");
-    let answer = answer.expect(200);
-    assert_eq!(answer["content"], thoughts);
-    assert_eq!(
-        answer["usage"]["output_tokens_details"]["thinking_tokens"],
-        40
-    );
-    let sent = upstream.requests().last().unwrap().body.clone();
-    assert_eq!(sent["thinking"], json!({"type": "adaptive"}));
-    assert_eq!(sent["output_config"], json!({"effort": "high"}));
-    upstream.reply(Reply::Text("Hello there.".to_owned(), 10, 3));
-    for model in &MODELS[1..] {
-        let mut next = ask(model, "x");
-        next["messages"] = json!([{"role": "user", "content": "x"},
-            {"role": "assistant", "content": thoughts}, {"role": "user", "content": "y"}]);
-        let answer = app.post(&account.key, MESSAGES, &next).await;
-        answer.expect(200);
-        let sent = upstream.requests().last().unwrap().body.clone();
-        if model.starts_with("anthropic/") {
-            assert_eq!(answer.header("x-gensvc-left-out"), "");
-            assert_eq!(sent["messages"][1]["content"], thoughts);
-        } else {
-            assert_eq!(answer.header("x-gensvc-left-out"), "thinking");
-            assert!(!sent.to_string().contains("c2ln"), "{sent}");
-        }
     }
 }

@@ -3,7 +3,11 @@
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{MODELS, error, get};
+use super::{
+    CHAT, MODELS, ask, error, events, get, record,
+    row_08_responses::{asked, functions},
+    with,
+};
 use crate::common::{TestApp, Upstream};
 
 #[sqlx::test]
@@ -105,4 +109,36 @@ async fn models_come_in_pages_where_asked(_: PgPoolOptions, options: PgConnectOp
         .await;
     let wrong = error("/anthropic/v1/models", &wrong, 400, "out_of_range");
     assert_eq!(wrong["details"]["unsupported"], json!(["x"]));
+}
+
+/// BerriAI/litellm#34029: an editor sends a body of Responses to chat.
+#[sqlx::test]
+async fn a_mixed_body_is_answered_as_a_chat(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("10").await;
+    let mixed = with(
+        asked(
+            MODELS[0],
+            json!([{"role": "user", "content": "[[tool:time]]"}]),
+        ),
+        &json!({"tools": functions(), "stream_options": {"include_usage": true}}),
+    );
+    let answer = app.post(&account.key, CHAT, &mixed).await;
+    let body = answer.expect(200);
+    assert_eq!(body["object"], "chat.completion");
+    let call = &body["choices"][0]["message"]["tool_calls"][0];
+    assert_eq!(call["function"]["name"], "time");
+    assert_eq!(
+        record(&app, &account, &answer).await["surface"],
+        "openai.chat"
+    );
+    let streamed = app
+        .post(&account.key, CHAT, &with(mixed, &json!({"stream": true})))
+        .await;
+    let all = events(CHAT, &streamed.text);
+    assert!(all[all.len() - 2]["usage"].is_object(), "{all:?}");
+    let both = with(ask(MODELS[0], "x"), &json!({"input": "x"}));
+    let refused = app.post(&account.key, CHAT, &both).await;
+    let refused = error(CHAT, &refused, 400, "unsupported_parameter");
+    assert_eq!(refused["param"], "input");
 }

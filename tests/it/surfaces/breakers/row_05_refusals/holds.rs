@@ -8,7 +8,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio::task::{JoinHandle, yield_now};
 use tokio_util::sync::CancellationToken;
 
-use super::{CHAT, MESSAGES, MODELS, ROUTES, ask, error, record, with};
+use super::super::{CHAT, MESSAGES, MODELS, ROUTES, ask, error, record, with};
 use crate::common::{Answer, TestApp, Upstream};
 
 /// More than one of [`ask`] holds, (1 + 8 + 64) x 12.5 + 64 x 50 micro-credits, and what those

@@ -2,10 +2,13 @@
 
 use axum::body::Body;
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{CHAT, MESSAGES, MODELS, ROUTES, ask, error, get};
+use super::{
+    CHAT, MESSAGES, MODELS, PATHS, RESPONSES, ROUTES, ask, error, events, get, prompt, stream_of,
+    with,
+};
 use crate::{
     common::{Reply, TestApp, Upstream},
     envelope::raw,
@@ -159,32 +162,65 @@ async fn other_paths_are_json_in_the_dialect(_: PgPoolOptions, options: PgConnec
 }
 
 #[sqlx::test]
-async fn holds_and_full_places_are_worth_another_try(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_error_within_a_stream_has_the_dialects_shape(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let upstream = Upstream::start().await;
-    upstream.reply(Reply::Text("ok".to_owned(), 1, 1));
-    upstream.hold();
-    let env = [
-        ("GENSVC__SERVER__ACCOUNT_SHARE_PERCENT", "100"),
-        ("GENSVC__CREDITS__HOLD_WAIT_SECONDS", "0"),
-    ];
-    let app = TestApp::vendors(options, &upstream, &env).await;
-    // One hold: (1 + 8 + 64) x 12.5 + 64 x 50 micro-credits.
-    let account = app.account("0.004113").await;
-    let (router, key) = (app.app.router.clone(), account.key.clone());
-    let first = tokio::spawn(async move {
-        let json = [("content-type", "application/json")];
-        let body = Body::from(ask(MODELS[1], "x").to_string());
-        tower::ServiceExt::oneshot(router, raw(Method::POST, CHAT, &key, &json, body)).await
-    });
-    upstream.arrived(1).await;
-    for path in ROUTES {
-        let answer = app.post(&account.key, path, &ask(MODELS[1], "x")).await;
-        let held = error(path, &answer, 429, "credits_on_hold");
-        assert_eq!(held["required"], "0.004113");
-        assert_eq!(answer.header("x-should-retry"), "true");
-        assert_eq!(answer.header("retry-after-ms"), "1000");
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    let chunk = json!({"choices": [{"delta": {"content": "Hi"}}]});
+    let message = json!({"type": "message_start", "message": {"usage": {"input_tokens": 9}}});
+    let text = json!({"type": "text", "text": "Hi"});
+    let block = json!({"type": "content_block_start", "index": 0, "content_block": text});
+    let busy = json!({"type": "error", "error": {"type": "overloaded_error", "message": "no"}});
+    let broken = json!({"error": {"message": "no", "type": "server_error", "code": null}});
+    for (model, stream, code, kind) in [
+        (
+            MODELS[1],
+            stream_of(&[chunk, broken]),
+            "provider_error",
+            "api_error",
+        ),
+        (
+            MODELS[2],
+            stream_of(&[message, block, busy]),
+            "provider_overloaded",
+            "overloaded_error",
+        ),
+    ] {
+        upstream.reply(Reply::Raw(200, "text/event-stream", stream));
+        for path in PATHS {
+            let body = with(prompt(path, model, "x"), &json!({"stream": true}));
+            let answer = app.post(&account.key, path, &body).await;
+            assert_eq!(answer.status, 200);
+            let last = events(path, &answer.text).pop().unwrap();
+            let error = match path {
+                RESPONSES => {
+                    assert_eq!(last["type"], "response.failed");
+                    assert_eq!(last["response"]["status"], "failed");
+                    &last["response"]["error"]
+                }
+                _ => &last["error"],
+            };
+            assert!(error["message"].is_string(), "{last}");
+            if path == MESSAGES {
+                let names = (
+                    &last["type"],
+                    &error["type"],
+                    &error["details"]["error_code"],
+                );
+                assert_eq!(names, (&json!("error"), &json!(kind), &json!(code)));
+                assert_eq!(last["request_id"], answer.header("request-id"));
+            } else {
+                assert_eq!(error["code"], code, "{last}");
+            }
+            if path == CHAT {
+                assert_eq!(error["type"], "server_error");
+                assert_eq!(error["param"], Value::Null);
+            }
+        }
     }
-    upstream.release(1);
-    assert_eq!(first.await.unwrap().unwrap().status(), 200);
+    assert_eq!(app.balance(&account).await.0, "10");
     app.assert_settled().await;
 }

@@ -3,17 +3,17 @@
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{CHAT, MODELS, RESPONSES, ask, error, events, record, text_of, with};
+use super::{MODELS, RESPONSES, error, events, record, text_of, with};
 use crate::common::{Account, Answer, Reply, TestApp, Upstream};
 
 const COUNT: &str = "/openai/v1/responses/input_tokens";
 
-fn asked(model: &str, input: impl Into<Value>) -> Value {
+pub(super) fn asked(model: &str, input: impl Into<Value>) -> Value {
     let input: Value = input.into();
     json!({"model": model, "input": input, "max_output_tokens": 500})
 }
 
-fn functions() -> Value {
+pub(super) fn functions() -> Value {
     let schema = json!({"type": "object", "required": ["city"],
         "properties": {"city": {"type": "string"}}});
     let names = ["weather", "time"].into_iter();
@@ -30,7 +30,7 @@ fn text(body: &Value) -> String {
     texts.collect()
 }
 
-async fn respond(app: &TestApp, account: &Account, body: &Value) -> Answer {
+pub(super) async fn respond(app: &TestApp, account: &Account, body: &Value) -> Answer {
     app.post(&account.key, RESPONSES, body).await
 }
 
@@ -208,41 +208,6 @@ async fn what_is_brought_back_is_bounded(_: PgPoolOptions, options: PgConnectOpt
 }
 
 #[sqlx::test]
-async fn thoughts_come_back_signed_or_not_at_all(_: PgPoolOptions, options: PgConnectOptions) {
-    let upstream = Upstream::start().await;
-    let app = TestApp::upstream(options, &upstream).await;
-    let account = app.account("10").await;
-    upstream.reply(Reply::Status(
-        200,
-        json!({"id": "msg_1", "type": "message", "role": "assistant",
-        "model": "claude-haiku-5-5", "stop_reason": "end_turn",
-        "content": [{"type": "thinking", "thinking": "Hm.", "signature": "c2ln"},
-            {"type": "text", "text": "Yes."}],
-        "usage": {"input_tokens": 10, "output_tokens": 9}}),
-    ));
-    let first = respond(&app, &account, &asked(MODELS[2], json!("Hi")))
-        .await
-        .expect(200);
-    let output = first["output"].as_array().unwrap();
-    assert_eq!(output[0].get("encrypted_content"), None, "{first}");
-    upstream.reply(Reply::Text("Hello there.".to_owned(), 10, 3));
-    for (id, signed) in [(output[0]["id"].clone(), true), (json!("rs_1"), false)] {
-        let mut thought = output[0].clone();
-        thought["id"] = id;
-        let input = json!([{"role": "user", "content": "Hi"}, thought, output[1],
-            {"role": "user", "content": "So?"}]);
-        let next = respond(&app, &account, &asked(MODELS[2], input)).await;
-        next.expect(200);
-        let sent = upstream.requests().last().unwrap().body["messages"][1].to_string();
-        assert_eq!(sent.contains("\"signature\":\"c2ln\""), signed, "{sent}");
-        assert_eq!(sent.contains("thinking"), signed, "{sent}");
-        let left_out = if signed { "" } else { "thinking" };
-        assert_eq!(next.header("x-gensvc-left-out"), left_out);
-    }
-    app.assert_settled().await;
-}
-
-#[sqlx::test]
 async fn structured_answers_follow_the_schema(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
     let account = app.account("10").await;
@@ -287,36 +252,4 @@ async fn a_retry_joins_and_a_key_replays(_: PgPoolOptions, options: PgConnectOpt
         assert_eq!(last(&first)["id"], last(&again)["id"]);
     }
     app.assert_settled().await;
-}
-
-/// BerriAI/litellm#34029: an editor sends a body of Responses to chat.
-#[sqlx::test]
-async fn a_mixed_body_is_answered_as_a_chat(_: PgPoolOptions, options: PgConnectOptions) {
-    let app = TestApp::new(options).await;
-    let account = app.account("10").await;
-    let mixed = with(
-        asked(
-            MODELS[0],
-            json!([{"role": "user", "content": "[[tool:time]]"}]),
-        ),
-        &json!({"tools": functions(), "stream_options": {"include_usage": true}}),
-    );
-    let answer = app.post(&account.key, CHAT, &mixed).await;
-    let body = answer.expect(200);
-    assert_eq!(body["object"], "chat.completion");
-    let call = &body["choices"][0]["message"]["tool_calls"][0];
-    assert_eq!(call["function"]["name"], "time");
-    assert_eq!(
-        record(&app, &account, &answer).await["surface"],
-        "openai.chat"
-    );
-    let streamed = app
-        .post(&account.key, CHAT, &with(mixed, &json!({"stream": true})))
-        .await;
-    let all = events(CHAT, &streamed.text);
-    assert!(all[all.len() - 2]["usage"].is_object(), "{all:?}");
-    let both = with(ask(MODELS[0], "x"), &json!({"input": "x"}));
-    let refused = app.post(&account.key, CHAT, &both).await;
-    let refused = error(CHAT, &refused, 400, "unsupported_parameter");
-    assert_eq!(refused["param"], "input");
 }

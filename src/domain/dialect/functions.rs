@@ -1,0 +1,130 @@
+//! Functions as both of OpenAI's dialects have them.
+
+use serde_json::{Map, Value, json};
+
+use super::{MAX_TOOLS, schema_of};
+use crate::domain::{
+    conversation::{Function, ToolChoice, Tools},
+    named::named_enum,
+    validate::{Field, FieldCode, Fields, Kind, Schemas, any_object, boolean, component, text},
+};
+
+named_enum!(
+    /// What a tool is.
+    ToolType {
+        Function = "function",
+    }
+);
+
+/// What a function is, whatever stands around it.
+pub(super) fn function(fields: &Fields<'_>) -> Option<Function> {
+    let name = fields.required("name", "Its name.", text(usize::MAX).min(1));
+    let about = "What it does, for the model.";
+    let description = fields.optional("description", about, text(usize::MAX));
+    let about = "A JSON schema of its arguments.";
+    let parameters = fields.optional("parameters", about, any_object());
+    let about = "Whether the arguments must follow the schema. Default: the provider's.";
+    Some(Function {
+        strict: fields.optional("strict", about, boolean()),
+        name: name?,
+        description,
+        parameters: parameters.map(schema_of),
+    })
+}
+
+/// The functions, and what the request says of their use.
+pub(super) fn tools(
+    fields: &Fields<'_>,
+    functions: Option<Vec<Function>>,
+    choice: Choice,
+) -> Tools {
+    let functions = functions.unwrap_or_default();
+    if functions.len() > MAX_TOOLS {
+        let message = format!("must be at most {MAX_TOOLS} tools");
+        fields.error("tools", FieldCode::OutOfRange, message);
+    }
+    let about = "Which of them it calls: `none`, `auto`, `required`, or the named function. \
+                 Default: `auto`.";
+    let choice = fields.optional("tool_choice", about, choice);
+    let about = "Whether one answer may have several calls. Default: true.";
+    let parallel = fields.optional("parallel_tool_calls", about, boolean());
+    let choice = choice.unwrap_or_default();
+    if let ToolChoice::Named(name) = &choice
+        && !functions.iter().any(|function| function.name == *name)
+    {
+        let message = "names a function that is not among tools";
+        fields.error("tool_choice", FieldCode::NotAllowed, message);
+    }
+    Tools {
+        functions,
+        choice,
+        one_at_a_time: parallel == Some(false),
+    }
+}
+
+/// Where a choice has the name of a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// As its `name`.
+    Beside,
+    /// As the `name` of its `function`.
+    Within,
+}
+
+impl Choice {
+    fn name(self, members: &Map<String, Value>) -> Option<&str> {
+        let name = match self {
+            Self::Beside => members.get("name"),
+            Self::Within => members.get("function")?.get("name"),
+        };
+        name?.as_str()
+    }
+}
+
+impl Kind for Choice {
+    type Value = ToolChoice;
+
+    fn read(&self, value: &Value, at: Field<'_>) -> Option<ToolChoice> {
+        match value {
+            Value::String(word) => match word.as_str() {
+                "none" => return Some(ToolChoice::None),
+                "auto" => return Some(ToolChoice::Auto),
+                "required" => return Some(ToolChoice::Required),
+                _ => {}
+            },
+            Value::Object(members) if members.get("type") == Some(&json!("function")) => {
+                if let Some(name) = self.name(members) {
+                    return Some(ToolChoice::Named(name.to_owned()));
+                }
+            }
+            _ => {}
+        }
+        let named = match self {
+            Self::Beside => "name",
+            Self::Within => "function.name",
+        };
+        let message =
+            format!("must be none, auto, required, or an object with type function and {named}");
+        at.error(FieldCode::NotAllowed, message);
+        None
+    }
+
+    fn schema(&self, schemas: &mut Schemas) -> Value {
+        let name = json!({"type": "string"});
+        let (schema, member, holder) = match self {
+            Self::Beside => ("ResponseNamedTool", "name", name),
+            Self::Within => {
+                let holder = json!({"type": "object", "required": ["name"],
+                    "properties": {"name": name}});
+                ("ChatNamedTool", "function", holder)
+            }
+        };
+        let named = component(schemas, schema, |_| {
+            json!({"type": "object", "description": "The function to call.",
+                "required": ["type", member],
+                "properties": {"type": {"const": "function"}, member: holder}})
+        });
+        let words = json!({"type": "string", "enum": ["none", "auto", "required"]});
+        json!({"oneOf": [words, named]})
+    }
+}

@@ -1,0 +1,273 @@
+//! What must survive on the way to another dialect, and what is told of the rest.
+
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::{CHAT, MESSAGES, MODELS, ROUTES, ask, error, events, parts, record, with};
+use crate::common::{Reply, TestApp, Upstream};
+
+const ALWAYS_THINKS: &str = "anthropic/claude-opus-5-5";
+
+fn schema() -> Value {
+    json!({"type": "object", "required": ["a"], "additionalProperties": false,
+        "properties": {"a": {"type": "string"}}})
+}
+
+#[sqlx::test]
+async fn a_schema_is_strict_where_it_was(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    let open = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+    for (schema, strict, left_out) in [(schema(), json!(true), ""), (open, Value::Null, "strict")] {
+        let format = json!({"format": {"type": "json_schema", "schema": schema}});
+        let body = with(ask(MODELS[1], "x"), &json!({"output_config": format}));
+        let answer = app.post(&account.key, MESSAGES, &body).await;
+        answer.expect(200);
+        let sent = upstream.requests().pop().unwrap().body;
+        assert_eq!(sent["response_format"]["json_schema"]["strict"], strict);
+        assert_eq!(answer.header("x-gensvc-left-out"), left_out);
+    }
+}
+
+#[sqlx::test]
+async fn thinking_that_cannot_be_switched_off_is_refused_or_the_least(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    let disabled = json!({"thinking": {"type": "disabled"}});
+    for model in [ALWAYS_THINKS, "anthropic/claude-sonnet-5-5"] {
+        let body = with(ask(model, "x"), &disabled);
+        let refused = app.post(&account.key, MESSAGES, &body).await;
+        let refused = error(MESSAGES, &refused, 400, "unsupported_parameter");
+        assert_eq!(refused["details"]["unsupported"], json!(["thinking"]));
+    }
+    let body = with(ask(MODELS[2], "x"), &disabled);
+    app.post(&account.key, MESSAGES, &body).await.expect(200);
+    let none = json!({"reasoning_effort": "none"});
+    for (model, thinking) in [
+        (ALWAYS_THINKS, None),
+        ("anthropic/claude-sonnet-5-5", Some("between_tools")),
+        (MODELS[2], Some("disabled")),
+    ] {
+        let body = with(ask(model, "x"), &none);
+        app.post(&account.key, CHAT, &body).await.expect(200);
+        let sent = upstream.requests().pop().unwrap().body;
+        assert_eq!(sent["thinking"]["type"].as_str(), thinking, "{model}");
+        assert_eq!(sent["output_config"]["effort"], "low");
+    }
+}
+
+/// Anthropic refuses a limit that is not above the budget of thinking.
+#[sqlx::test]
+async fn a_limit_of_ours_has_room_for_the_thinking(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let thinking = json!({"max_tokens": 128_000,
+        "thinking": {"type": "enabled", "budget_tokens": 2_000}});
+    let body = with(ask(MODELS[2], "x"), &thinking);
+    // 73 tokens of input at 10, then output at 50 micro-credits.
+    for (credits, limit) in [
+        ("0.11353", Some(2_256)),
+        ("0.113529", None),
+        ("1", Some(19_985)),
+    ] {
+        let account = app.account(credits).await;
+        let answer = app.post(&account.key, MESSAGES, &body).await;
+        match limit {
+            Some(limit) => {
+                answer.expect(200);
+                let sent = upstream.requests().pop().unwrap().body;
+                assert_eq!(sent["max_tokens"], limit);
+            }
+            None => {
+                let short = error(MESSAGES, &answer, 402, "insufficient_credits");
+                assert_eq!(short["required"], "0.11353");
+            }
+        }
+    }
+    // Elsewhere it is an effort.
+    let account = app.account("0.02").await;
+    let body = with(body, &json!({"model": MODELS[1]}));
+    app.post(&account.key, MESSAGES, &body).await.expect(200);
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn no_effort_is_added_to_a_body_of_the_vendors_own(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    let tool = json!({"type": "function", "function": {"name": "f"}});
+    let body = with(ask(MODELS[1], "x"), &json!({"tools": [tool]}));
+    app.post(&account.key, CHAT, &body).await.expect(200);
+    let sent = upstream.requests().pop().unwrap().body;
+    assert_eq!(sent.get("reasoning_effort"), None, "{sent}");
+    let tool = json!({"name": "f", "input_schema": {"type": "object"}});
+    let body = with(ask(MODELS[2], "x"), &json!({"tools": [tool]}));
+    app.post(&account.key, MESSAGES, &body).await.expect(200);
+    let sent = upstream.requests().pop().unwrap().body;
+    assert_eq!(
+        (sent.get("thinking"), sent.get("output_config")),
+        (None, None)
+    );
+}
+
+#[sqlx::test]
+async fn what_only_the_vendors_dialect_knows_is_passed_or_an_error(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    let block = json!({"type": "tomorrow", "z": 1, "a": [2]});
+    let text = json!({"type": "text", "text": "Hi."});
+    let usage = json!({"input_tokens": 9, "output_tokens": 3});
+    let answer = json!({"content": [block, text], "stop_reason": "end_turn", "usage": usage});
+    upstream.reply(Reply::Status(200, answer.clone()));
+    let whole = app.post(&account.key, MESSAGES, &ask(MODELS[2], "x")).await;
+    assert_eq!(whole.expect(200)["content"], answer["content"]);
+    let spent = app.balance(&account).await;
+    let failed = app.post(&account.key, CHAT, &ask(MODELS[2], "x")).await;
+    error(CHAT, &failed, 502, "provider_error");
+    assert_eq!(app.balance(&account).await, spent);
+    let stream = |piece: Option<Value>| {
+        let start = |block: &Value| json!({"type": "content_block_start", "index": 0, "content_block": block});
+        let mut events = vec![
+            json!({"type": "message_start", "message": {"usage": usage}}),
+            start(&block),
+        ];
+        events.extend(piece.map(|delta| json!({"type": "content_block_delta", "delta": delta})));
+        events.extend([
+            start(&text),
+            json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage}),
+            json!({"type": "message_stop"}),
+        ]);
+        let event = |event: &Value| format!("data: {event}\n\n");
+        let events: String = events.iter().map(event).collect();
+        Reply::Raw(200, "text/event-stream", events)
+    };
+    let streamed = with(ask(MODELS[2], "x"), &json!({"stream": true}));
+    upstream.reply(stream(None));
+    let told = app.post(&account.key, MESSAGES, &streamed).await;
+    let told = events(MESSAGES, &told.text);
+    assert!(
+        told.iter().any(|event| event["content_block"] == block),
+        "{told:?}"
+    );
+    // Half of it would be worth nothing.
+    upstream.reply(stream(Some(json!({"type": "tomorrow_delta", "more": 1}))));
+    let told = app.post(&account.key, MESSAGES, &streamed).await;
+    let told = events(MESSAGES, &told.text);
+    assert_eq!(told.last().unwrap()["type"], "error");
+    // A prompt of a text has its text.
+    upstream.reply(Reply::Status(200, answer));
+    let asked = json!({"prompt": "x", "provider": "anthropic"});
+    let plain = app.text(&account.key, asked).await.expect(200);
+    assert_eq!(plain["result"], "Hi.");
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn nothing_before_a_stop_sequence_is_an_answer(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    upstream.play(|request| {
+        let usage = json!({"prompt_tokens": 9, "completion_tokens": 1});
+        let openai = json!({"usage": usage, "choices": [{"finish_reason": "stop", "message": {"content": ""}}]});
+        let usage = json!({"promptTokenCount": 9, "candidatesTokenCount": 1});
+        let gemini = json!({"candidates": [{"content": {"parts": []}, "finishReason": "STOP"}],
+            "usageMetadata": usage});
+        let is_openai = request.path.starts_with("/openai");
+        Reply::Status(200, if is_openai { openai } else { gemini })
+    });
+    for model in [MODELS[1], MODELS[3]] {
+        for (path, name) in [(CHAT, "stop"), (MESSAGES, "stop_sequences")] {
+            let stopped = with(ask(model, "x"), &json!({ name: ["END"] }));
+            let answer = app.post(&account.key, path, &stopped).await;
+            let body = answer.expect(200);
+            if path == CHAT {
+                assert_eq!(parts(path, &body).0, "");
+            } else {
+                assert_eq!(body["content"], json!([]));
+            }
+            assert_eq!(record(&app, &account, &answer).await["result"], "");
+            let answer = app.post(&account.key, path, &ask(model, "x")).await;
+            error(path, &answer, 502, "provider_error");
+        }
+    }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn instructions_before_the_first_message_are_in_order(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    let said = |text: &str| json!({"role": "system", "content": text});
+    let user = json!({"role": "user", "content": "x"});
+    for (path, more) in [
+        (
+            CHAT,
+            json!({"messages": [said("a"), said("b"), said("c"), user]}),
+        ),
+        (
+            MESSAGES,
+            json!({"system": "a", "messages": [said("b"), said("c"), user]}),
+        ),
+    ] {
+        let body = with(ask(MODELS[3], "x"), &more);
+        app.post(&account.key, path, &body).await.expect(200);
+        let sent = upstream.requests().pop().unwrap().body;
+        let expected = json!([{"text": "a\n\nb\n\nc"}]);
+        assert_eq!(sent["systemInstruction"]["parts"], expected, "{path}");
+        assert_eq!(sent["contents"].as_array().unwrap().len(), 1);
+    }
+}
+
+#[sqlx::test]
+async fn the_sandbox_takes_no_more_than_its_context(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1000").await;
+    for path in ROUTES {
+        let body = ask(MODELS[0], &"x".repeat(4_000_001));
+        let refused = app.post(&account.key, path, &body).await;
+        error(path, &refused, 400, "provider_rejected");
+        let body = ask(MODELS[0], &"x".repeat(4_000_000));
+        app.post(&account.key, path, &body).await.expect(200);
+    }
+    app.assert_settled().await;
+}
+
+/// Its result is the text: thoughts and a second text would only lie in the row.
+#[sqlx::test]
+async fn the_answer_of_a_prompt_is_stored_once(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    upstream.reply(Reply::Status(
+        200,
+        json!({"content": [{"type": "thinking", "thinking": "hm", "signature": "c2ln"},
+            {"type": "text", "text": "Hi."}],
+            "stop_reason": "end_turn", "usage": {"input_tokens": 9, "output_tokens": 9}}),
+    ));
+    let asked = json!({"prompt": "x", "provider": "anthropic"});
+    let answer = app.text(&account.key, asked).await.expect(200);
+    assert_eq!(answer["result"], "Hi.");
+    let dialogue = app.post(&account.key, MESSAGES, &ask(MODELS[2], "x")).await;
+    dialogue.expect(200);
+    let kept = "select answer is not null from finished_generations order by id";
+    let kept: Vec<bool> = sqlx::query_scalar(kept).fetch_all(&app.pool).await.unwrap();
+    assert_eq!(kept, [false, true]);
+}
