@@ -101,7 +101,8 @@ struct Presumption {
 impl Drop for Presumption {
     /// Its sender may hang up before the answer.
     fn drop(&mut self) {
-        if let Some(presumed) = self.caller.presumed().filter(|presumed| presumed.is_open()) {
+        let presumed = self.caller.presumed();
+        if let Some(presumed) = presumed.filter(|presumed| presumed.is_abandoned()) {
             self.service.settle_abandoned(Arc::clone(presumed));
         }
     }

@@ -40,6 +40,8 @@ const REFUSED: &[&str] = &[
     "fallbacks",
     "inference_geo",
     "mcp_servers",
+    "media_io_kwargs",
+    "mm_processor_kwargs",
     "models",
     "moderation",
     "plugins",

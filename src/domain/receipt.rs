@@ -54,10 +54,31 @@ const UNREAD: &[&str] = &[
 ];
 /// What marks a place for a vendor's cache. No model reads it, and agents move it from turn to turn.
 const MARKER: &str = "cache_control";
+const MARKER_BYTES: usize = 16;
 
-/// Whether no model reads a member, of a body or of what is in it.
-pub fn is_unread(in_body: bool, name: &str) -> bool {
-    name == MARKER || in_body && UNREAD.contains(&name)
+/// Whether no model reads a member. `prefix`: the path in the body of what it is in.
+pub fn is_unread(prefix: &str, name: &str, value: &Value) -> bool {
+    let end = prefix.find(['.', '[']).unwrap_or(prefix.len());
+    let of_body = prefix.get(..end).filter(|first| !first.is_empty());
+    UNREAD.contains(&of_body.unwrap_or(name)) || is_marker(name, value)
+}
+
+/// Whether a member is a cache marker, and has nothing that a model could be given to read.
+fn is_marker(name: &str, value: &Value) -> bool {
+    let is_short = |value: &Value| {
+        value
+            .as_str()
+            .is_some_and(|text| text.len() <= MARKER_BYTES)
+    };
+    let known = |(name, value): (&String, &Value)| {
+        ["type", "ttl"].contains(&name.as_str()) && is_short(value)
+    };
+    name == MARKER
+        && match value {
+            Value::Null => true,
+            Value::Object(members) => members.iter().all(known),
+            _ => false,
+        }
 }
 
 /// Digests of a dialogue up to each of its last messages, beginning with the whole.
@@ -79,7 +100,7 @@ impl Prefixes {
         let mut hash = Rolling::default();
         hash.add(&(surface.as_str(), headers));
         for (name, value) in members {
-            if name == "model" || name == list || is_unread(true, name) {
+            if name == "model" || name == list || is_unread("", name, value) {
                 continue;
             }
             match (surface, name.as_str()) {
@@ -170,7 +191,7 @@ impl Serialize for Unmarked<'_> {
         let mut map = serializer.serialize_map(None)?;
         for (name, value) in members {
             match name.as_str() {
-                MARKER => {}
+                _ if is_marker(name, value) => {}
                 "content" if has_blocks => map.serialize_entry(name, &Blocks(value))?,
                 _ => map.serialize_entry(name, value)?,
             }

@@ -219,8 +219,8 @@ pub struct Others {
 
 impl Others {
     fn add(&mut self, prefix: &str, name: &str, value: &Value) {
-        if !is_unread(prefix.is_empty(), name) {
-            self.bytes += value.to_string().len();
+        if !is_unread(prefix, name, value) {
+            self.bytes += name.len() + value.to_string().len();
         }
         if self.names.len() < MAX_ERRORS {
             let shown: String = name.chars().take(100).collect();

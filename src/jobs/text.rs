@@ -57,7 +57,9 @@ impl Runner {
         } else {
             None
         };
-        let receipt = work.receipt.and_then(|blank| {
+        // What is cut short has no last counts.
+        let blank = work.receipt.filter(|_| finish_reason.is_none());
+        let receipt = blank.and_then(|blank| {
             let receipt = blank.counted(&answer.usage)?;
             Some((blank.key, receipt))
         });

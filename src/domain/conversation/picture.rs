@@ -144,12 +144,21 @@ fn bytes_at<const N: usize>(data: &str, offset: usize) -> Option<[u8; N]> {
     bytes.get(offset % 3..)?.first_chunk().copied()
 }
 
+/// The header, of which there is one before the first data.
 fn png(data: &str) -> Option<(u32, u32)> {
+    let number = |offset| bytes_at(data, offset).map(u32::from_be_bytes);
     if bytes_at(data, 12)? != *b"IHDR" {
         return None;
     }
-    let side = |offset| bytes_at(data, offset).map(u32::from_be_bytes);
-    Some((side(16)?, side(20)?))
+    let mut at = 33;
+    for _ in 0..MAX_SEGMENTS {
+        match &bytes_at(data, at + 4)? {
+            b"IDAT" => return Some((number(16)?, number(20)?)),
+            b"IHDR" => return None,
+            _ => at += 12 + usize::try_from(number(at)?).ok()?,
+        }
+    }
+    None
 }
 
 /// The first frame header, which comes before the first scan.
@@ -169,8 +178,12 @@ fn jpeg(data: &str) -> Option<(u32, u32)> {
                 let side = |offset| bytes_at(data, offset).map(u16::from_be_bytes);
                 return Some((side(at + 7)?.into(), side(at + 5)?.into()));
             }
-            0xd8..=0xda => return None,
-            _ => at += 2 + usize::from(u16::from_be_bytes(bytes_at(data, at + 2)?)),
+            // Tables, application data and comments. What decoders would skip otherwise, or as
+            // junk, could hide another header from us.
+            0xc4 | 0xcc | 0xdb..=0xdd | 0xe0..=0xef | 0xfe => {
+                at += 2 + usize::from(u16::from_be_bytes(bytes_at(data, at + 2)?));
+            }
+            _ => return None,
         }
     }
     None
@@ -266,6 +279,16 @@ mod tests {
         let fill = [&plain[..2], &vec![0xff; 1 << 20], &plain[2..]].concat();
         assert_eq!(read(&fill), None);
         assert_eq!(read(&segment), None);
+    }
+
+    #[test]
+    fn no_second_header_hides_behind_what_decoders_skip() {
+        let jpeg = encoded(ImageFormat::Jpeg, 20, 10);
+        // A comment by its length, in which is a frame header of 1 x 1.
+        let junk = b"\xff\x00\x00\x0b\xff\xc0\x00\x0b\x08\x00\x01\x00\x01\x01";
+        assert_eq!(read(&[&jpeg[..2], junk, &jpeg[2..]].concat()), None);
+        let png = encoded(ImageFormat::Png, 20, 10);
+        assert_eq!(read(&[&png[..33], &png[8..]].concat()), None);
     }
 
     #[test]

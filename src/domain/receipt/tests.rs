@@ -66,6 +66,31 @@ fn a_mark_of_the_cache_is_none_within_arguments() {
 }
 
 #[test]
+fn a_mark_of_the_cache_says_nothing() {
+    for (value, alike) in [
+        (json!(null), true),
+        (json!({"type": "ephemeral", "ttl": "1h"}), true),
+        (json!({"type": "a text that a template may print"}), false),
+        (json!({"text": "x"}), false),
+        (json!("x"), false),
+    ] {
+        assert_eq!(is_unread("tools[0].", MARKER, &value), alike, "{value}");
+        let tool = json!({"messages": ["x"], "tools": [{"name": "f", MARKER: value}]});
+        let plain = json!({"messages": ["x"], "tools": [{"name": "f"}]});
+        assert_eq!(keys(&tool) == keys(&plain), alike, "{value}");
+    }
+}
+
+#[test]
+fn what_is_not_digested_is_not_counted() {
+    let text = json!("x");
+    assert!(is_unread("", "stream_options", &text));
+    assert!(is_unread("stream_options.", "x", &text));
+    assert!(!is_unread("tools[0].", "stop", &text));
+    assert!(!is_unread("", "stop.x", &text));
+}
+
+#[test]
 fn a_count_bounds_what_begins_so() {
     let receipt = Receipt {
         bound: 20_000,
