@@ -98,16 +98,6 @@ struct Presumption {
     check: Check,
 }
 
-impl Drop for Presumption {
-    /// Its sender may hang up before the answer.
-    fn drop(&mut self) {
-        let presumed = self.caller.presumed();
-        if let Some(presumed) = presumed.filter(|presumed| presumed.is_abandoned()) {
-            self.service.settle_abandoned(Arc::clone(presumed));
-        }
-    }
-}
-
 /// A page of the console. What it asks of the API, which carries this, is one request of its caller:
 /// counted once, and logged as one.
 #[derive(Clone, Default)]
@@ -207,7 +197,9 @@ impl From<&Presented> for Known {
 
 /// Gives the request its id, and its response everything that every response carries.
 pub async fn request_context(mut request: Request, next: Next, route: &str) -> Response {
-    let id = request_id(&request);
+    // Around the API there may be a page, whose request this is a part of.
+    let id = request.extensions().get::<RequestId>();
+    let id = id.map_or_else(|| request_id(&request), |RequestId(id)| id.clone());
     let caller = CallerSlot::default();
     let is_part = request.extensions().get::<Page>().is_some();
     request.extensions_mut().insert(caller.clone());

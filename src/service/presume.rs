@@ -100,15 +100,6 @@ impl Service {
         }
     }
 
-    /// Counts a request whose sender has hung up before its answer.
-    pub fn settle_abandoned(&self, presumed: Arc<Presumed>) {
-        let service = self.clone();
-        self.0.runner.spawn(async move {
-            // Whatever it finds, there is nobody to tell.
-            let _settled = service.settle_presumed(&presumed).await;
-        });
-    }
-
     /// Has the next request of a key read it.
     pub(super) fn forget_presumed(&self, caller: &Caller) {
         if let Some(presumed) = &caller.presumed {

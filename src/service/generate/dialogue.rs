@@ -31,11 +31,11 @@ impl Service {
         mut request: DialogueRequest,
         deltas: Option<DeltaSink>,
     ) -> Result<Plan<'a>, ServiceError> {
+        let (input_tokens, receipt) = self.most_input(caller, model, text, &request).await?;
+        let passes = text.passes(&request);
         if !text.dialogue.thought_signatures {
             request.leave_out_thought_signatures();
         }
-        let (input_tokens, receipt) = self.most_input(caller, model, text, &request).await?;
-        let passes = text.passes(&request);
         let ceiling = TextCeiling {
             prices: Arc::clone(&text.prices),
             input_tokens,

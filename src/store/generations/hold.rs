@@ -80,9 +80,6 @@ impl Store {
     /// Places the hold and creates the row, the ledger entry and the idempotency binding: all of
     /// them or none.
     pub async fn hold(&self, new: &NewGeneration) -> Result<HoldOutcome, StoreError> {
-        if let Some(presumed) = &new.presumed {
-            presumed.enter_hold();
-        }
         let price = self.price(new).await?;
         let holding = async {
             let (waiter, outcome) = oneshot::channel();

@@ -1,10 +1,7 @@
 //! A key that was read a moment ago, presumed to be as it was. The statement that places the hold looks
 //! at it again, and counts the request: what has been revoked meanwhile pays for nothing.
 
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::{Arc, OnceLock};
 
 use super::AuthenticatedKey;
 use crate::domain::{rate::RateState, token::TokenDigest};
@@ -19,8 +16,6 @@ pub struct Presumed {
     pub limit: u32,
     /// How the limit stands after the request; `None`: it was not counted, and will not be.
     settled: OnceLock<Option<RateState>>,
-    /// Whether a hold is to settle it, which goes on without its caller.
-    in_hold: AtomicBool,
 }
 
 impl Presumed {
@@ -31,23 +26,12 @@ impl Presumed {
             limit: key.rate?.limit,
             key,
             settled: OnceLock::new(),
-            in_hold: AtomicBool::new(false),
         })
     }
 
     /// Whether the key is still to be read, and the request to be counted.
     pub fn is_open(&self) -> bool {
         self.settled.get().is_none()
-    }
-
-    /// A hold begins to read the key.
-    pub(in crate::store) fn enter_hold(&self) {
-        self.in_hold.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether nobody reads the key any more whose request has ended without its answer.
-    pub fn is_abandoned(&self) -> bool {
-        self.is_open() && !self.in_hold.load(Ordering::Relaxed)
     }
 
     /// How the limit stands after the request, where it was counted.

@@ -173,7 +173,7 @@ async fn a_page_is_one_request(_: PgPoolOptions, options: PgConnectOptions) {
         "{}",
         missing.text
     );
-    let metrics = app.metrics(&[]).await.text;
+    let metrics = app.metrics(&[("host", "127.0.0.1")]).await.text;
     for (route, status) in [
         ("/keys", 200),
         ("/playground/{type}", 200),

@@ -77,10 +77,9 @@ async fn a_postgres_that_hangs_makes_503_and_loses_nothing() {
     let balance = server.get(&key, "/v1/credits/balance").await;
     assert_eq!(balance["held"], "0");
     let audit = site.audit().await;
-    assert_eq!(
-        (&audit["ok"], &audit["generations"]),
-        (&json!(true), &json!(21)),
-        "{audit}"
-    );
+    // The hold that was under way may have been placed, and is released then.
+    let generations = audit["generations"].as_u64().unwrap();
+    assert_eq!(audit["ok"], true, "{audit}");
+    assert!((21..=22).contains(&generations), "{audit}");
     server.stop().await;
 }

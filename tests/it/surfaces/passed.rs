@@ -87,7 +87,7 @@ async fn messages_pass_to_anthropic(_: PgPoolOptions, options: PgConnectOptions)
             + "ok".len()
             + "f".len()
             + r#"{"properties":{"a":{},"z":{}},"type":"object"}"#.len();
-        let others = "1.0".len();
+        let others = "new".len() + "1.0".len();
         let tokens = visible + others + 8 * 7 + 16 + 1_000 + 64;
         let micros = i64::try_from(tokens * 20 + 64 * 50).unwrap();
         let held = record["credits"]["estimated"].as_str().unwrap();

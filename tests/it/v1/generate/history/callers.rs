@@ -10,11 +10,13 @@ use crate::{
     ledger::count_usage,
 };
 
-/// All records of an account, newest first.
+/// All records of an account, newest first, whole: the list does not say who made them.
 async fn everything(app: &TestApp, account: &Account) -> Vec<Value> {
-    let url = format!("{HISTORY}?per_page=100");
-    let page = app.get(&account.key, &url).await.expect(200);
-    page["data"].as_array().unwrap().clone()
+    let mut records = Vec::new();
+    for uuid in list(app, account, "per_page=100").await {
+        records.push(app.record(account, &uuid).await);
+    }
+    records
 }
 
 /// What the callers' list finds, page by page, is what the list of everything has of them: what the
