@@ -3,7 +3,8 @@
 //! A request by such a key begins as if it were still good. If it places a hold, the hold's
 //! statement looks at the key again and counts the request; if it ends without one,
 //! [`Service::settle_presumed`] does so before it is answered. So nothing is done or told for a key
-//! that has ended, on any server, and every request counts once.
+//! that has ended, on any server, and every request that is answered counts once. One whose sender
+//! hangs up before its hold does not count.
 
 use std::{
     collections::HashMap,

@@ -137,8 +137,8 @@ impl Writer for KeyReader {
         Vec::new()
     }
 
-    /// Nothing is left for it: who waits for a key's row waits no longer than for a commit that
-    /// is not flushed.
+    /// Nothing is left for it: who waits for a key's row waits for one commit of a statement, at
+    /// most that of a hold.
     async fn in_lane(&self, _: Vec<Presented>) {}
 }
 
