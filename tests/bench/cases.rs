@@ -29,6 +29,8 @@ pub enum Case {
     Videos,
     /// Images of 1,000 accounts.
     Images,
+    /// Turns of an agent, of 2 MiB each.
+    Agent,
     /// Texts of a quiet account beside a busy one.
     Quiet,
     /// Texts of 10, 1,000 and 100,000 accounts.
@@ -66,6 +68,7 @@ pub async fn run(args: &Args) -> ExitCode {
             Case::Hot => texts::hot(&run).await,
             Case::Stream => texts::stream(&run).await,
             Case::Images => texts::images(&run).await,
+            Case::Agent => texts::agent(&run).await,
             Case::Reads => mixed::reads(&run).await,
             Case::Videos => mixed::videos(&run).await,
             Case::Quiet => quiet::quiet(&run).await,

@@ -12,6 +12,7 @@
 )]
 
 mod accounts;
+mod agent;
 mod args;
 mod cases;
 mod compare;

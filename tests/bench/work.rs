@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::upstream::LONG_MODEL;
+use crate::{agent, upstream::LONG_MODEL};
 
 /// Fifty bytes.
 const PROMPT: &str = "Write a line about the sea that nobody has read yet";
@@ -27,6 +27,8 @@ pub enum Kind {
     /// A stream that stays open.
     LongStream,
     Image,
+    /// A turn of an agent.
+    Agent,
 }
 
 impl Work {
@@ -43,11 +45,14 @@ impl Work {
         let (path, body) = match kind {
             Kind::Image => (
                 "/v1/generate/image",
-                json!({"prompt": PROMPT, "provider": "openai"}),
+                json!({"prompt": PROMPT, "provider": "openai"}).to_string(),
             ),
-            _ => ("/v1/generate/text", text(kind)),
+            Kind::Agent => (
+                "/openai/v1/chat/completions",
+                agent::turn(&format!("bench/{}", model(kind))),
+            ),
+            _ => ("/v1/generate/text", text(kind).to_string()),
         };
-        let body = body.to_string();
         Self::new(servers, each(keys, |key| post(path, key, &body)))
     }
 
@@ -56,12 +61,14 @@ impl Work {
         let (path, body) = match kind {
             Kind::Image => (
                 "/v1/images/generations",
-                json!({"model": "bench", "prompt": PROMPT, "n": 1, "size": "1024x1024"}),
+                json!({"model": "bench", "prompt": PROMPT, "n": 1, "size": "1024x1024"})
+                    .to_string(),
             ),
-            _ => ("/v1/chat/completions", chat(kind)),
+            Kind::Agent => ("/v1/chat/completions", agent::turn(model(kind))),
+            _ => ("/v1/chat/completions", chat(kind).to_string()),
         };
         let key = "svc_0000000000000000000000000000000000000000";
-        Self::new(&[server], vec![post(path, key, &body.to_string())])
+        Self::new(&[server], vec![post(path, key, &body)])
     }
 
     /// Videos of the sandbox, each of which takes that long.
