@@ -6,7 +6,9 @@
 mod bindings;
 mod cancels;
 mod hold;
+mod presumptions;
 mod prices;
+mod records;
 mod refusal;
 mod rows;
 mod settle;

@@ -1,6 +1,6 @@
 //! The hold: one statement for many.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -12,17 +12,13 @@ use uuid::Uuid;
 
 use super::{
     Credential, HoldOutcome, NewGeneration, Store, StoreError,
+    presumptions::{self, Presumptions},
     prices::PriceId,
     refusal::explain_refusal,
     writer::{Grouped, Verdict, Verdicts, Write},
 };
 use crate::{
-    domain::{
-        credits::Credits,
-        generation::{Generation, Surface},
-        ids::AccountId,
-        rate::{Gcra, nanos},
-    },
+    domain::{credits::Credits, generation::Surface, ids::AccountId, rate::nanos},
     store::{group_rows, keys::Presumed, pool::statement_span},
 };
 
@@ -188,37 +184,6 @@ impl Terms {
     }
 }
 
-/// The place of a request whose key another of its group presumes to be otherwise.
-const UNREAD: i32 = i32::MAX;
-
-/// What is presumed of the keys of a group, and their requests that are to be counted.
-#[derive(Default)]
-struct Presumptions<'a> {
-    /// By key.
-    keys: BTreeMap<i64, (&'a Presumed, i32)>,
-    /// Of each item its place among the requests of its key; `None`: there is nothing to count.
-    places: Vec<Option<i32>>,
-}
-
-impl<'a> Presumptions<'a> {
-    fn of(items: &[&'a Hold]) -> Self {
-        let mut all = Self::default();
-        for item in items {
-            let place = item.terms.uncounted().map(|presumed| {
-                let (first, n) = all.keys.entry(presumed.key.id.0).or_insert((presumed, 0));
-                if first.key.defaults != presumed.key.defaults {
-                    // One of them is wrong: it is read again.
-                    return UNREAD;
-                }
-                *n += 1;
-                *n - 1
-            });
-            all.places.push(place);
-        }
-        all
-    }
-}
-
 /// Bytes as Postgres reads them from text.
 fn bytea(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
@@ -270,14 +235,8 @@ async fn write(
     let ids = || items.iter().map(|item| item.terms.credential.ids());
     let keys = group_rows::ids(ids().map(|(key, _)| key));
     let sessions = group_rows::ids(ids().map(|(_, session)| session));
-    let presumptions = Presumptions::of(items);
-    let presumed = || presumptions.keys.values();
-    let presumed_ids: Vec<i64> = presumptions.keys.keys().copied().collect();
-    let limits: Vec<i32> = presumed()
-        .map(|(key, _)| i32::try_from(key.limit).unwrap_or(i32::MAX))
-        .collect();
-    let counts: Vec<i32> = presumed().map(|&(_, n)| n).collect();
-    let defaults: Vec<&Value> = presumed().map(|(key, _)| &key.key.defaults).collect();
+    let presumptions = Presumptions::of(items.iter().map(|item| item.terms.uncounted()));
+    let presumed = presumptions.columns();
     let now = items.iter().map(|item| item.terms.now).max();
     let now = now.unwrap_or_default();
     let verdicts = sqlx::query!(
@@ -410,10 +369,10 @@ async fn write(
         &keys,
         &sessions,
         &presumptions.places as _,
-        &presumed_ids,
-        &limits,
-        &counts,
-        &defaults as _,
+        &presumed.ids,
+        &presumed.limits,
+        &presumed.counts,
+        &presumed.defaults as _,
         now,
         nanos(now),
     )
@@ -421,13 +380,9 @@ async fn write(
     .await?;
     let of_items = items.iter().zip(&presumptions.places);
     let verdicts = verdicts.into_iter().zip(of_items);
-    let verdicts = verdicts.map(|(row, (item, nth))| {
-        let place = nth.filter(|&nth| nth != UNREAD);
-        let place = place.and_then(|nth| usize::try_from(nth).ok());
-        let counted = place.zip(row.tat.zip(row.admitted));
-        if let Some((presumed, (place, (tat, admitted)))) = item.terms.uncounted().zip(counted) {
-            let gcra = Gcra::per_minute(presumed.limit);
-            presumed.settle(Some(gcra.counted(now, tat, admitted, place)));
+    let verdicts = verdicts.map(|(row, (item, &place))| {
+        if let Some(presumed) = item.terms.uncounted() {
+            presumptions::settle(presumed, place, row.tat.zip(row.admitted), now);
         }
         if row.held {
             Verdict::Written(())
@@ -438,42 +393,4 @@ async fn write(
         }
     });
     Ok(verdicts.collect())
-}
-
-impl NewGeneration {
-    /// The record as the statement creates it.
-    pub fn record(&self) -> Generation {
-        Generation {
-            id: self.id,
-            account_id: self.account_id,
-            modality: self.modality,
-            surface: self.surface,
-            status: self.status,
-            provider: self.provider.clone(),
-            model: self.model.clone(),
-            prompt: self.prompt.clone(),
-            parameters: self.parameters.clone(),
-            result: None,
-            outputs: Vec::new(),
-            progress: None,
-            usage: None,
-            estimated: self.hold,
-            charged: None,
-            failure: None,
-            finish_reason: None,
-            answer: None,
-            api_key_id: match self.credential {
-                Credential::ApiKey(id) => Some(id),
-                Credential::Session(_) => None,
-            },
-            template: self.template,
-            pricing: self.pricing.clone(),
-            attempts: 0,
-            provider_request_id: None,
-            joined: 0,
-            created_at: self.now,
-            started_at: self.instance.map(|_| self.now),
-            completed_at: None,
-        }
-    }
 }

@@ -9,14 +9,14 @@ use tracing::Instrument as _;
 use uuid::Uuid;
 
 use super::{
-    NewGeneration, Outcome, Settled, Settlement, Store, StoreError,
+    Outcome, Settled, Settlement, Store, StoreError,
     writer::{Grouped, Verdict, Verdicts, Write},
 };
 use crate::{
     domain::{
         conversation::Answered,
         credits::Credits,
-        generation::{FinishReason, Generation, Modality, Output, Status},
+        generation::{FinishReason, Modality, Output},
         ids::AccountId,
     },
     store::{group_rows, pool::statement_span},
@@ -271,37 +271,4 @@ async fn write(
         settled().map(Verdict::Written).ok_or_else(missing)
     });
     verdicts.collect()
-}
-
-impl NewGeneration {
-    /// The record once it is settled.
-    pub fn settled_record(&self, settlement: Settlement, settled: Settled) -> Generation {
-        let record = Generation {
-            estimated: settled.estimated,
-            attempts: settled.attempts,
-            provider_request_id: settlement.provider_request_id.or(settled.remote_id),
-            started_at: Some(settled.started_at),
-            completed_at: Some(settled.completed_at),
-            joined: settled.joined.unwrap_or(0),
-            ..self.record()
-        };
-        match settlement.outcome {
-            Outcome::Completed(completion) => Generation {
-                status: Status::Completed,
-                result: completion.result,
-                outputs: completion.outputs,
-                usage: Some(completion.usage),
-                charged: Some(completion.charged),
-                finish_reason: completion.finish_reason,
-                answer: completion.answer,
-                ..record
-            },
-            Outcome::Failed(failure) => Generation {
-                status: Status::Failed,
-                charged: Some(Credits::ZERO),
-                failure: Some(failure),
-                ..record
-            },
-        }
-    }
 }
