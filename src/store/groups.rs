@@ -250,7 +250,8 @@ impl<I: Item> State<I> {
     /// would.
     fn watch(&mut self, bounds: Bounds) -> Option<Instant> {
         let slow_at = self.begun.checked_add(bounds.hurry)?;
-        let waits = self.statements < bounds.statements && self.may_group();
+        // The statement that is about to take what waits looks again itself.
+        let waits = !self.forming && self.statements < bounds.statements && self.may_group();
         if self.watched || !waits {
             return None;
         }

@@ -177,6 +177,16 @@ async fn once_a_statement_is_slow_others_do_not_wait_for_it_but_its_keys_do() {
     assert_eq!(stage.ends().await, (false, vec![2]));
 }
 
+/// Where all threads are busy it may take long to be run, and whoever looks again and again meanwhile
+/// keeps them busy.
+#[tokio::test]
+async fn nobody_looks_again_at_what_a_statement_is_about_to_take() {
+    let mut stage = Stage::within(2, Duration::ZERO);
+    stage.submit(&[('a', 1)]);
+    assert!(!stage.groups.state().watched);
+    assert_eq!(stage.ends().await, (false, vec![1]));
+}
+
 #[tokio::test]
 async fn a_statement_has_one_kind_and_its_bounds() {
     let mut stage = Stage::new();
