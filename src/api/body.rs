@@ -246,7 +246,7 @@ async fn read_body<'a>(
         let turn = timeout(settings.body_timeout, settings.large_bodies.acquire());
         permit = turn.await.map_err(|_elapsed| ApiError::overloaded())?.ok();
     }
-    let bytes = collect(body, limit, settings.body_timeout).await?;
+    let bytes = collect(body, announced, limit, settings.body_timeout).await?;
     if let Some(seat) = seat {
         seat.reacquire()?;
     }
@@ -255,10 +255,15 @@ async fn read_body<'a>(
 
 /// The whole of a body, which must arrive within `patience` and the time that it takes at
 /// [`SLOWEST`]: who sends less in that time is not waited for, however it drips.
-async fn collect(body: Body, limit: usize, patience: Duration) -> Result<Bytes, ApiError> {
+async fn collect(
+    body: Body,
+    announced: Option<usize>,
+    limit: usize,
+    patience: Duration,
+) -> Result<Bytes, ApiError> {
     let begun = Instant::now();
     let mut pieces = body.into_data_stream();
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(announced.unwrap_or_default());
     loop {
         let received = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let until = begun + patience + Duration::from_secs(1) * received / SLOWEST;
