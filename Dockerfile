@@ -12,10 +12,10 @@ WORKDIR /build
 # Dependencies first, with empty sources: this layer is cached until Cargo.lock changes.
 COPY .cargo .cargo
 COPY Cargo.toml Cargo.lock ./
-RUN mkdir -p src tests/it tests/chaos tests/failover tests/scale tests/bench \
+RUN mkdir -p src tests/it tests/trials tests/scale tests/bench \
     && echo 'fn main() {}' \
-        | tee src/main.rs tests/it/main.rs tests/chaos/main.rs tests/failover/main.rs \
-            tests/scale/main.rs tests/bench/main.rs \
+        | tee src/main.rs tests/it/main.rs tests/trials/main.rs tests/scale/main.rs \
+            tests/bench/main.rs \
     && touch src/lib.rs \
     && cargo build --release --locked
 COPY .sqlx .sqlx

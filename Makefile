@@ -82,25 +82,26 @@ previous ?= $(abspath $(wildcard $(CARGO_TARGET_DIR)/previous/debug/gensvc))
 rounds ?= 20
 seconds ?= 5
 chaos: tools postgres faketime
-	@cargo test --quiet --test chaos -- --rounds $(rounds) --seconds $(seconds) \
+	@cargo test --quiet --test trials -- chaos --rounds $(rounds) --seconds $(seconds) \
 		$(if $(seed),--seed $(seed)) $(if $(previous),--previous $(previous))
 
 # As above, with two databases. Each round loses the primary twice.
 failover: rounds = 2
 failover: tools postgres nft faketime
-	@cargo test --quiet --test failover -- --rounds $(rounds) --seconds $(seconds) \
+	@cargo test --quiet --test trials -- failover --rounds $(rounds) --seconds $(seconds) \
 		$(if $(seed),--seed $(seed)) $(if $(previous),--previous $(previous))
 
 minutes ?= 60
 every ?= 60
 clients ?= 6
 day: tools postgres faketime
-	@cargo test --quiet --test day -- --minutes $(minutes) --every $(every) --clients $(clients) \
-		$(if $(seed),--seed $(seed))
+	@cargo test --quiet --test trials -- day --minutes $(minutes) --every $(every) \
+		--clients $(clients) $(if $(seed),--seed $(seed))
 
-# tests/day/previous names the commit of the previous release; it is built once.
+# tests/trials/day/previous names the commit of the previous release; it is built once.
 upgrade: tools postgres faketime
-	@previous=$$(tests/day/previous.sh) && cargo test --quiet --test day -- --previous "$$previous" \
+	@previous=$$(tests/trials/day/previous.sh) && \
+		cargo test --quiet --test trials -- day --previous "$$previous" \
 		--seconds $(seconds) --clients $(clients) $(if $(seed),--seed $(seed))
 
 cases ?= 20000
@@ -120,7 +121,7 @@ fuzz: tools postgres
 check: tools check-sqlx
 	cargo fmt --check
 	cargo clippy --all-targets -- -D warnings
-	cargo clippy --test chaos --test failover --test day --test scale --test bench -- -D warnings
+	cargo clippy --test trials --test scale --test bench -- -D warnings
 
 check-docs: tools postgres
 	@{ command -v curl && command -v jq; } >/dev/null || { \

@@ -1,0 +1,77 @@
+//! A request for a generation, of any modality.
+
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+
+use crate::http::{Http, json_body};
+
+/// A generation that a client requests.
+#[derive(Clone)]
+pub struct Call {
+    pub route: &'static str,
+    pub body: Value,
+    pub mark: String,
+    pub key: Option<String>,
+    pub prefer: Option<&'static str>,
+}
+
+impl Call {
+    /// One of any modality, with a mark that identifies it upstream and in the database.
+    pub fn draw(rng: &mut fastrand::Rng, name: &str) -> Self {
+        let mark = format!("mk-{name}-end");
+        let prompt = format!("Say {mark}");
+        let one_of = |n: u32, rng: &mut fastrand::Rng| rng.u32(0..n) == 0;
+        let (route, mut body, prefer) = match rng.u32(0..100) {
+            0..40 => {
+                let provider = if rng.bool() { "openai" } else { "anthropic" };
+                let max_tokens = rng.i32(20..2_000);
+                let body = json!({"provider": provider, "stream": one_of(3, rng),
+                    "parameters": {"max_tokens": max_tokens}});
+                let prefer = one_of(6, rng).then_some("respond-async");
+                ("/v1/generate/text", body, prefer)
+            }
+            40..52 => {
+                let body = json!({"provider": "openai", "parameters": {"n": rng.i32(1..3)}});
+                let prefer = one_of(4, rng).then_some("respond-async");
+                ("/v1/generate/image", body, prefer)
+            }
+            52..80 => {
+                let body = json!({"provider": "runway", "parameters": {"duration": rng.i32(2..5)}});
+                (
+                    "/v1/generate/video",
+                    body,
+                    one_of(3, rng).then_some("wait=2"),
+                )
+            }
+            _ => {
+                let format = if rng.bool() { "mp3" } else { "wav" };
+                let body = json!({"provider": "elevenlabs", "parameters": {"format": format}});
+                (
+                    "/v1/generate/audio",
+                    body,
+                    one_of(3, rng).then_some("wait=2"),
+                )
+            }
+        };
+        body["prompt"] = json!(prompt);
+        Self {
+            route,
+            body,
+            key: (rng.u32(0..10) < 6).then(|| format!("key-{name}")),
+            mark,
+            prefer,
+        }
+    }
+
+    /// The request for it.
+    pub fn request(&self, http: &Http, server: usize, token: &str) -> RequestBuilder {
+        let mut request = http.build(server, Method::POST, self.route, token);
+        if let Some(key) = &self.key {
+            request = request.header("idempotency-key", key);
+        }
+        if let Some(prefer) = self.prefer {
+            request = request.header("prefer", prefer);
+        }
+        json_body(request, self.body.to_string())
+    }
+}

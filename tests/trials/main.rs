@@ -1,0 +1,80 @@
+//! Trials of several servers on one database, under load, each a subcommand: faults of every kind
+//! ([`chaos`]), the loss of the primary database ([`failover`]), and days of operation or an upgrade
+//! ([`day`]). `make chaos`, `failover`, `day` and `upgrade` run them; `cargo test` does not, since
+//! they take minutes.
+//!
+//! What they share: participants ([`stage`]: [`server`], [`databases`], [`upstream`], [`account`],
+//! [`proxy`], [`clocks`]), requests ([`http`], [`call`]), a steady load ([`load`]) and its
+//! measurements ([`samples`]), checks ([`audit`], [`seen`]), and output ([`report`], [`tally`]). Only
+//! loopback addresses are used, and everything that is started ends with this program.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a program for the terminal that gives up when it cannot go on"
+)]
+
+mod account;
+mod args;
+mod audit;
+mod call;
+mod chaos;
+mod clocks;
+mod databases;
+mod day;
+mod failover;
+mod folder;
+mod http;
+mod load;
+mod postgres;
+mod process;
+mod proxy;
+mod report;
+mod samples;
+mod seen;
+mod server;
+mod stage;
+mod tally;
+mod upstream;
+mod wire;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use tokio::signal::unix::{SignalKind, signal};
+
+#[derive(Debug, Parser)]
+enum Trial {
+    Chaos(args::Args),
+    Failover(failover::Options),
+    Day(day::Options),
+}
+
+fn main() -> ExitCode {
+    match Trial::parse() {
+        Trial::Chaos(args) => run(chaos::run(&args)),
+        Trial::Failover(options) => {
+            // Before there are threads: it may start this program again.
+            let network = failover::Network::enter(options.stall);
+            run(failover::run(&options.args, &network))
+        }
+        Trial::Day(options) => run(day::run(&options)),
+    }
+}
+
+fn run(trial: impl Future<Output = ExitCode>) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    // Dropped last: all tasks end with it, and with them whatever was started.
+    let runtime = runtime.unwrap();
+    runtime.block_on(async {
+        let mut terminated = signal(SignalKind::terminate()).unwrap();
+        let mut interrupted = signal(SignalKind::interrupt()).unwrap();
+        tokio::select! {
+            code = trial => code,
+            _ = terminated.recv() => ExitCode::from(143),
+            _ = interrupted.recv() => ExitCode::from(130),
+        }
+    })
+}
