@@ -103,6 +103,18 @@ pub(super) async fn of_generations(
             from finished_generations
             union all
             select id, account_id, estimated, null, status from running_generations
+        ), moved as not materialized (
+            select generation_id,
+                count(*) filter (where kind = 'hold') as holds,
+                sum(amount) filter (where kind = 'hold') as held,
+                count(*) filter (where kind = 'charge') as charges,
+                sum(amount) filter (where kind = 'charge') as debit,
+                count(*) filter (where kind = 'release') as releases,
+                sum(amount) filter (where kind = 'release') as released,
+                count(*) filter (where kind = 'refund') as refunds,
+                sum(amount) filter (where kind = 'refund') as refunded,
+                min(account_id) as account, max(account_id) as other_account
+            from ledger_entries where generation_id is not null group by generation_id
         ), unverified as (
             select account_id, id from finished_generations
             where settled >= (select upto from settled_cursors where name = 'verified') and not $1
@@ -112,41 +124,19 @@ pub(super) async fn of_generations(
             select account_id, generation_id from unverified_entries
             where generation_id is not null and not $1
         ), compared as (
-            select g.*, e.*
-            from made g full join (
-                select generation_id,
-                    count(*) filter (where kind = 'hold') as holds,
-                    sum(amount) filter (where kind = 'hold') as held,
-                    count(*) filter (where kind = 'charge') as charges,
-                    sum(amount) filter (where kind = 'charge') as debit,
-                    count(*) filter (where kind = 'release') as releases,
-                    sum(amount) filter (where kind = 'release') as released,
-                    count(*) filter (where kind = 'refund') as refunds,
-                    sum(amount) filter (where kind = 'refund') as refunded,
-                    min(account_id) as account, max(account_id) as other_account
-                from ledger_entries where generation_id is not null group by generation_id
-            ) e on e.generation_id = g.id
-            where $1
+            select * from made full join moved on generation_id = id where $1
             union all
             -- By a look into an index for each of them.
-            select g.*, case when e.account is not null then u.id end, e.*
+            select g.*, e.*
             from unverified u
                 left join lateral (
                     select * from made where made.account_id = u.account_id and made.id = u.id
                     offset 0
                 ) g on true
-                cross join lateral (
-                    select count(*) filter (where kind = 'hold') as holds,
-                        sum(amount) filter (where kind = 'hold') as held,
-                        count(*) filter (where kind = 'charge') as charges,
-                        sum(amount) filter (where kind = 'charge') as debit,
-                        count(*) filter (where kind = 'release') as releases,
-                        sum(amount) filter (where kind = 'release') as released,
-                        count(*) filter (where kind = 'refund') as refunds,
-                        sum(amount) filter (where kind = 'refund') as refunded,
-                        min(account_id) as account, max(account_id) as other_account
-                    from ledger_entries where generation_id = u.id
-                ) e
+                left join lateral (
+                    select * from moved where generation_id = u.id
+                    offset 0
+                ) e on true
         )
         select case when id is null
             then format('generation %s is gone; it has entries', generation_id)
