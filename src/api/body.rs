@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use tokio::{
     sync::SemaphorePermit,
+    task::spawn_blocking,
     time::{Instant, timeout, timeout_at},
 };
 
@@ -42,7 +43,23 @@ pub struct JsonBody<T> {
     digest: Option<[u8; 32]>,
     /// As it came, on the paths of SDKs.
     original: Option<Members>,
+    /// Whether to go through it takes so long that it would hold up what else runs on a thread.
+    large: bool,
     body: PhantomData<T>,
+}
+
+impl<T: Send + 'static> JsonBody<T> {
+    /// What `work` makes of it, of a large one on a thread where that holds nothing up.
+    pub async fn apart<U: Send + 'static>(
+        self,
+        work: impl FnOnce(Self) -> Result<U, ApiError> + Send + 'static,
+    ) -> Result<U, ApiError> {
+        if self.large {
+            apart(move || work(self)).await
+        } else {
+            work(self)
+        }
+    }
 }
 
 impl<T: Described> JsonBody<T> {
@@ -95,46 +112,62 @@ impl<T: Described> JsonBody<T> {
             errors: self.errors,
             digest: self.digest,
             original: self.original,
+            large: self.large,
             body: PhantomData,
         }
     }
 }
 
-impl<T> FromRequest<ApiState> for JsonBody<T> {
+impl<T: Send + 'static> FromRequest<ApiState> for JsonBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
         check_media_type(&parts.headers)?;
         let (bytes, large) = read_body(&parts, body, state).await?;
-        let digest = parts.headers.contains_key(RETRY_COUNT);
-        let digest = digest.then(|| Sha256::digest(&bytes).into());
+        let repeats = parts.headers.contains_key(RETRY_COUNT);
         let keeps = Sdk::of(parts.uri.path()).is_some();
-        let (value, original) = if large.is_some() {
-            // It would hold up what else runs on this thread.
-            let parsing = tokio::task::spawn_blocking(move || parse_both(&bytes, keeps));
-            parsing.await.map_err(|_panic| ApiError::internal())??
+        let is_large = large.is_some();
+        let reading = move || Self::of(&bytes, repeats, keeps, is_large);
+        let mut body = if is_large {
+            apart(reading).await?
         } else {
-            parse_both(&bytes, keeps)?
+            reading()?
         };
         drop(large);
-        let mut errors: Vec<FieldError> = nul_errors(&value).collect();
         // No route takes both a body and a query, but for what Anthropic's SDKs add.
-        errors.extend(match Sdk::of(parts.uri.path()) {
+        body.errors.extend(match Sdk::of(parts.uri.path()) {
             Some(Sdk::Anthropic) => Query::<BetaQuery>::of(&parts).parse().1,
             _ => Query::<()>::of(&parts).parse().1,
         });
+        Ok(body)
+    }
+}
+
+impl<T> JsonBody<T> {
+    /// `repeats`: an SDK may send it again; `keeps`: the object is kept as it came.
+    fn of(bytes: &[u8], repeats: bool, keeps: bool, large: bool) -> Result<Self, ApiError> {
+        let value = parse(bytes)?;
+        let errors = nul_errors(&value).collect();
         let Value::Object(members) = value else {
             return Err(ApiError::malformed_json("the body must be a JSON object"));
         };
         Ok(Self {
             members,
             errors,
-            digest,
-            original,
+            digest: repeats.then(|| Sha256::digest(bytes).into()),
+            original: keeps.then(|| Members::parse(bytes).ok()).flatten(),
+            large,
             body: PhantomData,
         })
     }
+}
+
+async fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let working = spawn_blocking(work);
+    working.await.map_err(|_panic| ApiError::internal())?
 }
 
 /// The body of a POST that need not have one: nothing is an empty object.
@@ -194,13 +227,6 @@ impl FromRequest<ApiState> for NoBody {
 fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
     json::parse(bytes)
         .map_err(|error| ApiError::malformed_json(format!("the body is not valid JSON: {error}")))
-}
-
-/// The value, and where it is kept the object as it came.
-fn parse_both(bytes: &[u8], keeps: bool) -> Result<(Value, Option<Members>), ApiError> {
-    let value = parse(bytes)?;
-    let members = keeps.then(|| Members::parse(bytes).ok()).flatten();
-    Ok((value, members))
 }
 
 fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {

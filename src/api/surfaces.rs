@@ -124,20 +124,23 @@ struct SdkHeaders {
     retry_count: Option<u32>,
 }
 
-/// What makes a request the same as an earlier one: its key, or that an SDK repeats it.
-fn idempotent<T: Body>(
+/// What makes a request the same as an earlier one, its key or that an SDK repeats it, and its body.
+async fn idempotent<T: Body + Send + 'static>(
     caller: &Caller,
-    headers: &HeaderMap,
-    route: &str,
-    body: &JsonBody<T>,
-) -> Result<Option<IdempotentRequest>, ApiError> {
-    if let Some(key) = idempotency_key(headers, route, body.members())? {
-        return Ok(Some(key));
-    }
+    headers: HeaderMap,
+    route: &'static str,
+    body: JsonBody<T>,
+) -> Result<(Option<IdempotentRequest>, JsonBody<T>), ApiError> {
     let count = headers.get(RETRY_COUNT);
     let count = count.and_then(|count| count.to_str().ok()?.parse::<u32>().ok());
     let tried = count.zip(body.digest());
-    Ok(tried.map(|(count, digest)| IdempotentRequest::tried(count, caller, route, digest)))
+    let tried = tried.map(|(count, digest)| IdempotentRequest::tried(count, caller, route, digest));
+    let keyed = body.apart(move |body| {
+        let key = idempotency_key(&headers, route, body.members())?;
+        Ok((key, body))
+    });
+    let (key, body) = keyed.await?;
+    Ok((key.or(tried), body))
 }
 
 /// The id of a request, for an error in a stream.

@@ -28,7 +28,8 @@ use crate::{
         },
         generation::Surface,
         receipt::Prefixes,
-        validate::{Fields, Input, integer, text},
+        request::DialogueRequest,
+        validate::{Body, Fields, Input, integer, text},
     },
 };
 
@@ -137,16 +138,12 @@ pub async fn create(
     headers: HeaderMap,
     permit: RequestPermit,
     request_id: RequestId,
-    mut body: JsonBody<MessagesRequest>,
+    body: JsonBody<MessagesRequest>,
 ) -> Result<Response, ApiError> {
-    let members = body.take_original();
     let own = own_headers(&headers);
-    let prefixes = Prefixes::of(Surface::AnthropicMessages, body.members(), &own);
-    let original = members.map(|members| original(members, body.members(), own));
-    let key = idempotent(&auth.caller, &headers, MESSAGES, &body)?;
-    let MessagesRequest(mut dialogue) = body.read()?;
-    dialogue.original = original.map(Box::new);
-    dialogue.prefixes = prefixes;
+    let (key, body) = idempotent(&auth.caller, headers, MESSAGES, body).await?;
+    let reading = body.apart(|body| dialogue(body, own, |MessagesRequest(dialogue)| dialogue));
+    let dialogue = reading.await?;
     let call = Call {
         sdk: Sdk::Anthropic,
         state,
@@ -157,6 +154,22 @@ pub async fn create(
         names: &[],
     };
     call.answer(dialogue, MessagesWriter::new).await
+}
+
+/// Reads a body, and keeps it as it came.
+fn dialogue<T: Body>(
+    mut body: JsonBody<T>,
+    headers: Vec<(&'static str, String)>,
+    of: impl FnOnce(T) -> DialogueRequest,
+) -> Result<DialogueRequest, ApiError> {
+    let members = body.take_original();
+    let prefixes = Prefixes::of(Surface::AnthropicMessages, body.members(), &headers);
+    let original = members.map(|members| original(members, body.members(), headers));
+    Ok(DialogueRequest {
+        original: original.map(Box::new),
+        prefixes,
+        ..of(body.read()?)
+    })
 }
 
 /// The headers that belong to a body.
@@ -182,15 +195,11 @@ pub async fn count_tokens(
     State(state): State<ApiState>,
     auth: Authorized<CountTokens>,
     headers: HeaderMap,
-    mut body: JsonBody<CountRequest>,
+    body: JsonBody<CountRequest>,
 ) -> Result<Json<TokenCount>, ApiError> {
     let own = own_headers(&headers);
-    let prefixes = Prefixes::of(Surface::AnthropicMessages, body.members(), &own);
-    let members = body.take_original();
-    let original = members.map(|members| original(members, body.members(), own));
-    let CountRequest(mut dialogue) = body.read()?;
-    dialogue.original = original.map(Box::new);
-    dialogue.prefixes = prefixes;
+    let reading = body.apart(|body| dialogue(body, own, |CountRequest(dialogue)| dialogue));
+    let dialogue = reading.await?;
     let counting = state.service.count_tokens(&auth.caller, &dialogue);
     let input_tokens = counting.await?;
     Ok(Json(TokenCount { input_tokens }))

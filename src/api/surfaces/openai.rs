@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use super::{
     Call, RequestId, Sdk, SdkHeaders, idempotent, models, named,
-    responses::{RENAMED, bring_back, is_mixed},
+    responses::{RENAMED, bring_back, is_mixed, read as read_responses},
 };
 use crate::{
     api::{
@@ -88,27 +88,17 @@ pub async fn chat(
     headers: HeaderMap,
     permit: RequestPermit,
     request_id: RequestId,
-    mut body: JsonBody<ChatRequest>,
+    body: JsonBody<ChatRequest>,
 ) -> Result<Response, ApiError> {
-    let members = body.take_original();
-    let original = members.map(|members| original(members, body.members()));
-    let prefixes = Prefixes::of(Surface::OpenAiChat, body.members(), &[]);
-    let key = idempotent(&auth.caller, &headers, CHAT, &body)?;
+    let (key, mut body) = idempotent(&auth.caller, headers, CHAT, body).await?;
     let (request, names) = match is_mixed(body.members_mut()) {
-        None => {
-            let mut request = body.read()?;
-            request.dialogue.original = original.map(Box::new);
-            request.dialogue.prefixes = prefixes;
-            (request, None)
-        }
+        None => (body.apart(read).await?, None),
         Some(include_usage) => {
             bring_back(&state, &auth.caller, body.members_mut()).await?;
-            let prefixes = Prefixes::of(Surface::OpenAiResponses, body.members(), &[]);
             let body = body.of_another::<ResponsesRequest>();
             let dialogue = DialogueRequest {
                 surface: Surface::OpenAiChat,
-                prefixes,
-                ..body.read()?.dialogue
+                ..body.apart(read_responses).await?.dialogue
             };
             let request = ChatRequest {
                 dialogue,
@@ -128,6 +118,17 @@ pub async fn chat(
     };
     let writer = |head| ChatWriter::new(head, request.include_usage);
     call.answer(request.dialogue, writer).await
+}
+
+/// Reads a body, and keeps it as it came.
+fn read(mut body: JsonBody<ChatRequest>) -> Result<ChatRequest, ApiError> {
+    let members = body.take_original();
+    let original = members.map(|members| original(members, body.members()));
+    let prefixes = Prefixes::of(Surface::OpenAiChat, body.members(), &[]);
+    let mut request = body.read()?;
+    request.dialogue.original = original.map(Box::new);
+    request.dialogue.prefixes = prefixes;
+    Ok(request)
 }
 
 /// List models

@@ -7,7 +7,7 @@ use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::{Call, RequestId, Sdk, SdkHeaders, idempotent};
+use super::{Call, RequestId, Sdk, SdkHeaders, idempotent, renamed};
 use crate::{
     api::{
         ApiState,
@@ -55,13 +55,11 @@ pub async fn respond(
     headers: HeaderMap,
     permit: RequestPermit,
     request_id: RequestId,
-    mut body: JsonBody<ResponsesRequest>,
+    body: JsonBody<ResponsesRequest>,
 ) -> Result<Response, ApiError> {
-    let key = idempotent(&auth.caller, &headers, RESPONSES, &body)?;
+    let (key, mut body) = idempotent(&auth.caller, headers, RESPONSES, body).await?;
     bring_back(&state, &auth.caller, body.members_mut()).await?;
-    let prefixes = Prefixes::of(Surface::OpenAiResponses, body.members(), &[]);
-    let ResponsesRequest { mut dialogue, echo } = body.read()?;
-    dialogue.prefixes = prefixes;
+    let ResponsesRequest { dialogue, echo } = body.apart(read).await?;
     let call = Call {
         sdk: Sdk::OpenAi,
         state,
@@ -73,6 +71,14 @@ pub async fn respond(
     };
     let writer = |head| ResponsesWriter::new(head, echo);
     call.answer(dialogue, writer).await
+}
+
+/// Reads a body in which all items are there.
+pub(super) fn read(body: JsonBody<ResponsesRequest>) -> Result<ResponsesRequest, ApiError> {
+    let prefixes = Prefixes::of(Surface::OpenAiResponses, body.members(), &[]);
+    let mut request = body.read()?;
+    request.dialogue.prefixes = prefixes;
+    Ok(request)
 }
 
 /// Count the input tokens of a response
@@ -88,10 +94,15 @@ pub async fn input_tokens(
     mut body: JsonBody<InputTokensRequest>,
 ) -> Result<Json<ResponseInputTokens>, ApiError> {
     bring_back(&state, &auth.caller, body.members_mut()).await?;
-    let prefixes = Prefixes::of(Surface::OpenAiResponses, body.members(), &[]);
-    let InputTokensRequest(mut dialogue) = body.read()?;
-    dialogue.prefixes = prefixes;
-    let tokens = state.service.count_tokens(&auth.caller, &dialogue).await?;
+    let reading = body.apart(|body| {
+        let prefixes = Prefixes::of(Surface::OpenAiResponses, body.members(), &[]);
+        let InputTokensRequest(mut dialogue) = body.read()?;
+        dialogue.prefixes = prefixes;
+        Ok(dialogue)
+    });
+    let dialogue = reading.await?;
+    let tokens = state.service.count_tokens(&auth.caller, &dialogue).await;
+    let tokens = tokens.map_err(|error| renamed(error, RENAMED))?;
     Ok(Json(ResponseInputTokens::new(tokens)))
 }
 
