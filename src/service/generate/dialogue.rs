@@ -111,13 +111,17 @@ impl Service {
             .unwrap_or_default()
     }
 
-    /// Input tokens that a dialogue cannot exceed.
+    /// Input tokens that a dialogue cannot exceed; of one that would be refused, why.
     pub async fn count_tokens(
         &self,
         caller: &Caller,
         request: &DialogueRequest,
     ) -> Result<u64, ServiceError> {
         let (model, text) = self.text_model(caller, request)?;
+        let errors = text.dialogue_violations(request);
+        if !errors.is_empty() {
+            return Err(ServiceError::Invalid(errors));
+        }
         Ok(self.most_input(caller, model, text, request).await?.0)
     }
 

@@ -158,17 +158,26 @@ async fn every_dialect_shows_them_to_every_vendor(_: PgPoolOptions, options: PgC
     app.assert_settled().await;
 }
 
-/// What the routes that count say, where the dialect has one.
-async fn count(app: &TestApp, account: &Account, path: &str, body: &Value) -> u64 {
+/// The route that counts the tokens of a body, and what it takes, where the dialect has one.
+fn counting(path: &str, body: &Value) -> Option<(String, Value)> {
     let mut body = body.clone();
     let members = body.as_object_mut().unwrap();
     members.remove("max_tokens");
     members.remove("max_output_tokens");
-    let (path, body) = match path {
-        RESPONSES => (format!("{RESPONSES}/input_tokens"), body),
-        MESSAGES => (format!("{MESSAGES}/count_tokens"), body),
+    match path {
+        RESPONSES => Some((format!("{RESPONSES}/input_tokens"), body)),
+        MESSAGES => Some((format!("{MESSAGES}/count_tokens"), body)),
+        _ => None,
+    }
+}
+
+/// What the routes that count say.
+async fn count(app: &TestApp, account: &Account, path: &str, body: &Value) -> u64 {
+    let (path, body) = match counting(path, body) {
+        Some(counting) => counting,
         // It has none; the image is written in the same way to Responses.
-        _ => {
+        None => {
+            let mut body = body.clone();
             let mut parts = body["messages"][0]["content"].take();
             for part in parts.as_array_mut().unwrap() {
                 *part = match part["image_url"]["url"].as_str() {

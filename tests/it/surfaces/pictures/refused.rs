@@ -50,6 +50,13 @@ async fn what_a_model_does_not_take(_: PgPoolOptions, options: PgConnectOptions)
             assert_eq!(parameter(path, &refused), messages, "{refused}");
             let message = refused["message"].as_str().unwrap();
             assert!(message.contains(why), "{message}");
+            // What cannot be asked is not counted.
+            if let Some((route, body)) = counting(path, &body) {
+                let answer = app.post(&account.key, &route, &body).await;
+                let uncounted = error(path, &answer, 400, "unsupported_parameter");
+                assert_eq!(parameter(path, &uncounted), messages, "{uncounted}");
+                assert_eq!(uncounted["message"], refused["message"]);
+            }
         }
         if path != CHAT {
             let answer = app
