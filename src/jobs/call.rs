@@ -28,6 +28,8 @@ pub struct TextWork {
     pub deltas: Option<DeltaSink>,
     /// Of what the vendor counts.
     pub receipt: Option<Blank>,
+    /// What the images count as where it counts nothing.
+    pub image_bytes: usize,
 }
 
 /// An image call and its prices.

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::{Dialogue, Vision};
 use crate::domain::{
-    conversation::Conversation,
+    conversation::{Conversation, Image},
     pricing::{CacheWrites, TextPrices},
     validate::{FieldCode, FieldError, too_long},
 };
@@ -110,8 +110,19 @@ impl TextModel {
         images.unwrap_or(0)
     }
 
+    /// Bytes that a dialogue's images count as where no provider counts them: their own, but no more
+    /// than four for each token that they can have.
+    pub fn uncounted_image_bytes(&self, conversation: &Conversation) -> usize {
+        let images = self.limits.images.map(|vision| {
+            let bytes = |image: &Image| image.source.bytes().min(4 * vision.most_tokens(image));
+            conversation.images().map(bytes).sum()
+        });
+        images.unwrap_or(0)
+    }
+
     /// About as many input tokens as a dialogue has, where no provider counts them.
     pub fn estimated_input(&self, conversation: &Conversation) -> u64 {
-        (conversation.bytes().div_ceil(4) + self.image_tokens(conversation)) as u64
+        let bytes = conversation.bytes() + self.uncounted_image_bytes(conversation);
+        bytes.div_ceil(4) as u64
     }
 }

@@ -51,6 +51,7 @@ impl Service {
                 most_output(&ceiling, least, self.spendable(caller).await?.0).0
             }
         };
+        let image_bytes = text.uncounted_image_bytes(&request.conversation);
         let call = TextCall {
             model: model.id.clone(),
             image_tokens: text.image_tokens(&request.conversation),
@@ -65,6 +66,7 @@ impl Service {
         let mut plan = plan_call(model, text, request.prompt, call, input, deltas);
         if let Some(Call::Text(work)) = &mut plan.call {
             work.receipt = receipt;
+            work.image_bytes = image_bytes;
         }
         plan.unlimited = asked.is_none();
         Ok(plan)

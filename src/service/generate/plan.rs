@@ -211,6 +211,7 @@ pub(super) fn plan_call<'a>(
             prices: Arc::clone(&text.prices),
             deltas,
             receipt: None,
+            image_bytes: 0,
         }))),
         job: false,
         unlimited: false,

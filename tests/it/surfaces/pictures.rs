@@ -307,14 +307,18 @@ async fn the_sandbox_says_what_it_was_shown(_: PgPoolOptions, options: PgConnect
         let events = events(path, &streamed.text);
         assert_eq!(super::text_of(path, &events), whole);
         if path == MESSAGES {
+            let (png, jpeg) = (png(), encoded(ImageFormat::Jpeg));
+            let images = [(URL, 1_568), (&png, 792), (&jpeg, 792), (&gif, 1_568)];
+            let bytes = images.map(|(source, most)| source.len().min(4 * most));
             let usage = &events[0]["message"]["usage"];
-            assert_eq!(usage["input_tokens"], 1_568 + 792 + 792 + 1_568);
+            let expected = bytes.iter().sum::<usize>().div_ceil(4);
+            assert_eq!(usage["input_tokens"], expected);
         }
     }
     app.assert_settled().await;
 }
 
-/// As text is: by what is known of it.
+/// As text is: by a quarter of the bytes, but never as more than they can be.
 #[sqlx::test]
 async fn they_are_charged_where_the_provider_counts_nothing(
     _: PgPoolOptions,
@@ -328,14 +332,23 @@ async fn they_are_charged_where_the_provider_counts_nothing(
         json!({"id": "c", "model": "m", "choices": [{"index": 0,
             "message": {"role": "assistant", "content": "A cat."}, "finish_reason": "stop"}]}),
     ));
-    let parts = [said(CHAT, "What?"), shown(CHAT, &data_url(&png()), None)];
-    let body = saying(CHAT, MODELS[1], &parts);
-    let answer = app.post(&account.key, CHAT, &body).await;
-    answer.expect(200);
-    let usage = record(&app, &account, &answer).await["usage"].clone();
-    assert_eq!(
-        (&usage["input_tokens"], &usage["estimated"]),
-        (&json!(2 + 730), &json!(true))
-    );
+    let (png, jpeg) = (png(), encoded(ImageFormat::Jpeg));
+    assert!(jpeg.len() > 4 * 730);
+    for (source, bytes, most) in [
+        (data_url(&png), png.len(), 730),
+        (data_url(&jpeg), jpeg.len(), 730),
+        (URL.to_owned(), URL.len(), 36_000),
+    ] {
+        let parts = [said(CHAT, "What?"), shown(CHAT, &source, None)];
+        let body = saying(CHAT, MODELS[1], &parts);
+        let answer = app.post(&account.key, CHAT, &body).await;
+        answer.expect(200);
+        let usage = record(&app, &account, &answer).await["usage"].clone();
+        let expected = (5 + bytes.min(4 * most)).div_ceil(4);
+        assert_eq!(
+            (&usage["input_tokens"], &usage["estimated"]),
+            (&json!(expected), &json!(true))
+        );
+    }
     app.assert_settled().await;
 }
