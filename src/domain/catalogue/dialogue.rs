@@ -5,8 +5,8 @@ use std::{borrow::Cow, collections::HashSet};
 use super::{TextModel, text::NOT_TAKEN};
 use crate::domain::{
     conversation::{
-        Conversation, Detail, Format, ImageSource, ImageType, MAX_IMAGES, Message, Part, Role,
-        Sampling, Thinking, ToolCall,
+        Conversation, Detail, Format, Image, ImageSource, ImageType, MAX_IMAGES, Message, Part,
+        Role, Sampling, Thinking, ToolCall,
     },
     generation::Surface,
     pricing::CacheWrites,
@@ -160,6 +160,19 @@ impl TextModel {
         }
         let wrong = self.wrong_in_messages(&conversation.messages);
         errors.extend(wrong.map(|message| unsupported("messages", message)));
+        // OpenAI's models and compatible servers, but not all of them, know it.
+        let is_original = |image: &Image| image.detail == Some(Detail::Original);
+        if can.own == Some(Surface::OpenAiChat)
+            && self
+                .limits
+                .images
+                .is_some_and(|vision| !vision.has_original())
+            && conversation.images().any(is_original)
+        {
+            let message = "has an image of detail original, which this model does not know; \
+                           ask for high";
+            errors.push(unsupported("messages", message));
+        }
         errors
     }
 

@@ -96,6 +96,11 @@ fn factor<'de, D: Deserializer<'de>>(source: D) -> Result<f64, D::Error> {
 }
 
 impl Vision {
+    /// Whether `detail` may be `original`: more patches than are looked at closely.
+    pub const fn has_original(self) -> bool {
+        matches!(self, Self::Patch32(own) if own.max_patches > CLOSE_PATCHES)
+    }
+
     /// The tokens that an image cannot exceed: by its size, or, where that is not known, the most
     /// of any.
     pub fn most_tokens(self, image: &Image) -> usize {

@@ -71,6 +71,38 @@ async fn what_a_model_does_not_take(_: PgPoolOptions, options: PgConnectOptions)
     app.assert_settled().await;
 }
 
+/// To others it passes only as it came.
+#[sqlx::test]
+async fn detail_original_is_for_models_that_know_it(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    let body = |path: &str, model: &str| {
+        let image = shown(path, &data_url(&png()), Some("original"));
+        saying(path, model, &[said(path, "What?"), image])
+    };
+    let older = "openai/gpt-4.1";
+    let refused = body(RESPONSES, older);
+    let answer = app.post(&account.key, RESPONSES, &refused).await;
+    let refused = error(RESPONSES, &answer, 400, "unsupported_parameter");
+    assert_eq!(refused["param"], "input");
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.contains("detail original"), "{message}");
+    assert_eq!(upstream.count(), 0);
+    for (path, model) in [(CHAT, older), (CHAT, MODELS[1]), (RESPONSES, MODELS[1])] {
+        let answer = app.post(&account.key, path, &body(path, model)).await;
+        answer.expect(200);
+        let sent = upstream.requests().pop().unwrap().body;
+        let image = &sent["messages"][0]["content"][1]["image_url"];
+        assert_eq!(image["detail"], "original", "{path} {model}");
+    }
+    for model in [MODELS[0], MODELS[2]] {
+        let answer = app.post(&account.key, CHAT, &body(CHAT, model)).await;
+        answer.expect(200);
+    }
+    app.assert_settled().await;
+}
+
 #[sqlx::test]
 async fn what_is_no_image(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
