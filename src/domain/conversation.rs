@@ -23,8 +23,10 @@ pub use tools::{Effort, Format, Function, Reasoning, Schema, Thinking, ToolChoic
 const MESSAGE_TOKENS: usize = 8;
 /// Tokens that a tool may take beyond its strings.
 const TOOL_TOKENS: usize = 16;
-/// Tokens of the instructions that a vendor adds unseen where there are tools (Anthropic's are up
-/// to 530, those of other templates some 200), and where the answer has a form.
+/// Tokens of the instructions that a vendor adds unseen where there are tools (Anthropic's are 290 to
+/// 804 by model and `tool_choice`, those of other templates some 200), and where the answer has a
+/// form. One bound for all: it counts in a dialogue's first turn only, after which the vendor's own
+/// count has it.
 const TOOLS_TOKENS: usize = 1_000;
 const FORMAT_TOKENS: usize = 256;
 
