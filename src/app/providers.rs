@@ -24,6 +24,8 @@ pub(super) fn registry(config: &Config, clock: &SharedClock) -> Result<Registry,
                 .map(|model| (model.id.clone(), model.settings.clone()))
                 .collect(),
         };
+        let base_url = setup.base_url.clone();
+        registry.base_urls.insert(provider.name.clone(), base_url);
         let limiter = Limiter::of(provider.max_concurrent);
         registry.limiters.insert(provider.name.clone(), limiter);
         let kind = provider.vendor.kind;

@@ -30,6 +30,7 @@ pub fn observed(registry: Registry, metrics: &Metrics) -> Registry {
         speech: each(registry.speech, metrics, |provider| provider),
         video: each(registry.video, metrics, |provider| provider),
         limiters: registry.limiters,
+        base_urls: registry.base_urls,
     }
 }
 

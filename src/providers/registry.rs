@@ -14,6 +14,8 @@ pub struct Registry {
     pub video: BTreeMap<String, Arc<dyn VideoProvider>>,
     /// How many calls each may have at once from this process, by provider.
     pub limiters: BTreeMap<String, Limiter>,
+    /// Where each is, by provider.
+    pub base_urls: BTreeMap<String, String>,
 }
 
 /// One call to a provider, while it lasts; `None` inside where the provider has no limit.

@@ -169,10 +169,11 @@ impl Service {
         let Some(prefixes) = prefixes else {
             return Ok((text.taken_input(bound), None));
         };
-        // All that decides how a body is bounded, and how its vendor counts it.
+        // All that decides how a body is bounded, and who counts it how.
         let (account, limits) = (caller.account_id, &text.limits);
         let (provider, id, overhead) = (&model.provider, &model.id, text.overhead_tokens);
-        let scope = format!("{account} {provider} {id} {passes} {overhead} {limits:?}");
+        let server = self.0.providers.base_urls.get(provider);
+        let scope = format!("{account} {provider} {server:?} {id} {passes} {overhead} {limits:?}");
         let keys = prefixes.keys(&scope);
         let found = if prefixes.may_follow() {
             let reading = self.0.store.receipt(account, &keys).await;

@@ -58,6 +58,29 @@ async fn cache_markers_may_move(_: PgPoolOptions, options: PgConnectOptions) {
     app.assert_settled().await;
 }
 
+/// It may be of another vendor, which counts otherwise.
+#[sqlx::test]
+async fn another_server_has_counted_nothing(_: PgPoolOptions, options: PgConnectOptions) {
+    let (upstream, moved) = (Upstream::start().await, Upstream::start().await);
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    for upstream in [&upstream, &moved] {
+        upstream.reply(counted(COUNT));
+    }
+    held(&app, &account, CHAT, &first(LUNA)).await;
+    let url = format!("{}/openai/v1", moved.url());
+    let other = app.replica_with(&[("OPENAI_BASE_URL", &url)]).await;
+    assert_eq!(
+        held(&other, &account, CHAT, &second(LUNA)).await,
+        BYTES + NEXT
+    );
+    assert_eq!(
+        held(&app, &account, CHAT, &second(LUNA)).await,
+        COUNTED + NEXT
+    );
+    app.assert_settled().await;
+}
+
 #[sqlx::test]
 async fn what_differs_is_bound_by_its_bytes(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
