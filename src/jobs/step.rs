@@ -5,6 +5,7 @@ use std::{panic::AssertUnwindSafe, time::Duration};
 use chrono::TimeDelta;
 use futures_util::FutureExt as _;
 use serde_json::Value;
+use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::{Call, Ended, Runner, RunningGuard, running::Stopped};
@@ -20,6 +21,9 @@ use crate::{
         jobs::Job,
     },
 };
+
+/// How long an answer may wait for its receipt to be kept.
+const RECEIPT_LIMIT: Duration = Duration::from_millis(500);
 
 /// The wait before a next step.
 #[derive(Debug, Clone, Copy)]
@@ -236,8 +240,12 @@ impl Runner {
             .0
             .store
             .keep_receipt(account, key, receipt, self.0.clock.now());
-        if let Err(error) = keeping.await {
-            tracing::debug!(%error, "a receipt was not kept");
+        let failed = match timeout(RECEIPT_LIMIT, keeping).await {
+            Ok(kept) => kept.err().map(|error| error.to_string()),
+            Err(elapsed) => Some(elapsed.to_string()),
+        };
+        if let Some(error) = failed {
+            tracing::warn!(error, "a receipt was not kept");
         }
     }
 

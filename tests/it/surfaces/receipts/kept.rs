@@ -69,6 +69,29 @@ async fn only_what_is_plausible_is_kept(_: PgPoolOptions, options: PgConnectOpti
 }
 
 #[sqlx::test]
+async fn no_answer_waits_long_for_its_receipt(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    upstream.reply(counted(COUNT));
+    let mut lock = app.pool.begin().await.unwrap();
+    let table = "lock table prefix_receipts in exclusive mode";
+    sqlx::query(table).execute(&mut *lock).await.unwrap();
+    let answer = app.post(&account.key, CHAT, &first(LUNA)).await;
+    answer.expect(200);
+    // It is there before the statement has given up.
+    let waiting = "select count(*) from pg_locks
+                   where not granted and relation = 'prefix_receipts'::regclass";
+    let waiting: i64 = sqlx::query_scalar(waiting)
+        .fetch_one(&mut *lock)
+        .await
+        .unwrap();
+    assert_eq!(waiting, 1);
+    lock.rollback().await.unwrap();
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
 async fn they_are_removed_when_they_are_old(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
     let app = TestApp::upstream(options, &upstream).await;
