@@ -26,6 +26,8 @@ struct Dialect {
     /// Instructions and tools.
     head: fn(&Value) -> Value,
     said: fn(&Value) -> Value,
+    /// Tokens of what is thought before it, which are counted until the next question.
+    thought: u64,
     results: fn(&Value) -> Vec<Value>,
     /// From the input of this turn and of the one before, and the output.
     usage: fn(u64, u64, u64) -> Usage,
@@ -67,6 +69,7 @@ const CHATS: Dialect = Dialect {
         };
         json!({"role": "assistant", "content": content, "tool_calls": calls.collect::<Vec<_>>()})
     },
+    thought: 0,
     results: |turn| {
         let results = calls(turn).map(|call| {
             json!({"role": "tool", "tool_call_id": id("call", call), "content": call["result"]})
@@ -116,6 +119,7 @@ const MESSAGED: Dialect = Dialect {
         });
         json!({"role": "assistant", "content": text.into_iter().chain(calls).collect::<Vec<_>>()})
     },
+    thought: 0,
     results: |turn| {
         let results = calls(turn).map(|call| {
             json!({"type": "tool_result", "tool_use_id": id("toolu", call),
@@ -146,6 +150,21 @@ const MESSAGED: Dialect = Dialect {
             "model": "claude-sonnet-5-5", "content": [{"type": "text", "text": "x"}],
             "stop_reason": "end_turn"})
     },
+};
+
+/// Of 17 tokens.
+const THOUGHT: &str = "I look at what calls it, and run its tests, before I change it. ";
+
+const THOUGHTFUL: Dialect = Dialect {
+    said: |turn| {
+        let mut said = (MESSAGED.said)(turn);
+        let (thought, signature) = (THOUGHT.repeat(8), "c2lnbmVk".repeat(50));
+        let thought = json!({"type": "thinking", "thinking": thought, "signature": signature});
+        said["content"].as_array_mut().unwrap().insert(0, thought);
+        said
+    },
+    thought: 8 * 17,
+    ..MESSAGED
 };
 
 fn calls(turn: &Value) -> impl Iterator<Item = &Value> {
@@ -199,10 +218,10 @@ async fn run(app: &TestApp, account: &Account, upstream: &Upstream, of: &Dialect
     let mut body = (of.head)(&dialogue);
     body["model"] = json!(of.model);
     body["max_tokens"] = json!(LIMIT);
-    let (mut all, mut before) = (Vec::new(), 0);
+    let (mut all, mut before, mut thoughts) = (Vec::new(), 0, 0);
     for turn in dialogue["turns"].as_array().unwrap() {
         let counted = |name: &str| turn["tokens"][of.vendor][name].as_u64().unwrap();
-        let (input, output) = (counted("input"), counted("output"));
+        let (input, output) = (counted("input") + thoughts, counted("output"));
         let usage = (of.usage)(input, before, output);
         upstream.reply(Reply::Status(200, (of.answer)(&usage.told)));
         let mut sent = body.clone();
@@ -232,9 +251,33 @@ async fn run(app: &TestApp, account: &Account, upstream: &Upstream, of: &Dialect
         let messages = body["messages"].as_array_mut().unwrap();
         messages.push((of.said)(turn));
         messages.extend((of.results)(turn));
-        before = input;
+        if turn["question"].is_string() {
+            (before, thoughts) = (input - thoughts, 0);
+        } else {
+            (before, thoughts) = (input, thoughts + of.thought);
+        }
     }
     all
+}
+
+/// Asserts that the holds are close, and returns their sum.
+fn close(turns: &[Turn]) -> Turn {
+    for (at, turn) in turns.iter().enumerate() {
+        assert!(turn.held >= turn.dearest, "{} {turn:?}", at + 1);
+        assert!(
+            at < 5 || turn.held <= 2 * turn.dearest,
+            "{} {turn:?}",
+            at + 1
+        );
+    }
+    let sum = turns.iter().fold(Turn::default(), |sum, turn| Turn {
+        input: sum.input + turn.input,
+        held: sum.held + turn.held,
+        dearest: sum.dearest + turn.dearest,
+        charged: sum.charged + turn.charged,
+    });
+    assert!(sum.held <= 2 * sum.dearest, "{sum:?}");
+    sum
 }
 
 /// Credits, to a thousandth.
@@ -260,21 +303,7 @@ async fn its_holds_are_close(_: PgPoolOptions, options: PgConnectOptions) {
     let mut all = Vec::new();
     for dialect in [CHATS, MESSAGED] {
         let turns = run(&app, &account, &upstream, &dialect).await;
-        for (at, turn) in turns.iter().enumerate() {
-            assert!(turn.held >= turn.dearest, "{} {turn:?}", at + 1);
-            assert!(
-                at < 5 || turn.held <= 2 * turn.dearest,
-                "{} {turn:?}",
-                at + 1
-            );
-        }
-        let sum = turns.iter().fold(Turn::default(), |sum, turn| Turn {
-            input: sum.input + turn.input,
-            held: sum.held + turn.held,
-            dearest: sum.dearest + turn.dearest,
-            charged: sum.charged + turn.charged,
-        });
-        assert!(sum.held <= 2 * sum.dearest, "{sum:?}");
+        let sum = close(&turns);
         all.push((turns, sum));
     }
     let mut table = String::new();
@@ -287,5 +316,14 @@ async fn its_holds_are_close(_: PgPoolOptions, options: PgConnectOptions) {
         DOCUMENT.contains(&table),
         "docs/sdks.md is to show\n{table}"
     );
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn its_holds_are_close_where_it_thinks(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("1000000").await;
+    close(&run(&app, &account, &upstream, &THOUGHTFUL).await);
     app.assert_settled().await;
 }
