@@ -106,6 +106,8 @@ pub fn document(table: Vec<Route>) -> Result<Value, serde_json::Error> {
     let recorded = examples::recorded()?;
     document["components"]["examples"] = examples::errors(&recorded)?;
     examples::add(&mut document["paths"], &recorded);
+    // So that a change shows as one.
+    document.sort_all_objects();
     Ok(document)
 }
 

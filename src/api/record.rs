@@ -222,7 +222,7 @@ impl GenerationSummary {
             result: g
                 .result
                 .or_else(|| g.outputs.first().map(|output| links.url(&output.key))),
-            usage: g.usage,
+            usage: g.usage.map(sorted),
             error: g.failure.map(|failure| RecordError {
                 code: failure.code,
                 message: failure.message,
@@ -253,10 +253,10 @@ impl GenerationRecord {
             provider_request_id: g.provider_request_id.take(),
             finish_reason: g.finish_reason,
             duration_ms: duration.map(|d| d.num_milliseconds()),
-            pricing: g.pricing.take(),
+            pricing: sorted(g.pricing.take()),
             joined: g.joined,
         };
-        let parameters = g.parameters.take();
+        let parameters = sorted(g.parameters.take());
         let outputs = g.outputs.iter().cloned();
         let outputs = outputs.map(|output| OutputBody::of(g.modality, output, links));
         Self {
@@ -266,6 +266,12 @@ impl GenerationRecord {
             metadata,
         }
     }
+}
+
+/// The same in one order: the database has another than what was just made.
+fn sorted(mut value: Value) -> Value {
+    value.sort_all_objects();
+    value
 }
 
 /// One page of a list, newest first.

@@ -128,7 +128,6 @@ fn last_event(record: Generation, links: &MediaLinks) -> Event {
 }
 
 fn event(name: &str, data: &impl serde::Serialize) -> Event {
-    // Straight to text: a value in between would sort the record's members.
     let data = serde_json::to_string(data).unwrap_or_default();
     Event::default().event(name).data(data)
 }

@@ -117,7 +117,6 @@ pub trait Writer: Send + 'static {
     fn failed(&mut self, error: &str) -> String;
 }
 
-/// Straight to text: a value in between would sort the members.
 fn json(value: &impl Serialize) -> String {
     // Strings and numbers only: this cannot fail.
     serde_json::to_string(value).unwrap_or_default()

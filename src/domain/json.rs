@@ -27,7 +27,8 @@ pub fn parse(bytes: &[u8]) -> Result<Value, serde_json::Error> {
 /// SHA-256 over a route and the JSON value of a body: equal exactly for "the same request". Members
 /// are sorted, and `1` and `1.0` are the same number.
 pub fn fingerprint(route: &str, body: &Map<String, Value>) -> [u8; 32] {
-    let canonical = canonical(&Value::Object(body.clone()));
+    let mut canonical = canonical(&Value::Object(body.clone()));
+    canonical.sort_all_objects();
     let mut hash = Sha256::new();
     hash.update(route.as_bytes());
     hash.update(b"\n");
@@ -130,7 +131,6 @@ fn canonical(value: &Value) -> Value {
     match value {
         Value::Number(number) => Value::Number(canonical_number(number)),
         Value::Array(items) => Value::Array(items.iter().map(canonical).collect()),
-        // serde_json's map is sorted by name (its `preserve_order` feature is off).
         Value::Object(members) => Value::Object(
             members
                 .iter()
@@ -266,8 +266,8 @@ mod tests {
             fingerprint("/v1/generate/text", &map)
         };
         assert_eq!(
-            print(r#"{"a":1,"b":[1.0]}"#),
-            print(r#"{ "b":[1], "a":1e0 }"#)
+            print(r#"{"a":1,"b":[1.0,{"d":1,"c":2}]}"#),
+            print(r#"{ "b":[1,{"c":2,"d":1}], "a":1e0 }"#)
         );
         assert_ne!(print(r#"{"a":1}"#), print(r#"{"a":"1"}"#));
         assert_ne!(print(r#"{"a":1}"#), print(r#"{"a":1.5}"#));

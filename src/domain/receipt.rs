@@ -102,7 +102,7 @@ impl Prefixes {
         };
         let mut hash = Rolling::default();
         hash.add(&(surface.as_str(), headers));
-        for (name, value) in members {
+        for (name, value) in by_name(members) {
             if name == "model" || name == list || is_unread("", name, value) {
                 continue;
             }
@@ -149,6 +149,14 @@ impl Prefixes {
     }
 }
 
+/// In an order that says nothing: agents keep none in the frame of a dialogue. What is deeper, such as
+/// a schema, vendors show to the model in its order.
+fn by_name(members: &Map<String, Value>) -> Vec<(&String, &Value)> {
+    let mut members: Vec<_> = members.iter().collect();
+    members.sort_by_key(|(name, _)| *name);
+    members
+}
+
 /// A digest of JSON texts, one after the other.
 #[derive(Default)]
 struct Rolling(Sha256);
@@ -192,7 +200,7 @@ impl Serialize for Unmarked<'_> {
         };
         let has_blocks = *is_message || members.get("type") == Some(&json!("tool_result"));
         let mut map = serializer.serialize_map(None)?;
-        for (name, value) in members {
+        for (name, value) in by_name(members) {
             match name.as_str() {
                 _ if is_marker(name, value) => {}
                 "content" if has_blocks => map.serialize_entry(name, &Blocks(value))?,

@@ -222,7 +222,7 @@ impl Body for GenerationRequest {
             Some(_) => return refuse(FieldCode::InvalidType, "must be a string"),
         };
         let mut members = members.clone();
-        members.remove("type");
+        members.shift_remove("type");
         match modality {
             Some(Modality::Text) => parse(&members, Self::Text),
             Some(Modality::Image) => parse(&members, Self::Image),

@@ -199,7 +199,7 @@ async fn answered(
 pub(super) fn is_mixed(members: &mut Map<String, Value>) -> Option<bool> {
     let mixed = members.contains_key("input") && !members.contains_key("messages");
     mixed.then(|| {
-        let options = members.remove("stream_options");
+        let options = members.shift_remove("stream_options");
         options.is_some_and(|options| options["include_usage"] == json!(true))
     })
 }

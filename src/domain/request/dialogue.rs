@@ -58,7 +58,7 @@ impl Original {
             .filter_map(|message| message.get_mut("tool_calls"));
         for call in calls.filter_map(Value::as_array_mut).flatten() {
             if let Value::Object(call) = call {
-                call.remove("extra_content");
+                call.shift_remove("extra_content");
             }
         }
         self.members.set("messages", &messages);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{CHAT, MESSAGES, MODELS, ROUTES, ask, error, events, parts, record, with};
+use super::{CHAT, MESSAGES, MODELS, RESPONSES, ROUTES, ask, error, events, parts, record, with};
 use crate::common::{Reply, TestApp, Upstream};
 
 const ALWAYS_THINKS: &str = "anthropic/claude-opus-5-5";
@@ -27,6 +27,85 @@ async fn a_schema_is_strict_where_it_was(_: PgPoolOptions, options: PgConnectOpt
         let sent = upstream.requests().pop().unwrap().body;
         assert_eq!(sent["response_format"]["json_schema"]["strict"], strict);
         assert_eq!(answer.header("x-gensvc-left-out"), left_out);
+    }
+}
+
+/// Models write what they answer in the order of its schema.
+#[sqlx::test]
+async fn members_keep_their_order(_: PgPoolOptions, options: PgConnectOptions) {
+    const PROPERTIES: &str =
+        r#""properties":{"z":{"type":"string"},"a":{"type":"string"},"m":{"type":"string"}}"#;
+    const ARGUMENTS: &str = r#"{"z":"1","a":"2","m":"3"}"#;
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    let schema = format!(
+        r#"{{"type":"object","required":["z","a","m"],"additionalProperties":false,{PROPERTIES}}}"#
+    );
+    let schema: Value = serde_json::from_str(&schema).unwrap();
+    let arguments: Value = serde_json::from_str(ARGUMENTS).unwrap();
+    let body = |path: &str, model: &str| match path {
+        CHAT => with(
+            ask(model, "x"),
+            &json!({"tools": [{"type": "function", "function": {"name": "f", "parameters": schema}}],
+                "response_format": {"type": "json_schema",
+                    "json_schema": {"name": "n", "schema": schema}}}),
+        ),
+        RESPONSES => json!({"model": model, "input": "x", "max_output_tokens": 64,
+            "tools": [{"type": "function", "name": "f", "parameters": schema}],
+            "text": {"format": {"type": "json_schema", "name": "n", "schema": schema}}}),
+        _ => with(
+            ask(model, "x"),
+            &json!({"tools": [{"name": "f", "input_schema": schema}],
+                "output_config": {"format": {"type": "json_schema", "schema": schema}}}),
+        ),
+    };
+    for path in [CHAT, RESPONSES, MESSAGES] {
+        for model in &MODELS[1..] {
+            upstream.play(|request| {
+                let arguments: Value = serde_json::from_str(ARGUMENTS).unwrap();
+                Reply::Status(200, called(&request.path, &arguments))
+            });
+            let answer = app.post(&account.key, path, &body(path, model)).await;
+            answer.expect(200);
+            let sent = upstream.requests().pop().unwrap().text;
+            assert_eq!(sent.matches(PROPERTIES).count(), 2, "{path} {model} {sent}");
+            let call = match path {
+                MESSAGES => format!(r#""input":{ARGUMENTS}"#),
+                _ => format!(r#""arguments":{}"#, json!(ARGUMENTS)),
+            };
+            assert!(answer.text.contains(&call), "{model} {}", answer.text);
+        }
+    }
+    // And of calls that are brought back.
+    let called = json!({"role": "assistant", "content": [
+        {"type": "tool_use", "id": "c", "name": "f", "input": arguments}]});
+    let result = json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c"}]});
+    let body = body(MESSAGES, MODELS[1]);
+    let messages = json!({"messages": [body["messages"][0], called, result]});
+    let body = with(body, &messages);
+    app.post(&account.key, MESSAGES, &body).await.expect(200);
+    let sent = upstream.requests().pop().unwrap().body;
+    let call = &sent["messages"][1]["tool_calls"][0];
+    assert_eq!(call["function"]["arguments"], ARGUMENTS);
+    app.assert_settled().await;
+}
+
+/// The answer of a vendor that calls a function.
+fn called(path: &str, arguments: &Value) -> Value {
+    if path.contains("openai") {
+        let function = json!({"name": "f", "arguments": arguments.to_string()});
+        let call = json!({"id": "c", "type": "function", "function": function});
+        json!({"choices": [{"message": {"tool_calls": [call]}, "finish_reason": "tool_calls"}],
+            "usage": {"prompt_tokens": 9, "completion_tokens": 3}})
+    } else if path.contains("anthropic") {
+        let call = json!({"type": "tool_use", "id": "c", "name": "f", "input": arguments});
+        json!({"content": [call], "stop_reason": "tool_use",
+            "usage": {"input_tokens": 9, "output_tokens": 3}})
+    } else {
+        let call = json!({"functionCall": {"name": "f", "args": arguments}});
+        json!({"candidates": [{"content": {"parts": [call]}, "finishReason": "STOP"}],
+            "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 3}})
     }
 }
 

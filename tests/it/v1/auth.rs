@@ -36,7 +36,7 @@ async fn a_login_answers_a_token_that_tells_who_it_is(_: PgPoolOptions, options:
     let names: Vec<_> = login.as_object().unwrap().keys().cloned().collect();
     assert_eq!(
         names,
-        ["account", "expires_at", "token", "token_type", "user"]
+        ["token", "token_type", "expires_at", "user", "account"]
     );
 
     let me = app.get(token, ME).await;

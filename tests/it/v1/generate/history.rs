@@ -220,7 +220,7 @@ async fn a_row_is_the_record_cut_and_without_its_bulk(_: PgPoolOptions, options:
     expected["result"] = json!("🦀".repeat(200));
     assert_eq!(page["data"], json!([expected]));
     let names: Vec<_> = page.as_object().unwrap().keys().cloned().collect();
-    assert_eq!(names, ["data", "next_cursor", "per_page"]);
+    assert_eq!(names, ["data", "per_page", "next_cursor"]);
     assert_eq!(page["next_cursor"], Value::Null);
     // Deleted ones are gone, and those of others are never visible.
     let other = app.account("1").await;
