@@ -1,5 +1,7 @@
 //! Which dialogues begin alike, and what a count of one says of the next.
 
+mod edits;
+
 use super::*;
 
 fn keys(body: &Value) -> Vec<Uuid> {
