@@ -143,9 +143,11 @@ impl Store {
             r#"select id as "id: _", name, key_hint, abilities as "abilities: _",
                     rate_limit_per_minute, expires_at, spend_limit as "spend_limit: _",
                     spend_period as "spend_period: _",
-                    spent_by(api_keys, $4) as "spent!: _",
+                    case when spend_limit is null then coalesce(s.spent, 0)
+                         else spent_by(api_keys, $4) end as "spent!: _",
                     last_used_at, revoked_at, created_at
-             from api_keys where account_id = $1 and ($2::bigint is null or id < $2)
+             from api_keys left join spent_without_limits($1) s on s.api_key_id = id
+             where account_id = $1 and ($2::bigint is null or id < $2)
              order by id desc limit $3"#,
             account.0,
             page.after_number(),
