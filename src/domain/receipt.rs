@@ -32,6 +32,7 @@ const MOST_BYTES: u64 = 16;
 /// counted nor digested: what is one must be the other, or text could be counted as known that is
 /// new.
 const UNREAD: &[&str] = &[
+    "client_metadata",
     "frequency_penalty",
     "logit_bias",
     "max_completion_tokens",
@@ -56,7 +57,7 @@ const UNREAD: &[&str] = &[
     "user",
 ];
 /// What marks a place for a vendor's cache. No model reads it, and agents move it from turn to turn.
-const MARKER: &str = "cache_control";
+pub const MARKER: &str = "cache_control";
 const MARKER_BYTES: usize = 16;
 
 /// Whether no model reads a member. `prefix`: the path in the body of what it is in.
@@ -67,7 +68,7 @@ pub fn is_unread(prefix: &str, name: &str, value: &Value) -> bool {
 }
 
 /// Whether a member is a cache marker, and has nothing that a model could be given to read.
-fn is_marker(name: &str, value: &Value) -> bool {
+pub fn is_marker(name: &str, value: &Value) -> bool {
     let is_short = |value: &Value| {
         value
             .as_str()

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use super::receipt::is_unread;
+use super::receipt::{MARKER, is_marker, is_unread};
 
 use describe::{Description, Property};
 pub use describe::{Schemas, component};
@@ -215,10 +215,21 @@ pub struct Others {
     pub names: Vec<String>,
     /// Of their values in JSON, as far as a model may read them.
     pub bytes: usize,
+    /// Whether there are cache markers, which are none of them.
+    pub has_markers: bool,
 }
 
 impl Others {
+    /// What a provider is not sent that does not know of cache markers.
+    pub fn marker(&self) -> Option<&'static str> {
+        self.has_markers.then_some(MARKER)
+    }
+
     fn add(&mut self, prefix: &str, name: &str, value: &Value) {
+        if is_marker(name, value) {
+            self.has_markers |= !value.is_null();
+            return;
+        }
         if !is_unread(prefix, name, value) {
             self.bytes += name.len() + value.to_string().len();
         }
@@ -396,7 +407,10 @@ impl<'a> Fields<'a> {
 
     /// A member as it is, which the description does not name; null counts as absent.
     pub fn value(&self, name: &'static str) -> Option<&'a Value> {
-        self.known.borrow_mut().push(name);
+        let mut known = self.known.borrow_mut();
+        if !known.contains(&name) {
+            known.push(name);
+        }
         self.members?.get(name).filter(|v| !v.is_null())
     }
 

@@ -1,5 +1,7 @@
 //! What a model may call, how it is to answer, and how much it is to think.
 
+use std::collections::HashMap;
+
 use super::Json;
 use crate::domain::named::named_enum;
 
@@ -118,6 +120,14 @@ impl Tools {
             ToolChoice::Auto | ToolChoice::None | ToolChoice::Required => 0,
         };
         functions + choice
+    }
+
+    /// The same of the functions of these names, each as often as it is named.
+    pub fn loaded_bytes(&self, names: &[String]) -> usize {
+        let functions = self.functions.iter();
+        let bytes: HashMap<&str, usize> = functions.map(|f| (f.name.as_str(), f.bytes())).collect();
+        let loaded = names.iter().filter_map(|name| bytes.get(name.as_str()));
+        loaded.sum()
     }
 }
 

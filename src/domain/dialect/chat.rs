@@ -96,10 +96,11 @@ impl Input for ChatRequest {
         for name in ["frequency_penalty", "presence_penalty"] {
             fields.neutral(name, vec![json!(0)]);
         }
-        let left_out = fields.hints(HINTS);
+        let mut left_out = fields.hints(HINTS);
         fields.unsupported(REFUSED);
         fields.unsupported(UNSUPPORTED);
         let others = fields.others();
+        left_out.extend(others.marker());
         let (system, messages) = message::sorted(messages?);
         let conversation = Conversation {
             system,

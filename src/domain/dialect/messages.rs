@@ -19,20 +19,16 @@ use crate::domain::{
     generation::Surface,
     json::Members,
     request::{DialogueRequest, MODEL_NAME, Original},
-    validate::{FieldCode, Fields, Input, List, Object, boolean, integer, number, only, sequences},
+    validate::{
+        FieldCode, Fields, Input, List, Object, Others, boolean, integer, number, only, sequences,
+    },
 };
 pub use answer::{Message, MessageEvent, TokenCount};
 pub use writer::MessagesWriter;
 
 /// Fields that change no answer, or make the input smaller: where a provider does not know them
 /// they are left out, and the answer says so.
-const HINTS: &[&str] = &[
-    CACHE_CONTROL,
-    "context_management",
-    "diagnostics",
-    "metadata",
-];
-const CACHE_CONTROL: &str = "cache_control";
+const HINTS: &[&str] = &["context_management", "diagnostics", "metadata"];
 const MAX_STOPS: usize = 100;
 /// What a signature of Gemini's thoughts begins with in this dialect, whose own signatures look
 /// otherwise: so that each comes back to its vendor.
@@ -45,11 +41,17 @@ pub struct MessagesRequest(pub DialogueRequest);
 #[derive(Debug, Clone, PartialEq)]
 pub struct CountRequest(pub DialogueRequest);
 
-/// The hints that are found, each once.
-type Hints = RefCell<Vec<&'static str>>;
+/// What is found in messages and tools.
+#[derive(Default)]
+struct Noted {
+    /// The hints, each once.
+    hints: RefCell<Vec<&'static str>>,
+    /// Names of tools that the model is shown only there, each as often as it is.
+    loaded: RefCell<Vec<String>>,
+}
 
-fn note(hints: &Hints, found: Vec<&'static str>) {
-    let mut hints = hints.borrow_mut();
+fn note(noted: &Noted, found: Vec<&'static str>) {
+    let mut hints = noted.hints.borrow_mut();
     for name in found {
         if !hints.contains(&name) {
             hints.push(name);
@@ -59,7 +61,7 @@ fn note(hints: &Hints, found: Vec<&'static str>) {
 
 /// What both bodies have.
 fn dialogue(fields: &Fields<'_>) -> Option<DialogueRequest> {
-    let hints = Hints::default();
+    let noted = Noted::default();
     fields.keep_others();
     let about = "`provider/model` of GET /anthropic/v1/models, or just `model`.";
     let model = fields.required("model", about, MODEL_NAME);
@@ -70,12 +72,12 @@ fn dialogue(fields: &Fields<'_>) -> Option<DialogueRequest> {
         short: None,
     };
     let messages = messages.read(fields, "messages", |message| {
-        block::message(message, &hints)
+        block::message(message, &noted)
     });
-    let system = block::texts(fields, "system", &hints);
-    let tools = tools::read(fields, &hints);
+    let system = block::texts(fields, "system");
+    let tools = tools::read(fields, &noted);
     let reasoning = tools::reasoning(fields);
-    note(&hints, fields.hints(HINTS));
+    note(&noted, fields.hints(HINTS));
     // Any other edit may be another call of the model, which the usage does not tell.
     let management = fields.value("context_management");
     let edits = management.and_then(|management| management.get("edits")?.as_array());
@@ -98,15 +100,33 @@ fn dialogue(fields: &Fields<'_>) -> Option<DialogueRequest> {
         tools,
         format,
     };
+    let others = Others {
+        bytes: conversation.tools.loaded_bytes(&noted.loaded.take()),
+        ..Others::default()
+    };
     let surface = Surface::AnthropicMessages;
     Some(DialogueRequest {
         sampling: Sampling {
             reasoning,
             ..Sampling::default()
         },
-        left_out: hints.into_inner(),
+        left_out: noted.hints.into_inner(),
+        others,
         ..DialogueRequest::new(surface, model?, conversation)
     })
+}
+
+/// With all members that were not asked for, when all others have been.
+fn with_others(fields: &Fields<'_>, dialogue: DialogueRequest) -> DialogueRequest {
+    let mut others = fields.others();
+    others.bytes += dialogue.others.bytes;
+    let mut left_out = dialogue.left_out;
+    left_out.extend(others.marker());
+    DialogueRequest {
+        left_out,
+        others,
+        ..dialogue
+    }
 }
 
 impl Input for MessagesRequest {
@@ -124,9 +144,8 @@ impl Input for MessagesRequest {
         fields.optional("service_tier", "As it is anyway.", tiers);
         let about = "Whether the answer is an event stream.";
         let stream = fields.optional("stream", about, boolean());
-        let dialogue = dialogue?;
+        let dialogue = with_others(fields, dialogue?);
         Some(Self(DialogueRequest {
-            others: fields.others(),
             max_tokens,
             sampling: Sampling {
                 temperature,
@@ -155,10 +174,7 @@ impl Object for MessagesRequest {
 impl Input for CountRequest {
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let dialogue = dialogue(fields)?;
-        Some(Self(DialogueRequest {
-            others: fields.others(),
-            ..dialogue
-        }))
+        Some(Self(with_others(fields, dialogue)))
     }
 }
 

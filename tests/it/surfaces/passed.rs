@@ -147,8 +147,13 @@ async fn what_another_dialect_has_no_name_for_is_refused(
     let app = TestApp::upstream(options, &upstream).await;
     let account = app.account("10").await;
     let named = json!([{"role": "user", "content": "x", "name": "me"}]);
-    let marked = json!([{"role": "user",
-        "content": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}]}]);
+    let used = json!([{"type": "tool_use", "id": "1", "name": "search", "input": {}}]);
+    let found = json!([{"type": "tool_result", "tool_use_id": "1",
+        "content": [{"type": "tool_reference", "tool_name": "f"}]}]);
+    let found = json!([{"role": "user", "content": "x"}, {"role": "assistant", "content": used},
+        {"role": "user", "content": found}]);
+    let added = json!([{"type": "tool_addition", "tool": {"type": "tool_reference", "name": "f"}}]);
+    let added = json!([{"role": "user", "content": "x"}, {"role": "system", "content": added}]);
     for (path, own, param, more) in [
         (CHAT, 1, "seed", json!({"seed": 1})),
         (
@@ -158,14 +163,20 @@ async fn what_another_dialect_has_no_name_for_is_refused(
             json!({"frequency_penalty": 0.5}),
         ),
         (CHAT, 1, "messages[0].name", json!({"messages": named})),
-        (
-            CHAT,
-            1,
-            "messages[0].content[0].cache_control",
-            json!({"messages": marked}),
-        ),
         (CHAT, 1, "tomorrow", json!({"tomorrow": {}})),
         (MESSAGES, 2, "top_k", json!({"top_k": 5})),
+        (
+            MESSAGES,
+            2,
+            "messages[2].content[0].content[0].tool_name",
+            json!({ "messages": found }),
+        ),
+        (
+            MESSAGES,
+            2,
+            "messages[1].content[0].tool",
+            json!({ "messages": added }),
+        ),
         (MESSAGES, 2, "tomorrow", json!({"tomorrow": {}})),
     ] {
         for (at, model) in MODELS.into_iter().enumerate() {

@@ -1,13 +1,13 @@
 //! The messages of a dialogue, and their blocks.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{CACHE_CONTROL, GEMINI, Hints, note};
+use super::{GEMINI, Noted};
 use crate::domain::{
     conversation::{Image, ImageSource, ImageType, Message, Part, Role, ToolCall, ToolResult},
     dialect::{image_url, needed, schema_of, without_images},
     named::named_enum,
-    validate::{Fields, List, any_object, boolean, parsed, text, words},
+    validate::{FieldCode, Fields, List, any_object, boolean, parsed, text, words},
 };
 
 named_enum!(
@@ -28,6 +28,8 @@ named_enum!(
         ToolResult = "tool_result",
         Thinking = "thinking",
         RedactedThinking = "redacted_thinking",
+        ToolAddition = "tool_addition",
+        ToolRemoval = "tool_removal",
     }
 );
 
@@ -43,6 +45,7 @@ named_enum!(
     ResultBlockType {
         Text = "text",
         Image = "image",
+        ToolReference = "tool_reference",
     }
 );
 
@@ -54,7 +57,7 @@ named_enum!(
     }
 );
 
-pub(super) fn message(fields: &Fields<'_>, hints: &Hints) -> Option<Message> {
+pub(super) fn message(fields: &Fields<'_>, noted: &Noted) -> Option<Message> {
     let role = fields.required("role", "Who says it.", words::<MessageRole>());
     let list = List {
         about: "What is said.",
@@ -62,7 +65,7 @@ pub(super) fn message(fields: &Fields<'_>, hints: &Hints) -> Option<Message> {
         required: true,
         short: Some(|text| Part::text(text)),
     };
-    let parts = list.read(fields, "content", |fields| block(fields, hints));
+    let parts = list.read(fields, "content", |fields| block(fields, noted));
     let role = match role? {
         MessageRole::System => Role::System,
         MessageRole::User => Role::User,
@@ -76,7 +79,7 @@ pub(super) fn message(fields: &Fields<'_>, hints: &Hints) -> Option<Message> {
 }
 
 /// Blocks of instructions.
-pub(super) fn texts(fields: &Fields<'_>, name: &'static str, hints: &Hints) -> Option<Vec<Part>> {
+pub(super) fn texts(fields: &Fields<'_>, name: &'static str) -> Option<Vec<Part>> {
     let list = List {
         about: "Instructions above the messages.",
         schema: ("SystemBlock", "A block of instructions."),
@@ -87,12 +90,11 @@ pub(super) fn texts(fields: &Fields<'_>, name: &'static str, hints: &Hints) -> O
         block.required("type", "What it is.", words::<SystemBlockType>());
         let text = block.required("text", "The text.", text(usize::MAX));
         block.neutral("citations", vec![json!([])]);
-        note(hints, block.hints(&[CACHE_CONTROL]));
         text.map(Part::text)
     })
 }
 
-fn block(fields: &Fields<'_>, hints: &Hints) -> Option<Part> {
+fn block(fields: &Fields<'_>, noted: &Noted) -> Option<Part> {
     let kind = fields.required("type", "What it is.", words::<BlockType>());
     let string = || text(usize::MAX);
     let said = fields.optional("text", "Of a text.", string());
@@ -103,7 +105,7 @@ fn block(fields: &Fields<'_>, hints: &Hints) -> Option<Part> {
     let input = fields.optional("input", about, any_object());
     let about = "Of a tool's result: the tool use that it is of.";
     let call_id = fields.optional("tool_use_id", about, string().min(1));
-    let content = result(fields, hints);
+    let content = result(fields, noted);
     let about = "Of a tool's result: whether the tool failed.";
     let is_error = fields.optional("is_error", about, boolean());
     let thinking = fields.optional("thinking", "Of thinking.", string());
@@ -112,7 +114,7 @@ fn block(fields: &Fields<'_>, hints: &Hints) -> Option<Part> {
     let data = fields.optional("data", "Of redacted thinking.", string());
     fields.neutral("citations", vec![json!([])]);
     fields.neutral("caller", vec![json!({"type": "direct"})]);
-    note(hints, fields.hints(&[CACHE_CONTROL]));
+    fields.neutral("tool", Vec::new());
     let kind = kind?;
     Some(match kind {
         BlockType::Text => Part::text(needed(fields, "text", said)?),
@@ -143,7 +145,26 @@ fn block(fields: &Fields<'_>, hints: &Hints) -> Option<Part> {
         BlockType::RedactedThinking => Part::Redacted {
             data: needed(fields, "data", data)?,
         },
+        // Only who is sent the body as it came can read it.
+        BlockType::ToolAddition | BlockType::ToolRemoval => {
+            change(fields, noted);
+            Part::text("")
+        }
     })
+}
+
+/// A tool that is added to those that the model may use, or taken from them: by its name. A
+/// definition could be one of a tool that runs at the provider.
+fn change(fields: &Fields<'_>, noted: &Noted) {
+    let tool = fields.value("tool");
+    let name = tool.filter(|tool| tool["type"] == "tool_reference");
+    match name.and_then(|tool| tool["name"].as_str()) {
+        Some(name) => noted.loaded.borrow_mut().push(name.to_owned()),
+        None => {
+            let message = "is supported as a tool_reference with a name only";
+            fields.error("tool", FieldCode::NotSupported, message);
+        }
+    }
 }
 
 fn image(fields: &Fields<'_>) -> Option<Image> {
@@ -170,7 +191,7 @@ fn image(fields: &Fields<'_>) -> Option<Image> {
 }
 
 /// The content of a tool's result.
-fn result(fields: &Fields<'_>, hints: &Hints) -> Option<Vec<Part>> {
+fn result(fields: &Fields<'_>, noted: &Noted) -> Option<Vec<Part>> {
     let list = List {
         about: "Of a tool's result.",
         schema: ("ToolResultBlock", "A block of a tool's result."),
@@ -181,8 +202,15 @@ fn result(fields: &Fields<'_>, hints: &Hints) -> Option<Vec<Part>> {
         let kind = block.required("type", "What it is.", words::<ResultBlockType>());
         let said = block.optional("text", "The text.", text(usize::MAX));
         let source = image(block);
-        note(hints, block.hints(&[CACHE_CONTROL]));
+        block.neutral("tool_name", Vec::new());
         match kind? {
+            // Only who is sent the body as it came can read it.
+            ResultBlockType::ToolReference => {
+                let name = block.value("tool_name").and_then(Value::as_str);
+                let name = needed(block, "tool_name", name)?;
+                noted.loaded.borrow_mut().push(name.to_owned());
+                Some(Part::text(""))
+            }
             ResultBlockType::Text => needed(block, "text", said).map(Part::text),
             ResultBlockType::Image => needed(block, "source", source).map(Part::Image),
         }

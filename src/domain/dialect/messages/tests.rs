@@ -221,7 +221,7 @@ fn blocks_are_read_in_their_order() {
                     "content": [{"type": "text", "text": "cold"}]},
                 {"type": "text", "text": "Well?"}]}]}))
     .unwrap();
-    assert_eq!(request.left_out, ["cache_control", "metadata"]);
+    assert_eq!(request.left_out, ["metadata", "cache_control"]);
     let reasoning = Reasoning {
         thinking: Some(Thinking::Budget(2000)),
         effort: Some(Effort::Low),
@@ -417,4 +417,37 @@ fn blocks_are_written_whole_and_in_pieces() {
         "message_stop",
     ];
     assert_eq!(events.collect::<Vec<_>>(), expected);
+}
+
+/// A tool that is loaded later is read where that is done, however often.
+#[test]
+fn a_tool_counts_each_time_that_it_is_loaded() {
+    let result = |id: &str| {
+        json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": id,
+            "content": [{"type": "tool_reference", "tool_name": "large"}]}]})
+    };
+    let added = |tool: &Value| json!({"role": "system", "content": [{"type": "tool_addition", "tool": tool}]});
+    let large = json!({"type": "tool_reference", "name": "large"});
+    let bytes = |more: &[Value]| {
+        let used = json!({"role": "assistant", "content": [
+            {"type": "tool_use", "id": "1", "name": "search", "input": {}}]});
+        let messages = [json!({"role": "user", "content": "x"}), used].into_iter();
+        let messages: Vec<Value> = messages.chain(more.iter().cloned()).collect();
+        let read = read(json!({"model": "m", "max_tokens": 5, "messages": messages,
+            "tools": [{"name": "search", "input_schema": {}},
+                {"name": "large", "description": "d".repeat(1_000), "input_schema": {}, "defer_loading": true}]}));
+        read.map(|MessagesRequest(request)| request.others.bytes)
+    };
+    let none = bytes(&[]).unwrap();
+    for more in [result("1"), added(&large)] {
+        let once = bytes(std::slice::from_ref(&more)).unwrap();
+        let twice = bytes(&[more.clone(), more]).unwrap();
+        assert!(
+            once >= none + 1_000 && twice >= once + 1_000,
+            "{once} {twice}"
+        );
+    }
+    let defined = json!({"type": "tool_definition", "definition": {"type": "web_search_20250305"}});
+    let errors = bytes(&[added(&defined)]).unwrap_err();
+    assert_eq!(errors[0].param, "messages[2].content[0].tool");
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{CACHE_CONTROL, Hints, MAX_LIMIT, note};
+use super::{MAX_LIMIT, Noted, note};
 use crate::domain::{
     conversation::{
         Effort, Format, Function, Json, Reasoning, Schema, Thinking, ToolChoice, Tools,
@@ -76,14 +76,14 @@ named_enum!(
     }
 );
 
-pub(super) fn read(fields: &Fields<'_>, hints: &Hints) -> Tools {
+pub(super) fn read(fields: &Fields<'_>, noted: &Noted) -> Tools {
     let tools = List {
         about: "What the model may use.",
         schema: ("MessageTool", "A tool."),
         required: false,
         short: None,
     };
-    let functions = tools.read_any(fields, "tools", |tool| function(tool, hints));
+    let functions = tools.read_any(fields, "tools", |tool| function(tool, noted));
     let functions = functions.unwrap_or_default();
     if functions.len() > MAX_TOOLS {
         let message = format!("must be at most {MAX_TOOLS} tools");
@@ -120,7 +120,7 @@ pub(super) fn read(fields: &Fields<'_>, hints: &Hints) -> Tools {
     }
 }
 
-fn function(fields: &Fields<'_>, hints: &Hints) -> Option<Function> {
+fn function(fields: &Fields<'_>, noted: &Noted) -> Option<Function> {
     fields.optional("type", "What it is.", words::<MessageToolType>());
     let name = fields.required("name", "Its name.", text(usize::MAX).min(1));
     let about = "What it does, for the model.";
@@ -130,8 +130,7 @@ fn function(fields: &Fields<'_>, hints: &Hints) -> Option<Function> {
     let about = "Whether the arguments must follow the schema. Default: the provider's.";
     let strict = fields.optional("strict", about, boolean());
     fields.neutral("defer_loading", vec![json!(false)]);
-    let hinted = fields.hints(&[CACHE_CONTROL, "eager_input_streaming"]);
-    note(hints, hinted);
+    note(noted, fields.hints(&["eager_input_streaming"]));
     Some(Function {
         name: name?,
         description,

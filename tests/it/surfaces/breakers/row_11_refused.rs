@@ -14,7 +14,9 @@ fn message(content: &Value) -> Value {
 async fn what_a_chat_asks_beyond_text_is_named(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
     let account = app.account("10").await;
-    let marked = json!([{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}]);
+    // Whatever else a marker has could be given to a model to read.
+    let odd =
+        json!([{"type": "text", "text": "x", "cache_control": {"type": "ephemeral", "new": 1}}]);
     let called = json!({"messages": [{"role": "user", "content": "x"},
         {"role": "assistant", "content": "x", "tool_calls": null},
         {"role": "tool", "content": "1", "tool_call_id": "c"}]});
@@ -49,7 +51,7 @@ async fn what_a_chat_asks_beyond_text_is_named(_: PgPoolOptions, options: PgConn
         ("conversation", json!({"conversation": "x"})),
         ("background", json!({"background": true})),
         ("something_new", json!({"something_new": 1})),
-        ("messages[0].content[0].cache_control", message(&marked)),
+        ("messages[0].content[0].cache_control", message(&odd)),
         ("messages", called),
         (
             "messages[0].name",
@@ -158,6 +160,12 @@ async fn what_changes_no_answer_is_left_out_and_told(_: PgPoolOptions, options: 
             CHAT,
             "prompt_cache_retention",
             json!({"prompt_cache_retention": "24h"}),
+        ),
+        (CHAT, "cache_control", message(&marked)),
+        (
+            CHAT,
+            "cache_control",
+            json!({"messages": [{"role": "user", "content": "x", "cache_control": ephemeral}]}),
         ),
         (CHAT, "", json!({})),
         (MESSAGES, "metadata", json!({"metadata": {"user_id": "x"}})),
