@@ -30,7 +30,9 @@ use crate::{
         generation::Surface,
         receipt::Prefixes,
         request::DialogueRequest,
+        validate::{FieldCode, FieldError},
     },
+    service::ServiceError,
 };
 
 const CHAT: &str = "/openai/v1/chat/completions";
@@ -95,10 +97,16 @@ pub async fn chat(
         None => (body.apart(read).await?, None),
         Some(include_usage) => {
             bring_back(&state, &auth.caller, body.members_mut()).await?;
-            let body = body.of_another::<ResponsesRequest>();
+            let read = body.of_another::<ResponsesRequest>();
+            let read = read.apart(read_responses).await?;
+            if !read.echo.shown.tools.is_empty() {
+                let message = "has tools whose calls a chat has no form for";
+                let error = FieldError::new("tools", FieldCode::NotSupported, message);
+                return Err(ServiceError::invalid(error).into());
+            }
             let dialogue = DialogueRequest {
                 surface: Surface::OpenAiChat,
-                ..body.apart(read_responses).await?.dialogue
+                ..read.dialogue
             };
             let request = ChatRequest {
                 dialogue,

@@ -72,6 +72,11 @@ pub(super) enum Choice {
 }
 
 impl Choice {
+    /// Whether a choice of this type is one of a tool.
+    fn is_tool(self, kind: Option<&Value>) -> bool {
+        kind.is_some_and(|kind| kind == "function" || self == Self::Beside && kind == "custom")
+    }
+
     fn name(self, members: &Map<String, Value>) -> Option<&str> {
         let name = match self {
             Self::Beside => members.get("name"),
@@ -92,7 +97,7 @@ impl Kind for Choice {
                 "required" => return Some(ToolChoice::Required),
                 _ => {}
             },
-            Value::Object(members) if members.get("type") == Some(&json!("function")) => {
+            Value::Object(members) if self.is_tool(members.get("type")) => {
                 if let Some(name) = self.name(members) {
                     return Some(ToolChoice::Named(name.to_owned()));
                 }

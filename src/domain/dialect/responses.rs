@@ -3,11 +3,13 @@
 //! without state: nothing of a response is kept for the next one to refer to, but for the items of
 //! an answer (`item_reference`).
 //!
-//! Here: the request. Submodules: its items ([`item`]), its tools ([`tools`]), and the bodies of
-//! answers ([`answer`]) with what writes them ([`writer`]).
+//! Here: the request. Submodules: its items ([`item`]), its tools ([`tools`]), those of them that only
+//! this dialect has ([`own`]), and the bodies of answers ([`answer`]) with what writes them
+//! ([`writer`]).
 
 mod answer;
 mod item;
+mod own;
 mod secret;
 mod tools;
 mod writer;
@@ -26,6 +28,7 @@ use crate::domain::{
 };
 
 pub use answer::{ResponseBody, ResponseEvent, referenced};
+use item::Item;
 pub use writer::{Echo, ResponsesWriter};
 
 /// Fields that ask for what is not served here, or that keep state at a vendor.
@@ -43,6 +46,7 @@ const UNSUPPORTED: &[&str] = &[
 /// Fields that change no answer: where a provider does not know them they are left out, and the
 /// answer says so.
 const HINTS: &[&str] = &[
+    "client_metadata",
     "metadata",
     "prompt_cache_key",
     "prompt_cache_options",
@@ -80,16 +84,16 @@ fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
         about: "A text, or the items so far, the oldest first.",
         schema: ("ResponseInputItem", "An item of the input."),
         required: true,
-        short: Some(|said: &str| Message::text(Role::User, said)),
+        short: Some(|said: &str| Item::Message(Message::text(Role::User, said))),
     };
     let input = input.read(fields, "input", item::read);
-    let tools = tools::read(fields);
+    let (tools, own) = tools::read(fields, input.as_deref().unwrap_or_default());
     let format = tools::format(fields);
     let schema = (
         "ResponseReasoning",
         "How much is thought before the answer.",
     );
-    let effort = fields.object("reasoning", "Thinking.", schema, |reasoning| {
+    let (effort, has_context) = fields.object("reasoning", "Thinking.", schema, |reasoning| {
         let about = "How much. Default: the provider's.";
         let effort = reasoning.optional("effort", about, words::<Effort>());
         // What the model tells of its thoughts is answered anyway.
@@ -97,12 +101,16 @@ fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
             let about = "Thoughts are answered as far as the model tells them.";
             reasoning.optional(name, about, words::<Summary>());
         }
-        reasoning.unsupported(&["context", "mode"]);
-        effort
+        reasoning.unsupported(&["mode"]);
+        (effort, !reasoning.hints(&["context"]).is_empty())
     });
     let about = "As it is anyway.";
     fields.optional("truncation", about, only([json!("disabled")]));
-    let (input, left_out) = item::without_unsigned(input?);
+    let (input, mut left_out) = item::without_unsigned(item::messages(input?));
+    if has_context {
+        // Of which turns the thoughts are kept, which is decided by who is sent them.
+        left_out.push("reasoning.context");
+    }
     let (system, messages) = item::sorted(instructions.clone(), input);
     let conversation = Conversation {
         system,
@@ -110,7 +118,8 @@ fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
         tools,
         format,
     };
-    let echo = Echo::of(fields, instructions);
+    let mut echo = Echo::of(fields, instructions);
+    echo.shown.tools = own;
     let dialogue = DialogueRequest {
         sampling: Sampling {
             reasoning: Reasoning {
@@ -153,7 +162,7 @@ impl Input for ResponsesRequest {
         let mut left_out = fields.hints(HINTS);
         fields.unsupported(UNSUPPORTED);
         let (dialogue, mut echo) = read?;
-        echo.encrypted = encrypted.unwrap_or(false);
+        echo.shown.encrypted = encrypted.unwrap_or(false);
         left_out.extend(&dialogue.left_out);
         Some(Self {
             dialogue: DialogueRequest {

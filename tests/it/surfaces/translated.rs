@@ -350,3 +350,53 @@ async fn the_answer_of_a_prompt_is_stored_once(_: PgPoolOptions, options: PgConn
     let kept: Vec<bool> = sqlx::query_scalar(kept).fetch_all(&app.pool).await.unwrap();
     assert_eq!(kept, [false, true]);
 }
+
+/// An agent's tools of kinds that only this dialect has, whichever vendor calls them.
+#[sqlx::test]
+async fn tools_of_responses_are_called_as_they_were_given(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    let body = json!({"model": "sandbox/sandbox-text-1",
+        "input": [{"role": "user", "content": "[[tool:crm__list]] [[tool:patch]]"}],
+        "tools": [{"type": "custom", "name": "patch"},
+            {"type": "namespace", "name": "crm", "description": "Customers.",
+                "tools": [{"type": "function", "name": "list", "parameters": {"type": "object"}}]}]});
+    let answer = app.post(&account.key, RESPONSES, &body).await.expect(200);
+    let calls = &answer["output"];
+    assert_eq!(calls[0]["type"], "function_call");
+    assert_eq!(
+        (&calls[0]["namespace"], &calls[0]["name"]),
+        (&json!("crm"), &json!("list"))
+    );
+    assert_eq!(calls[1]["type"], "custom_tool_call");
+    assert_eq!(
+        (&calls[1]["name"], &calls[1]["input"]),
+        (&json!("patch"), &json!("sandbox"))
+    );
+    // What they said is brought back, with each of the calls or with its id.
+    for first in [
+        calls[0].clone(),
+        json!({"type": "item_reference", "id": calls[0]["id"]}),
+    ] {
+        let mut again = body.clone();
+        let results = [
+            json!({"type": "function_call_output", "call_id": calls[0]["call_id"], "output": "A."}),
+            json!({"type": "custom_tool_call_output", "call_id": calls[1]["call_id"], "output": "Patched"}),
+        ];
+        let input = again["input"].as_array_mut().unwrap();
+        input.extend([first, calls[1].clone()]);
+        input.extend(results);
+        let answer = app.post(&account.key, RESPONSES, &again).await.expect(200);
+        let text = answer["output"][0]["content"][0]["text"].as_str().unwrap();
+        assert!(text.contains("patch: Patched"), "{text}");
+    }
+    // A chat has no such calls.
+    let refused = app.post(&account.key, CHAT, &body).await;
+    let refused = error(CHAT, &refused, 400, "unsupported_parameter");
+    assert_eq!(refused["param"], "tools");
+    app.assert_settled().await;
+}

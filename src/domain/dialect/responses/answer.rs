@@ -4,7 +4,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::{Echo, is_item, secret};
+use super::{
+    Echo, is_item,
+    own::{self, OwnTool},
+    secret,
+    writer::Shown,
+};
 use crate::domain::{
     conversation::{Part, Stop, ToolCall},
     dialect::{Answer, Head},
@@ -66,7 +71,7 @@ pub struct ResponseIncomplete {
     reason: &'static str,
 }
 
-/// An item of an answer: a message, a call of a function, or reasoning.
+/// An item of an answer: a message, a call of a tool, or reasoning.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ResponseItem {
@@ -91,8 +96,27 @@ pub enum ResponseItem {
         call_id: String,
         /// The function.
         name: String,
+        /// Its namespace.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        namespace: Option<String>,
         /// JSON.
         arguments: String,
+    },
+    /// A call of a custom tool.
+    CustomToolCall {
+        /// Its id.
+        id: String,
+        /// `in_progress` or `completed`.
+        status: &'static str,
+        /// What its output is to name.
+        call_id: String,
+        /// The tool.
+        name: String,
+        /// Its namespace.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        namespace: Option<String>,
+        /// Any text.
+        input: String,
     },
     /// What was thought.
     Reasoning {
@@ -234,6 +258,11 @@ pub(super) enum EventBody {
         name: String,
         arguments: String,
     },
+    InputDone {
+        item_id: String,
+        output_index: usize,
+        input: String,
+    },
 }
 
 /// How far a response has come.
@@ -270,7 +299,7 @@ impl ResponseBody {
                     let reason = "max_output_tokens";
                     body.incomplete_details = Some(ResponseIncomplete { reason });
                 }
-                body.output = items(&head.id, &answer.parts, echo.encrypted);
+                body.output = items(&head.id, &answer.parts, &echo.shown);
                 body.usage = Some(ResponseUsage::from(&answer.usage));
             }
             Progress::Failed { code, message } => {
@@ -283,7 +312,7 @@ impl ResponseBody {
 }
 
 /// The items of an answer.
-fn items(generation: &str, parts: &[Part], encrypted: bool) -> Vec<ResponseItem> {
+fn items(generation: &str, parts: &[Part], shown: &Shown) -> Vec<ResponseItem> {
     let mut items = Vec::new();
     for part in parts
         .iter()
@@ -292,7 +321,7 @@ fn items(generation: &str, parts: &[Part], encrypted: bool) -> Vec<ResponseItem>
         .filter(is_item)
     {
         let at = items.len();
-        items.extend(ResponseItem::of(generation, at, &part, encrypted));
+        items.extend(ResponseItem::of(generation, at, &part, shown));
     }
     items
 }
@@ -309,7 +338,11 @@ pub fn referenced(id: &str) -> Option<(&str, usize)> {
 impl Answer {
     /// Its items in the Responses API, as a request brings them back.
     pub fn response_items(&self, generation: &str) -> Vec<Value> {
-        let items = items(generation, &self.parts, true).into_iter();
+        let shown = Shown {
+            encrypted: true,
+            ..Shown::default()
+        };
+        let items = items(generation, &self.parts, &shown).into_iter();
         items.map(|item| json!(item)).collect()
     }
 }
@@ -332,7 +365,7 @@ impl ResponseText {
 
 impl ResponseItem {
     /// A part that has ended.
-    pub(super) fn of(generation: &str, at: usize, part: &Part, encrypted: bool) -> Option<Self> {
+    pub(super) fn of(generation: &str, at: usize, part: &Part, shown: &Shown) -> Option<Self> {
         let status = "completed";
         let id = id(generation, at, part);
         Some(match part {
@@ -342,12 +375,27 @@ impl ResponseItem {
                 role: "assistant",
                 content: vec![ResponseText::output(text)],
             },
-            Part::ToolCall(call) => Self::FunctionCall {
-                id,
-                status,
-                call_id: call.id.clone(),
-                name: call.name.clone(),
-                arguments: call.arguments.clone(),
+            Part::ToolCall(call) => match shown.tools.get(call) {
+                Some(OwnTool {
+                    namespace,
+                    name,
+                    is_custom: true,
+                }) => Self::CustomToolCall {
+                    id,
+                    status,
+                    call_id: call.id.clone(),
+                    name: name.clone(),
+                    namespace: namespace.clone(),
+                    input: own::input(&call.arguments),
+                },
+                own => Self::FunctionCall {
+                    id,
+                    status,
+                    call_id: call.id.clone(),
+                    name: own.map_or(&call.name, |own| &own.name).clone(),
+                    namespace: own.and_then(|own| own.namespace.clone()),
+                    arguments: call.arguments.clone(),
+                },
             },
             Part::Thinking { text, .. } => Self::Reasoning {
                 id,
@@ -356,20 +404,20 @@ impl ResponseItem {
                     "" => Vec::new(),
                     text => vec![ResponseText::summary(text)],
                 },
-                encrypted_content: secret::write(part).filter(|_| encrypted),
+                encrypted_content: secret::write(part).filter(|_| shown.encrypted),
             },
             Part::Redacted { .. } => Self::Reasoning {
                 id,
                 status,
                 summary: Vec::new(),
-                encrypted_content: secret::write(part).filter(|_| encrypted),
+                encrypted_content: secret::write(part).filter(|_| shown.encrypted),
             },
             Part::Image(_) | Part::ToolResult(_) | Part::Opaque { .. } => return None,
         })
     }
 
     /// A part that begins.
-    pub(super) fn begun(generation: &str, at: usize, part: &Part) -> Option<Self> {
+    pub(super) fn begun(generation: &str, at: usize, part: &Part, shown: &Shown) -> Option<Self> {
         let empty = match part {
             Part::ToolCall(call) => Part::ToolCall(ToolCall {
                 arguments: String::new(),
@@ -381,7 +429,7 @@ impl ResponseItem {
             },
             part => part.clone(),
         };
-        let mut item = Self::of(generation, at, &empty, false)?;
+        let mut item = Self::of(generation, at, &empty, shown)?;
         match &mut item {
             Self::Message {
                 status, content, ..
@@ -389,8 +437,16 @@ impl ResponseItem {
                 *status = "in_progress";
                 content.clear();
             }
-            Self::FunctionCall { status, .. } | Self::Reasoning { status, .. } => {
+            Self::FunctionCall { status, .. } | Self::CustomToolCall { status, .. } => {
                 *status = "in_progress";
+            }
+            Self::Reasoning {
+                status,
+                encrypted_content,
+                ..
+            } => {
+                *status = "in_progress";
+                *encrypted_content = None;
             }
         }
         Some(item)

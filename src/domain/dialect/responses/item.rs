@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::secret;
+use super::{
+    own::{self, Tool},
+    secret, tools,
+};
 use crate::domain::{
     conversation::{Detail, Image, Message, Part, Role, ToolCall, ToolResult},
     dialect::{image_url, instructions, leading, needed, without_images},
@@ -16,6 +19,9 @@ named_enum!(
         Message = "message",
         FunctionCall = "function_call",
         FunctionCallOutput = "function_call_output",
+        CustomToolCall = "custom_tool_call",
+        CustomToolCallOutput = "custom_tool_call_output",
+        AdditionalTools = "additional_tools",
         Reasoning = "reasoning",
     }
 );
@@ -57,14 +63,34 @@ named_enum!(
     }
 );
 
-pub(super) fn read(fields: &Fields<'_>) -> Option<Message> {
+/// What an item says.
+#[derive(Debug)]
+pub(super) enum Item {
+    Message(Message),
+    Tools(Vec<Tool>),
+}
+
+/// Those that are said.
+pub(super) fn messages(items: Vec<Item>) -> Vec<Message> {
+    let messages = items.into_iter().filter_map(|item| match item {
+        Item::Message(message) => Some(message),
+        Item::Tools(_) => None,
+    });
+    messages.collect()
+}
+
+pub(super) fn read(fields: &Fields<'_>) -> Option<Item> {
     let about = "What it is. Default: `message`.";
     let kind = fields.optional("type", about, words::<ItemType>());
     let string = || text(usize::MAX);
     let role = fields.optional("role", "Of a message: who says it.", words::<ItemRole>());
     let said = content(fields, "content", "Of a message: what is said.");
     let call_id = fields.optional("call_id", "Of a call, and of its output.", string().min(1));
-    let name = fields.optional("name", "Of a call: the function.", string().min(1));
+    let name = fields.optional("name", "Of a call: the tool.", string().min(1));
+    let about = "Of a call: the namespace of the tool.";
+    let namespace = fields.optional("namespace", about, string());
+    let about = "Of a call of a custom tool.";
+    let input = fields.optional("input", about, string());
     let arguments = fields.optional("arguments", "Of a call: JSON.", string());
     let output = content(fields, "output", "Of a call's output.");
     let thoughts = summary(fields);
@@ -75,12 +101,14 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Message> {
     fields.optional("status", "Of an item of an answer.", words::<ItemStatus>());
     fields.optional("phase", "Of an item of an answer.", words::<Phase>());
     fields.optional("caller", "The model.", only([json!({"type": "direct"})]));
-    fields.unsupported(&["namespace", "async"]);
+    let about = "Of `additional_tools`.";
+    let additional = tools::list(fields, "tools", about);
+    fields.unsupported(&["async"]);
     let one = |role, part| Message {
         role,
         parts: vec![part],
     };
-    Some(match kind.unwrap_or(ItemType::Message) {
+    Some(Item::Message(match kind.unwrap_or(ItemType::Message) {
         _ if fields.failed("type") => return None,
         ItemType::Message => {
             let role = needed(fields, "role", role);
@@ -95,20 +123,27 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Message> {
             }
             Message { role, parts }
         }
-        ItemType::FunctionCall => {
+        kind @ (ItemType::FunctionCall | ItemType::CustomToolCall) => {
             let (id, name) = (
                 needed(fields, "call_id", call_id),
                 needed(fields, "name", name),
             );
+            let arguments = match kind {
+                ItemType::FunctionCall => needed(fields, "arguments", arguments),
+                _ => needed(fields, "input", input).map(|input| own::arguments(&input)),
+            };
             let call = ToolCall {
-                arguments: needed(fields, "arguments", arguments)?,
+                arguments: arguments?,
                 id: id?,
-                name: name?,
+                name: own::function_name(namespace.as_deref(), &name?),
                 thought_signature: None,
             };
             one(Role::Assistant, Part::ToolCall(call))
         }
-        ItemType::FunctionCallOutput => {
+        ItemType::AdditionalTools => {
+            return Some(Item::Tools(needed(fields, "tools", additional)?));
+        }
+        ItemType::FunctionCallOutput | ItemType::CustomToolCallOutput => {
             let call_id = needed(fields, "call_id", call_id);
             let result = ToolResult {
                 parts: needed(fields, "output", output)?,
@@ -121,7 +156,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Message> {
             let part = secret::read(&given.unwrap_or_default(), thoughts);
             one(Role::Assistant, part)
         }
-    })
+    }))
 }
 
 /// A text, or parts.

@@ -1,5 +1,7 @@
 //! What is read from a response's request, and the order of the events of its answer.
 
+mod own;
+
 use serde_json::Map;
 
 use super::*;
@@ -167,13 +169,16 @@ fn what_keeps_state_or_is_no_function_is_named() {
     // What asks for nothing, as the SDK sends it.
     let body = json!({"model": "m", "input": [{"role": "user", "content": "x"}], "store": false,
         "background": false, "previous_response_id": null, "tools": [], "include": [],
-        "truncation": "disabled", "service_tier": "auto", "metadata": {"a": "b"}, "user": "u"});
-    assert_eq!(read(body).unwrap().dialogue.left_out, ["metadata", "user"]);
+        "truncation": "disabled", "service_tier": "auto", "metadata": {"a": "b"}, "user": "u",
+        "client_metadata": {"a": "b"}, "reasoning": {"context": "all_turns"}});
+    assert_eq!(
+        read(body).unwrap().dialogue.left_out,
+        ["client_metadata", "metadata", "user", "reasoning.context"]
+    );
 }
 
 /// Every event, of an answer in these pieces.
-fn streamed(pieces: &[Delta], end: &Answer) -> Vec<Value> {
-    let mut writer = writer(asked());
+fn streamed(mut writer: ResponsesWriter, pieces: &[Delta], end: &Answer) -> Vec<Value> {
     let mut text = writer.begin();
     for piece in pieces {
         text += &writer.piece(piece);
@@ -216,7 +221,7 @@ fn the_events_have_their_order() {
     let mut whole = parts();
     whole.splice(2..3, ["Hi\n", "you"].map(Part::text));
     let end = answer(whole, Stop::Tools);
-    let events = streamed(&pieces, &end);
+    let events = streamed(writer(asked()), &pieces, &end);
     for (n, event) in events.iter().enumerate() {
         assert_eq!(event["sequence_number"], n, "{event}");
     }
@@ -304,7 +309,7 @@ fn the_events_have_their_order() {
 #[test]
 fn a_limit_and_a_failure_are_told_at_the_end() {
     let end = answer(vec![Part::text("Hi")], Stop::Limit);
-    let events = streamed(&[Delta::Text("Hi".to_owned())], &end);
+    let events = streamed(writer(asked()), &[Delta::Text("Hi".to_owned())], &end);
     let last = events.last().unwrap();
     assert_eq!(last["type"], "response.incomplete");
     assert_eq!(last["response"]["status"], "incomplete");

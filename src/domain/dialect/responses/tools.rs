@@ -1,38 +1,160 @@
 //! The tools of a dialogue, and the form of its answer.
 
+use std::collections::HashSet;
+
 use serde_json::json;
 
+use super::{
+    Item,
+    own::{self, OwnTools, Tool},
+};
 use crate::domain::{
-    conversation::{Format, Function, Schema, ToolChoice, Tools},
+    conversation::{Format, Schema, ToolChoice, Tools},
     dialect::{
-        functions::{self, Choice, ToolType},
+        functions::{self, Choice},
         needed, schema_of,
     },
     named::named_enum,
-    validate::{Fields, List, any_object, boolean, only, text, words},
+    validate::{FieldCode, Fields, List, any_object, boolean, only, text, words},
 };
 
-pub(super) fn read(fields: &Fields<'_>) -> Tools {
+named_enum!(
+    /// What a tool is.
+    ResponseToolType {
+        Function = "function",
+        Custom = "custom",
+        Namespace = "namespace",
+    }
+);
+
+named_enum!(
+    /// What a tool of a namespace is.
+    NamespacedToolType {
+        Function = "function",
+        Custom = "custom",
+    }
+);
+
+named_enum!(
+    /// What the input of a custom tool is.
+    CustomFormatType {
+        Text = "text",
+        Grammar = "grammar",
+    }
+);
+
+named_enum!(
+    /// The kind of a grammar.
+    GrammarSyntax {
+        Lark = "lark",
+        Regex = "regex",
+    }
+);
+
+/// The tools, with those among the items of the input.
+pub(super) fn read(fields: &Fields<'_>, input: &[Item]) -> (Tools, OwnTools) {
+    let about = "What the model may call.";
+    let given = list(fields, "tools", about).unwrap_or_default();
+    let has_others = input.iter().any(|item| matches!(item, Item::Tools(_)));
+    let others = input.iter().filter_map(|item| match item {
+        Item::Tools(tools) => Some(tools),
+        Item::Message(_) => None,
+    });
+    let all: Vec<&Tool> = given.iter().chain(others.flatten()).collect();
+    let own = OwnTools::of(&all);
+    let mut names = HashSet::new();
+    let twice = all.iter().find(|tool| !names.insert(&tool.function.name));
+    if let Some(tool) = twice.filter(|_| !own.is_empty()) {
+        let message = format!("has two tools of the name {}", tool.function.name);
+        fields.error("tools", FieldCode::NotAllowed, message);
+    }
+    let functions = all.into_iter().map(|tool| tool.function.clone());
+    let tools = functions::tools(fields, Some(functions.collect()), Choice::Beside);
+    if tools.choice == ToolChoice::Required && !has_others {
+        fields.needs("tool_choice", "tools", "needs tools");
+    }
+    (tools, own)
+}
+
+/// A list of tools, those of namespaces one by one.
+pub(super) fn list(
+    fields: &Fields<'_>,
+    name: &'static str,
+    about: &'static str,
+) -> Option<Vec<Tool>> {
     let tools = List {
-        about: "Functions that the model may call.",
-        schema: ("ResponseTool", "A function."),
+        about,
+        schema: ("ResponseTool", "A tool, or several of one namespace."),
         required: false,
         short: None,
     };
-    let functions = tools.read_any(fields, "tools", function);
-    let tools = functions::tools(fields, functions, Choice::Beside);
-    if tools.choice == ToolChoice::Required {
-        fields.needs("tool_choice", "tools", "needs tools");
-    }
-    tools
+    let tools = tools.read_any(fields, name, tool)?;
+    Some(tools.into_iter().flatten().collect())
 }
 
-fn function(fields: &Fields<'_>) -> Option<Function> {
-    fields.required("type", "What it is.", words::<ToolType>());
+fn tool(fields: &Fields<'_>) -> Option<Vec<Tool>> {
+    let kind = fields.required("type", "What it is.", words::<ResponseToolType>());
+    let within = List {
+        about: "Of a namespace.",
+        schema: ("ResponseNamespacedTool", "A tool of a namespace."),
+        required: false,
+        short: None,
+    };
+    let within = within.read_any(fields, "tools", |fields| {
+        let kind = fields.required("type", "What it is.", words::<NamespacedToolType>());
+        one(fields, kind? == NamespacedToolType::Custom)
+    });
+    let tool = one(fields, kind == Some(ResponseToolType::Custom));
+    if kind? != ResponseToolType::Namespace {
+        return Some(vec![tool?]);
+    }
+    let namespace = tool?.function;
+    let within = within.unwrap_or_default().into_iter();
+    let mut tools: Vec<Tool> = within
+        .map(|tool| own::within(tool, &namespace.name))
+        .collect();
+    // It is told once, with the first of its tools.
+    let about = namespace.description.filter(|about| !about.is_empty());
+    if let Some((first, about)) = tools.first_mut().zip(about) {
+        let own = first.function.description.take();
+        let own = own.map(|own| format!("\n\n{own}")).unwrap_or_default();
+        first.function.description = Some(about + &own);
+    }
+    Some(tools)
+}
+
+fn one(fields: &Fields<'_>, is_custom: bool) -> Option<Tool> {
     let function = functions::function(fields);
+    let schema = (
+        "ResponseCustomFormat",
+        "What the input of a custom tool is.",
+    );
+    let about = "Of a custom tool: its input. Default: any text.";
+    let grammar = fields.object("format", about, schema, |format| {
+        let kind = format.required("type", "What it is.", words::<CustomFormatType>());
+        let syntax = format.optional("syntax", "Of a grammar.", words::<GrammarSyntax>());
+        let about = "Of a grammar. The model is told it, and not held to it.";
+        let definition = format.optional("definition", about, text(usize::MAX));
+        match kind? {
+            CustomFormatType::Text => None,
+            CustomFormatType::Grammar => {
+                let syntax = needed(format, "syntax", syntax);
+                Some((needed(format, "definition", definition)?, syntax?))
+            }
+        }
+    });
     fields.optional("defer_loading", "As it is anyway.", only([json!(false)]));
     fields.unsupported(&["allowed_callers", "output_schema"]);
-    function
+    let function = function?;
+    if !is_custom {
+        return Some(Tool {
+            function,
+            own: None,
+        });
+    }
+    let grammar = grammar.as_ref();
+    let grammar = grammar.map(|(definition, syntax)| (syntax.as_str(), definition.as_str()));
+    Some(own::custom(function, grammar))
 }
 
 named_enum!(

@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 
 use super::{
     answer::{EventBody, Progress, ResponseBody, ResponseEvent, ResponseItem, ResponseText, id},
-    is_item, secret, text_of,
+    is_item,
+    own::{self, OwnTools},
+    secret, text_of,
 };
 use crate::domain::{
     conversation::{Delta, Part, Stop},
@@ -27,9 +29,17 @@ pub struct Echo {
     tools: Value,
     top_p: Option<Value>,
     metadata: Value,
-    /// Whether reasoning is answered as only its vendor can read it.
     #[serde(skip)]
+    pub shown: Shown,
+}
+
+/// How items are told.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Shown {
+    /// Whether reasoning is answered as only its vendor can read it.
     pub encrypted: bool,
+    /// Tools whose calls are no plain functions'.
+    pub tools: OwnTools,
 }
 
 impl Echo {
@@ -47,7 +57,7 @@ impl Echo {
             tools: or("tools", json!([])),
             top_p: given("top_p"),
             metadata: or("metadata", json!({})),
-            encrypted: false,
+            shown: Shown::default(),
         }
     }
 }
@@ -97,7 +107,8 @@ impl ResponsesWriter {
         let Some(part) = self.parts.last().cloned() else {
             return String::new();
         };
-        let Some(item) = ResponseItem::begun(&self.head.id, self.ended, &part) else {
+        let Some(item) = ResponseItem::begun(&self.head.id, self.ended, &part, &self.echo.shown)
+        else {
             return String::new();
         };
         let (output_index, item_id) = (self.ended, id(&self.head.id, self.ended, &part));
@@ -165,6 +176,8 @@ impl ResponsesWriter {
                     delta,
                 },
             ),
+            // The input is within the arguments, which are read when they are all there.
+            Part::ToolCall(call) if self.echo.shown.tools.is_custom(call) => return String::new(),
             Part::ToolCall(_) => (
                 "response.function_call_arguments.delta",
                 EventBody::ArgumentsDelta {
@@ -184,7 +197,7 @@ impl ResponsesWriter {
             return String::new();
         };
         let (generation, at) = (self.head.id.clone(), self.ended);
-        let Some(item) = ResponseItem::of(&generation, at, &part, self.echo.encrypted) else {
+        let Some(item) = ResponseItem::of(&generation, at, &part, &self.echo.shown) else {
             return String::new();
         };
         let (output_index, item_id) = (at, id(&generation, at, &part));
@@ -225,11 +238,27 @@ impl ResponsesWriter {
                 };
                 events += &self.event("response.reasoning_summary_part.done", done);
             }
+            Part::ToolCall(call) if self.echo.shown.tools.is_custom(&call) => {
+                let input = own::input(&call.arguments);
+                let delta = EventBody::ArgumentsDelta {
+                    item_id: item_id.clone(),
+                    output_index,
+                    delta: input.clone(),
+                };
+                events += &self.event("response.custom_tool_call_input.delta", delta);
+                let done = EventBody::InputDone {
+                    item_id,
+                    output_index,
+                    input,
+                };
+                events += &self.event("response.custom_tool_call_input.done", done);
+            }
             Part::ToolCall(call) => {
+                let own = self.echo.shown.tools.get(&call);
                 let done = EventBody::ArgumentsDone {
                     item_id,
                     output_index,
-                    name: call.name,
+                    name: own.map_or(&call.name, |own| &own.name).clone(),
                     arguments: call.arguments,
                 };
                 events += &self.event("response.function_call_arguments.done", done);
