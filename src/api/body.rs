@@ -42,7 +42,7 @@ pub struct JsonBody<T> {
     /// SHA-256 of the bytes; only where an SDK may send the same again.
     digest: Option<[u8; 32]>,
     /// As it came, on the paths of SDKs.
-    original: Option<Members>,
+    original: Option<Bytes>,
     /// Whether to go through it takes so long that it would hold up what else runs on a thread.
     large: bool,
     body: PhantomData<T>,
@@ -92,8 +92,8 @@ impl<T: Described> JsonBody<T> {
     }
 
     /// The members with their bytes, once.
-    pub const fn take_original(&mut self) -> Option<Members> {
-        self.original.take()
+    pub fn take_original(&mut self) -> Option<Members> {
+        Members::parse(&self.original.take()?).ok()
     }
 
     /// The members as they are.
@@ -128,7 +128,7 @@ impl<T: Send + 'static> FromRequest<ApiState> for JsonBody<T> {
         let repeats = parts.headers.contains_key(RETRY_COUNT);
         let keeps = Sdk::of(parts.uri.path()).is_some();
         let is_large = large.is_some();
-        let reading = move || Self::of(&bytes, repeats, keeps, is_large);
+        let reading = move || Self::of(bytes, repeats, keeps, is_large);
         let mut body = if is_large {
             apart(reading).await?
         } else {
@@ -146,8 +146,8 @@ impl<T: Send + 'static> FromRequest<ApiState> for JsonBody<T> {
 
 impl<T> JsonBody<T> {
     /// `repeats`: an SDK may send it again; `keeps`: the object is kept as it came.
-    fn of(bytes: &[u8], repeats: bool, keeps: bool, large: bool) -> Result<Self, ApiError> {
-        let value = parse(bytes)?;
+    fn of(bytes: Bytes, repeats: bool, keeps: bool, large: bool) -> Result<Self, ApiError> {
+        let value = parse(&bytes)?;
         let errors = nul_errors(&value).collect();
         let Value::Object(members) = value else {
             return Err(ApiError::malformed_json("the body must be a JSON object"));
@@ -155,8 +155,8 @@ impl<T> JsonBody<T> {
         Ok(Self {
             members,
             errors,
-            digest: repeats.then(|| Sha256::digest(bytes).into()),
-            original: keeps.then(|| Members::parse(bytes).ok()).flatten(),
+            digest: repeats.then(|| Sha256::digest(&bytes).into()),
+            original: keeps.then_some(bytes),
             large,
             body: PhantomData,
         })

@@ -14,7 +14,7 @@ pub struct Registry {
     pub video: BTreeMap<String, Arc<dyn VideoProvider>>,
     /// How many calls each may have at once from this process, by provider.
     pub limiters: BTreeMap<String, Limiter>,
-    /// Where each is, by provider.
+    /// The base URL of each, by provider.
     pub base_urls: BTreeMap<String, String>,
 }
 

@@ -172,8 +172,9 @@ impl Service {
         // All that decides how a body is bounded, and who counts it how.
         let (account, limits) = (caller.account_id, &text.limits);
         let (provider, id, overhead) = (&model.provider, &model.id, text.overhead_tokens);
-        let server = self.0.providers.base_urls.get(provider);
-        let scope = format!("{account} {provider} {server:?} {id} {passes} {overhead} {limits:?}");
+        let base_url = self.0.providers.base_urls.get(provider);
+        let scope =
+            format!("{account} {provider} {base_url:?} {id} {passes} {overhead} {limits:?}");
         let keys = prefixes.keys(&scope);
         let found = if prefixes.may_follow() {
             let reading = self.0.store.receipt(account, &keys).await;

@@ -8,12 +8,12 @@ use serde_json::Value;
 use crate::{domain::rate::Gcra, store::keys::Presumed};
 
 /// The place of a request whose key another of its group presumes to be otherwise.
-const UNREAD: i32 = i32::MAX;
+const CONFLICTING: i32 = i32::MAX;
 
 /// What is presumed of the keys of a group, and their requests that are to be counted.
 #[derive(Default)]
 pub(super) struct Presumptions<'a> {
-    /// With their requests, by key.
+    /// By key, what the first request presumes, and how many are counted.
     keys: BTreeMap<i64, (&'a Presumed, i32)>,
     /// Of each hold its place among the requests of its key; `None`: there is nothing to count.
     pub places: Vec<Option<i32>>,
@@ -36,7 +36,7 @@ impl<'a> Presumptions<'a> {
                 let (first, n) = all.keys.entry(presumed.key.id.0).or_insert((presumed, 0));
                 if first.key.defaults != presumed.key.defaults {
                     // One of them is wrong: it is read again.
-                    return UNREAD;
+                    return CONFLICTING;
                 }
                 *n += 1;
                 *n - 1
@@ -66,7 +66,7 @@ pub(super) fn settle(
     counted: Option<(i64, i32)>,
     now: DateTime<Utc>,
 ) {
-    let place = place.filter(|&place| place != UNREAD);
+    let place = place.filter(|&place| place != CONFLICTING);
     let place = place.and_then(|place| usize::try_from(place).ok());
     if let Some((place, (tat, admitted))) = place.zip(counted) {
         let gcra = Gcra::per_minute(presumed.limit);

@@ -1,0 +1,96 @@
+//! What is wrong with a request.
+
+use std::{borrow::Cow, cell::RefCell};
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// Failing fields that one answer names at most.
+pub const MAX_ERRORS: usize = 100;
+
+/// What is wrong with a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FieldCode {
+    /// Missing, null, or blank.
+    Required,
+    /// More characters than allowed.
+    TooLong,
+    /// A number or a count outside its bounds.
+    OutOfRange,
+    /// A value that is not among the allowed ones.
+    NotAllowed,
+    /// Another JSON type.
+    InvalidType,
+    /// The right type, but not of the right form.
+    InvalidFormat,
+    /// A field that does not exist.
+    UnknownField,
+    /// A provider that is not on this server.
+    UnknownProvider,
+    /// A model that the resolved provider does not have.
+    UnknownModel,
+    /// A value or modality that the resolved model or provider does not support.
+    NotSupported,
+    /// A template that does not exist.
+    UnknownTemplate,
+    /// A template variable without a value.
+    MissingVariable,
+}
+
+/// One failing field.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct FieldError {
+    /// Path of the field, such as `parameters.max_tokens`.
+    pub param: String,
+    /// What is wrong, for programs.
+    pub code: FieldCode,
+    /// What is wrong, for people; reads on after the path.
+    pub message: String,
+}
+
+impl FieldError {
+    pub fn new(param: impl Into<String>, code: FieldCode, message: impl Into<String>) -> Self {
+        Self {
+            param: param.into(),
+            code,
+            message: message.into(),
+        }
+    }
+}
+
+/// Where the errors of a whole request come together.
+#[derive(Debug, Default)]
+pub struct Errors(RefCell<Vec<FieldError>>);
+
+impl Errors {
+    /// Adds one. Beyond [`MAX_ERRORS`] they are dropped: nobody mends more at once, and an
+    /// answer must not be many times larger than what it answers.
+    pub fn add(&self, param: impl Into<String>, code: FieldCode, message: impl Into<String>) {
+        let mut errors = self.0.borrow_mut();
+        if errors.len() < MAX_ERRORS {
+            errors.push(FieldError::new(param, code, message));
+        }
+    }
+
+    /// Whether no more are kept.
+    pub fn are_full(&self) -> bool {
+        self.0.borrow().len() >= MAX_ERRORS
+    }
+
+    /// Whether a field of that path has failed already, or one within it.
+    pub fn has(&self, param: &str) -> bool {
+        self.0.borrow().iter().any(|error| {
+            let rest = error.param.strip_prefix(param);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        })
+    }
+
+    /// Takes all of them out.
+    pub fn take(&self) -> Vec<FieldError> {
+        self.0.take()
+    }
+}
+
+/// Why a value is refused: the code, and the sentence that reads on after the path.
+pub type Refusal = (FieldCode, Cow<'static, str>);

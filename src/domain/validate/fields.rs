@@ -1,0 +1,348 @@
+//! The reader over one object.
+
+use std::{cell::RefCell, rc::Rc};
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    Errors, FieldCode, Kind, MAX_ERRORS, Schemas, component,
+    describe::{Description, Property},
+    only,
+};
+use crate::domain::receipt::{MARKER, is_marker, is_unread};
+
+/// A reader over one object. Every name that is asked for is known; the others are reported at
+/// the end.
+#[derive(Debug)]
+pub struct Fields<'a> {
+    /// `None` where the object is not there.
+    pub(super) members: Option<&'a Map<String, Value>>,
+    pub(super) prefix: String,
+    pub(super) known: RefCell<Vec<&'static str>>,
+    pub(super) unsupported: RefCell<Vec<&'static str>>,
+    pub(super) errors: &'a Errors,
+    pub(super) is_query: bool,
+    /// Where members that nobody asks for are no mistake: they are kept here.
+    pub(super) others: RefCell<Option<Rc<RefCell<Others>>>>,
+    /// Where the fields are described instead of read.
+    pub(super) description: Option<RefCell<Description>>,
+}
+
+/// Members that were not asked for, at any depth.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Others {
+    /// Their paths, as far as an error would name them.
+    pub names: Vec<String>,
+    /// Of their values in JSON, as far as a model may read them.
+    pub bytes: usize,
+    /// Whether there are cache markers, which are none of them.
+    pub has_markers: bool,
+}
+
+impl Others {
+    /// What a provider is not sent that does not know of cache markers.
+    pub fn marker(&self) -> Option<&'static str> {
+        self.has_markers.then_some(MARKER)
+    }
+
+    fn add(&mut self, prefix: &str, name: &str, value: &Value) {
+        if is_marker(name, value) {
+            self.has_markers |= !value.is_null();
+            return;
+        }
+        if !is_unread(prefix, name, value) {
+            self.bytes += name.len() + value.to_string().len();
+        }
+        if self.names.len() < MAX_ERRORS {
+            let shown: String = name.chars().take(100).collect();
+            let path = format!("{prefix}{shown}");
+            self.names.push(path.replace('\0', "\u{fffd}"));
+        }
+    }
+}
+
+/// A value's place, for its errors.
+#[derive(Debug, Clone, Copy)]
+pub struct Field<'a> {
+    pub(super) fields: &'a Fields<'a>,
+    name: &'static str,
+}
+
+impl Field<'_> {
+    pub fn error(&self, code: FieldCode, message: impl Into<String>) {
+        self.fields.error(self.name, code, message);
+    }
+
+    /// What is wrong with an item of an array.
+    pub fn item_error(&self, at: usize, code: FieldCode, message: impl Into<String>) {
+        let name = format!("{}[{at}]", self.name);
+        self.fields.error(&name, code, message);
+    }
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn new(members: &'a Map<String, Value>, errors: &'a Errors) -> Self {
+        Self {
+            members: Some(members),
+            prefix: String::new(),
+            known: RefCell::default(),
+            unsupported: RefCell::default(),
+            errors,
+            is_query: false,
+            others: RefCell::default(),
+            description: None,
+        }
+    }
+
+    /// A field that may be left out; null counts as absent.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "a kind is made where it is used"
+    )]
+    pub fn optional<K: Kind>(
+        &self,
+        name: &'static str,
+        about: &'static str,
+        kind: K,
+    ) -> Option<K::Value> {
+        self.describe(name, about, false, |schemas| kind.schema(schemas));
+        let value = self.value(name)?;
+        kind.read(value, Field { fields: self, name })
+    }
+
+    /// A field that must be there, if the object is.
+    pub fn required<K: Kind>(
+        &self,
+        name: &'static str,
+        about: &'static str,
+        kind: K,
+    ) -> Option<K::Value> {
+        self.required_or(name, about, kind, "is required")
+    }
+
+    /// As [`Self::required`], with what to say where it is missing.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "a kind is made where it is used"
+    )]
+    pub fn required_or<K: Kind>(
+        &self,
+        name: &'static str,
+        about: &'static str,
+        kind: K,
+        missing: &str,
+    ) -> Option<K::Value> {
+        self.describe(name, about, true, |schemas| kind.schema(schemas));
+        let Some(value) = self.value(name) else {
+            if self.members.is_some() {
+                self.error(name, FieldCode::Required, missing);
+            }
+            return None;
+        };
+        kind.read(value, Field { fields: self, name })
+    }
+
+    /// An optional object, with the name and the description of its schema. An absent one reads
+    /// as empty.
+    pub fn object<T>(
+        &self,
+        name: &'static str,
+        about: &'static str,
+        schema: (&'static str, &'static str),
+        read: impl FnOnce(&Fields<'_>) -> T,
+    ) -> T {
+        let value = self.value(name);
+        let members = value.and_then(Value::as_object);
+        if value.is_some() && members.is_none() {
+            self.error(name, FieldCode::InvalidType, "must be an object");
+        }
+        let fields = self.inner(members, format!("{}{name}.", self.prefix));
+        let read = read(&fields);
+        fields.finish();
+        if let Some(inner) = fields.description {
+            self.describe(name, about, false, |schemas| {
+                let mut inner = inner.into_inner();
+                schemas.append(&mut inner.schemas);
+                component(schemas, schema.0, |_| inner.object(schema.1))
+            });
+        }
+        read
+    }
+
+    /// A reader over an object within this one.
+    pub(super) fn inner<'b>(
+        &self,
+        members: Option<&'b Map<String, Value>>,
+        prefix: String,
+    ) -> Fields<'b>
+    where
+        'a: 'b,
+    {
+        Fields {
+            members,
+            prefix,
+            known: RefCell::default(),
+            unsupported: RefCell::default(),
+            errors: self.errors,
+            is_query: self.is_query,
+            others: RefCell::new(self.others.borrow().clone()),
+            description: self.description.as_ref().map(|outer| {
+                RefCell::new(Description {
+                    open: outer.borrow().open,
+                    ..Description::default()
+                })
+            }),
+        }
+    }
+
+    /// `field` is taken only together with `other`, both asked for before.
+    pub fn needs(&self, field: &'static str, other: &'static str, message: &str) {
+        if let Some(description) = &self.description {
+            description.borrow_mut().needs.push((field, other));
+        }
+        if self.has(field) && !self.failed(field) && !self.has(other) {
+            self.error(field, FieldCode::NotAllowed, message);
+        }
+    }
+
+    pub fn error(&self, name: &str, code: FieldCode, message: impl Into<String>) {
+        let path = format!("{}{name}", self.prefix);
+        self.errors.add(path, code, message);
+    }
+
+    /// Whether a field has failed already, or one within it.
+    pub fn failed(&self, name: &str) -> bool {
+        self.errors.has(&format!("{}{name}", self.prefix))
+    }
+
+    /// Whether a field is there and not null.
+    pub fn has(&self, name: &str) -> bool {
+        self.members
+            .and_then(|m| m.get(name))
+            .is_some_and(|v| !v.is_null())
+    }
+
+    /// Whether a field is there and null.
+    pub fn is_null(&self, name: &str) -> bool {
+        self.members
+            .and_then(|m| m.get(name))
+            .is_some_and(Value::is_null)
+    }
+
+    /// A member as it is, which the description does not name; null counts as absent.
+    pub fn value(&self, name: &'static str) -> Option<&'a Value> {
+        let mut known = self.known.borrow_mut();
+        if !known.contains(&name) {
+            known.push(name);
+        }
+        self.members?.get(name).filter(|v| !v.is_null())
+    }
+
+    /// Fields that a dialect has and this server does not serve: refused by name.
+    pub fn unsupported(&self, names: &[&'static str]) {
+        for name in names {
+            if self.has(name) {
+                self.error(name, FieldCode::NotSupported, "is not supported here");
+            }
+        }
+        self.unsupported.borrow_mut().extend(names);
+    }
+
+    /// From here on, members that are not asked for are kept instead of refused, also in the
+    /// objects within this one.
+    pub fn keep_others(&self) {
+        *self.others.borrow_mut() = Some(Rc::default());
+        if let Some(description) = &self.description {
+            description.borrow_mut().open = true;
+        }
+    }
+
+    /// What was kept, when all fields have been asked for.
+    pub fn others(&self) -> Others {
+        self.finish();
+        let others = self.others.borrow_mut().take();
+        // So that the end of the whole reports nothing.
+        *self.others.borrow_mut() = Some(Rc::default());
+        others.map_or_else(Others::default, |others| others.borrow().clone())
+    }
+
+    /// A field that is understood with these values only, which change nothing; with another it
+    /// is one of the others.
+    pub fn neutral(&self, name: &'static str, values: Vec<Value>) {
+        let about = "As it is anyway, where the provider does not know more.";
+        self.describe(name, about, false, |_| json!({}));
+        let Some(value) = self.value(name) else {
+            return;
+        };
+        if only(values).has(value) {
+            return;
+        }
+        match &*self.others.borrow() {
+            Some(others) => others.borrow_mut().add(&self.prefix, name, value),
+            None => self.error(name, FieldCode::NotSupported, "is not supported here"),
+        }
+    }
+
+    /// Of fields that change no answer: those that are there.
+    pub fn hints(&self, names: &[&'static str]) -> Vec<&'static str> {
+        self.unsupported.borrow_mut().extend(names);
+        let given = names.iter().copied().filter(|name| self.has(name));
+        given.collect()
+    }
+
+    pub(super) fn describe(
+        &self,
+        name: &'static str,
+        about: &'static str,
+        required: bool,
+        schema: impl FnOnce(&mut Schemas) -> Value,
+    ) {
+        let Some(description) = &self.description else {
+            return;
+        };
+        let mut description = description.borrow_mut();
+        let schema = schema(&mut description.schemas);
+        description.properties.push(Property {
+            name,
+            about,
+            required,
+            schema,
+        });
+    }
+
+    /// Reports every member that was never asked for, with the names that exist.
+    pub(super) fn finish(&self) {
+        let (known, unsupported) = (self.known.borrow(), self.unsupported.borrow());
+        if let Some(others) = &*self.others.borrow() {
+            for (name, value) in self.members.into_iter().flatten() {
+                if !known.contains(&name.as_str()) && !unsupported.contains(&name.as_str()) {
+                    others.borrow_mut().add(&self.prefix, name, value);
+                }
+            }
+            return;
+        }
+        let noun = if self.is_query {
+            "a query parameter of this route"
+        } else {
+            "a field of this request"
+        };
+        for name in self.members.into_iter().flat_map(Map::keys) {
+            if !known.contains(&name.as_str()) && !unsupported.contains(&name.as_str()) {
+                let message = if known.is_empty() {
+                    format!("is not {noun}, which takes none")
+                } else {
+                    format!("is not {noun}; it takes {}", known.join(", "))
+                };
+                if self.errors.are_full() {
+                    break;
+                }
+                let shown: String = name.chars().take(100).collect();
+                self.error(
+                    &shown.replace('\0', "\u{fffd}"),
+                    FieldCode::UnknownField,
+                    message,
+                );
+            }
+        }
+    }
+}
