@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs the unchanged packages of OpenAI and Anthropic, the AI SDK and LangChain, and the examples of
-# docs/sdks.md: make sdks. The server is a separate one, with the sandbox and with a stand-in for the
+# Runs the unchanged packages of OpenAI and Anthropic, the AI SDK and LangChain, the examples of
+# docs/sdks.md, Claude Code and Codex: make sdks. The server is a separate one, with the sandbox and with a stand-in for the
 # vendors; its private Postgres, data folder and ports are its own, and all of it is stopped on exit.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -9,6 +9,8 @@ packages='pip==26.3 openai==3.51.0 anthropic==2.10.0 langchain-openai==1.7.3 lan
 modules='openai@7.57.0 @anthropic-ai/sdk@1.12.0 ai@7.0.173 @ai-sdk/openai@4.0.118
 	@ai-sdk/anthropic@4.0.105 @ai-sdk/openai-compatible@3.0.92 @langchain/openai@1.6.0
 	@langchain/core@1.4.0 zod@4.6.7'
+# Programs with libraries of their own, which must not meet those above.
+agents='@anthropic-ai/claude-code@2.1.330 @openai/codex@0.169.0'
 work=$(realpath "${CARGO_TARGET_DIR:-target}")/sdks
 gensvc=$(realpath "${CARGO_TARGET_DIR:-target}")/debug/gensvc
 
@@ -33,6 +35,15 @@ if [ "$(cat "$work/node/installed" 2>/dev/null)" != "$modules" ]; then
 	# shellcheck disable=SC2086
 	npm install --prefix "$work/node" --silent --no-audit --no-fund $modules
 	echo "$modules" >"$work/node/installed"
+fi
+if [ "$(cat "$work/agents/installed" 2>/dev/null)" != "$agents" ]; then
+	echo 'Installing agents of the npm registry under target/, once.'
+	rm -rf "$work/agents"
+	mkdir "$work/agents"
+	echo '{"private": true}' >"$work/agents/package.json"
+	# shellcheck disable=SC2086
+	npm install --prefix "$work/agents" --silent --no-audit --no-fund --engine-strict=false $agents
+	echo "$agents" >"$work/agents/installed"
 fi
 python="$work/venv/bin/python"
 
@@ -94,6 +105,8 @@ npm=$!
 "$python" tests/sdks/crossings.py
 "$python" tests/sdks/langchain.py
 "$python" tests/sdks/documented.py "$work/node"
+rm -rf "$work/agents-work"
+"$python" tests/sdks/agents.py "$work/agents" "$work/agents-work"
 wait "$npm"
 npm=
 "$gensvc" ledger verify

@@ -56,8 +56,9 @@ class Ask:
             self.stop = body.get("stop") or []
         elif path.startswith("/anthropic"):
             turns = [(m["role"], texts(m["content"])) for m in body["messages"]]
-            last = body["messages"][-1]["content"]
-            last = [] if isinstance(last, str) else last
+            # Some agents end with instructions, such as how many tokens are left.
+            said = [m["content"] for m in body["messages"] if m["role"] != "system"]
+            last = [] if isinstance(said[-1], str) else said[-1]
             results = [b.get("content", "") for b in last if b["type"] == "tool_result"]
             self.results = [text for result in results for text in texts(result)]
             self.tools = [(t["name"], t["input_schema"]) for t in body.get("tools", [])]
