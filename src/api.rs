@@ -95,7 +95,7 @@ struct Settings {
     max_body_bytes: usize,
     max_sdk_body_bytes: usize,
     /// For bodies above the smaller limit, while they are read and parsed.
-    large_bodies: Semaphore,
+    large_bodies: Arc<Semaphore>,
     body_timeout: Duration,
     trusted_proxies: Vec<Network>,
     storage: MediaStore,
@@ -260,7 +260,7 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
         settings: Arc::new(Settings {
             max_body_bytes: settings.max_body_bytes,
             max_sdk_body_bytes: settings.max_sdk_body_bytes,
-            large_bodies: Semaphore::new(body::LARGE_BODIES),
+            large_bodies: Arc::new(Semaphore::new(body::LARGE_BODIES)),
             body_timeout: settings.body_timeout,
             trusted_proxies: settings.trusted_proxies,
             storage: settings.storage,

@@ -1,6 +1,6 @@
 //! Bodies: JSON objects, or none, in time and within the size limits.
 
-use std::{marker::PhantomData, time::Duration};
+use std::{marker::PhantomData, sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
@@ -11,7 +11,7 @@ use http::{HeaderMap, StatusCode, header, request::Parts};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use tokio::{
-    sync::SemaphorePermit,
+    sync::OwnedSemaphorePermit,
     task::spawn_blocking,
     time::{Instant, timeout, timeout_at},
 };
@@ -43,8 +43,9 @@ pub struct JsonBody<T> {
     digest: Option<[u8; 32]>,
     /// As it came, on the paths of SDKs.
     original: Option<Bytes>,
-    /// Whether to go through it takes so long that it would hold up what else runs on a thread.
-    large: bool,
+    /// Where to go through it takes so long that it would hold up what else runs on a thread: until
+    /// it is read, one of [`LARGE_BODIES`].
+    large: Option<OwnedSemaphorePermit>,
     body: PhantomData<T>,
 }
 
@@ -54,7 +55,7 @@ impl<T: Send + 'static> JsonBody<T> {
         self,
         work: impl FnOnce(Self) -> Result<U, ApiError> + Send + 'static,
     ) -> Result<U, ApiError> {
-        if self.large {
+        if self.large.is_some() {
             apart(move || work(self)).await
         } else {
             work(self)
@@ -128,13 +129,12 @@ impl<T: Send + 'static> FromRequest<ApiState> for JsonBody<T> {
         let repeats = parts.headers.contains_key(RETRY_COUNT);
         let keeps = Sdk::of(parts.uri.path()).is_some();
         let is_large = large.is_some();
-        let reading = move || Self::of(bytes, repeats, keeps, is_large);
+        let reading = move || Self::of(bytes, repeats, keeps, large);
         let mut body = if is_large {
             apart(reading).await?
         } else {
             reading()?
         };
-        drop(large);
         // No route takes both a body and a query, but for what Anthropic's SDKs add.
         body.errors.extend(match Sdk::of(parts.uri.path()) {
             Some(Sdk::Anthropic) => Query::<BetaQuery>::of(&parts).parse().1,
@@ -146,7 +146,12 @@ impl<T: Send + 'static> FromRequest<ApiState> for JsonBody<T> {
 
 impl<T> JsonBody<T> {
     /// `repeats`: an SDK may send it again; `keeps`: the object is kept as it came.
-    fn of(bytes: Bytes, repeats: bool, keeps: bool, large: bool) -> Result<Self, ApiError> {
+    fn of(
+        bytes: Bytes,
+        repeats: bool,
+        keeps: bool,
+        large: Option<OwnedSemaphorePermit>,
+    ) -> Result<Self, ApiError> {
         let value = parse(&bytes)?;
         let errors = nul_errors(&value).collect();
         let Value::Object(members) = value else {
@@ -246,11 +251,11 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
 }
 
 /// Reads a body, with a permit where it may be larger than those of most routes.
-async fn read_body<'a>(
+async fn read_body(
     parts: &Parts,
     body: Body,
-    state: &'a ApiState,
-) -> Result<(Bytes, Option<SemaphorePermit<'a>>), ApiError> {
+    state: &ApiState,
+) -> Result<(Bytes, Option<OwnedSemaphorePermit>), ApiError> {
     let settings = &state.settings;
     let limit = match Sdk::of(parts.uri.path()) {
         Some(_) => settings.max_sdk_body_bytes,
@@ -269,7 +274,10 @@ async fn read_body<'a>(
     }
     let mut permit = None;
     if announced.unwrap_or(limit) > settings.max_body_bytes {
-        let turn = timeout(settings.body_timeout, settings.large_bodies.acquire());
+        let turn = timeout(
+            settings.body_timeout,
+            Arc::clone(&settings.large_bodies).acquire_owned(),
+        );
         permit = turn.await.map_err(|_elapsed| ApiError::overloaded())?.ok();
     }
     let bytes = collect(body, announced, limit, settings.body_timeout).await?;

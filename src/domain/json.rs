@@ -2,7 +2,7 @@
 
 mod members;
 
-use std::fmt;
+use std::{cell::Cell, fmt};
 
 use serde::{
     Deserializer, Serialize,
@@ -15,11 +15,18 @@ pub use members::Members;
 
 /// Maximum nesting of arrays and objects in a body.
 pub const MAX_DEPTH: usize = 64;
+/// Maximum number of values in a body: each takes 72 bytes of memory, and as few as two in the body.
+const MAX_VALUES: usize = 1_000_000;
 
 /// Parses a body strictly. The error message is shown to the caller, with the position.
 pub fn parse(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let value = Strict { depth: 0 }.deserialize(&mut deserializer)?;
+    let values = Cell::new(0);
+    let whole = Strict {
+        depth: 0,
+        values: &values,
+    };
+    let value = whole.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok(value)
 }
@@ -155,22 +162,31 @@ fn canonical_number(number: &Number) -> Number {
     }
 }
 
-struct Strict {
+struct Strict<'a> {
     depth: usize,
+    /// Of the whole, so far.
+    values: &'a Cell<usize>,
 }
 
-impl Strict {
+impl Strict<'_> {
+    /// For a value within this one.
     fn deeper<E: serde::de::Error>(&self) -> Result<Self, E> {
         if self.depth >= MAX_DEPTH {
             return Err(E::custom(format!("nested deeper than {MAX_DEPTH} levels")));
         }
+        let values = self.values.get() + 1;
+        if values > MAX_VALUES {
+            return Err(E::custom(format!("more than {MAX_VALUES} values")));
+        }
+        self.values.set(values);
         Ok(Self {
             depth: self.depth + 1,
+            values: self.values,
         })
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Strict {
+impl<'de> DeserializeSeed<'de> for Strict<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -178,7 +194,7 @@ impl<'de> DeserializeSeed<'de> for Strict {
     }
 }
 
-impl<'de> Visitor<'de> for Strict {
+impl<'de> Visitor<'de> for Strict<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -240,6 +256,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn too_many_values_are_refused() {
+        let array = |items: usize| format!("[{}0]", "0,".repeat(items - 1));
+        assert!(parse(array(MAX_VALUES).as_bytes()).is_ok());
+        let error = parse(array(MAX_VALUES + 1).as_bytes()).unwrap_err();
+        assert!(error.to_string().contains("more than 1000000 values"));
+    }
 
     #[test]
     fn duplicates_and_depth_are_refused() {

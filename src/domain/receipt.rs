@@ -12,8 +12,10 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::{generation::Surface, usage::TokenCounts};
-/// Another version may count bytes otherwise: what it has bounded says nothing of what is new.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The rules by which bytes bound tokens. To be raised with each released change of what is counted,
+/// here or in `conversation` and `catalogue`: what was bounded otherwise says nothing of what is new.
+const RULES: u32 = 1;
 /// Dialogues that their bytes bound by less gain too little.
 const WORTH: u64 = 4_096;
 /// Beginnings of a dialogue that are looked for, from its end. A turn adds two messages and more
@@ -137,7 +139,7 @@ impl Prefixes {
     /// The names of the receipts of the dialogue's beginnings, beginning with the whole. `scope`:
     /// whose they are, and for what their tokens were counted.
     pub fn keys(&self, scope: &impl Display) -> Vec<Uuid> {
-        let scope = Sha256::digest(format!("{VERSION} {scope}"));
+        let scope = Sha256::digest(format!("{RULES} {scope}"));
         let keys = self.0.iter().map(|digest| {
             let key = Sha256::new().chain_update(scope).chain_update(digest);
             let key = key.finalize();

@@ -9,7 +9,10 @@ use axum::{
 };
 use futures_util::{Stream, StreamExt as _, stream};
 use http::{HeaderName, header};
-use tokio::{sync::mpsc::UnboundedReceiver, time::sleep};
+use tokio::{
+    sync::mpsc::UnboundedReceiver,
+    time::{Instant, sleep},
+};
 
 use super::{RequestId, Sdk};
 use crate::{
@@ -84,26 +87,35 @@ fn events<W: Writer>(
     keep_alive: Duration,
 ) -> impl Stream<Item = String> + Send {
     let begin = writer.begin() + &first.map_or_else(String::new, |piece| writer.piece(&piece));
-    let rest = stream::unfold(Some((writer, pieces, end)), move |state| async move {
-        let (mut writer, mut pieces, mut end) = state?;
-        tokio::select! {
-            biased;
-            Some(piece) = pieces.recv() => Some((writer.piece(&piece), Some((writer, pieces, end)))),
-            ended = &mut end => {
-                let mut events = String::new();
-                // What came between the two looks.
-                while let Ok(piece) = pieces.try_recv() {
-                    events += &writer.piece(&piece);
+    let silence = Box::pin(sleep(keep_alive));
+    let rest = stream::unfold(
+        Some((writer, pieces, end, silence)),
+        move |state| async move {
+            let (mut writer, mut pieces, mut end, mut silence) = state?;
+            let (events, is_due) = tokio::select! {
+                biased;
+                Some(piece) = pieces.recv() => (writer.piece(&piece), false),
+                ended = &mut end => {
+                    let mut events = String::new();
+                    // What came between the two looks.
+                    while let Ok(piece) = pieces.try_recv() {
+                        events += &writer.piece(&piece);
+                    }
+                    events += &match ended {
+                        Ok(answer) => writer.end(&answer),
+                        Err(error) => writer.failed(&error),
+                    };
+                    return Some((events, None));
                 }
-                events += &match ended {
-                    Ok(answer) => writer.end(&answer),
-                    Err(error) => writer.failed(&error),
-                };
-                Some((events, None))
+                () = &mut silence => (writer.keep_alive(), true),
+            };
+            // A piece that tells nothing yet is no sign of life.
+            if is_due || !events.is_empty() {
+                silence.as_mut().reset(Instant::now() + keep_alive);
             }
-            () = sleep(keep_alive) => Some((writer.keep_alive(), Some((writer, pieces, end)))),
-        }
-    });
+            Some((events, Some((writer, pieces, end, silence))))
+        },
+    );
     stream::once(async { begin }).chain(rest)
 }
 

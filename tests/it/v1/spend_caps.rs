@@ -7,7 +7,10 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use crate::common::{Account, Reply, TestApp, Upstream};
+use crate::{
+    common::{Account, Reply, TestApp, Upstream},
+    ledger::count_usage,
+};
 
 const IMAGE: &str = "/v1/generate/image";
 const KEYS: &str = "/v1/api-keys";
@@ -119,15 +122,20 @@ async fn what_is_above_the_limit_is_refused_and_told(_: PgPoolOptions, options: 
         .error(402, "spend_limit_exceeded");
     // Other keys and sessions of the account are not limited by it, and count separately.
     app.post(&account.key, IMAGE, &images(1)).await.expect(200);
-    let keys = app.get(&account.key, KEYS).await.expect(200);
-    let listed: Vec<_> = keys["data"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|k| &k["spent"])
-        .collect();
-    assert_eq!(listed, ["3", "1"]);
-    app.assert_settled().await;
+    let listed = async || {
+        let keys = app.get(&account.key, KEYS).await.expect(200);
+        let keys = keys["data"].as_array().unwrap().iter();
+        keys.map(|key| key["spent"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(listed().await, ["3", "1"]);
+    // Also when it is in the sums of days, and while another is on hold.
+    count_usage(&app).await;
+    assert_eq!(listed().await, ["3", "1"]);
+    let video = json!({"prompt": "[[slow:60]]", "parameters": {"duration": 1}});
+    let video = app.post(&account.key, "/v1/generate/video", &video).await;
+    assert_eq!(video.expect(202)["credits"]["held"], "5");
+    assert_eq!(listed().await, ["3", "6"]);
+    app.assert_verified().await;
 }
 
 #[sqlx::test]

@@ -106,8 +106,10 @@ fn tool(fields: &Fields<'_>) -> Option<Vec<Tool>> {
     });
     let tool = one(fields, kind == Some(ResponseToolType::Custom));
     if kind? != ResponseToolType::Namespace {
+        refuse(fields, &["tools"]);
         return Some(vec![tool?]);
     }
+    refuse(fields, &["parameters", "strict"]);
     let namespace = tool?.function;
     let within = within.unwrap_or_default().into_iter();
     let mut tools: Vec<Tool> = within
@@ -121,6 +123,13 @@ fn tool(fields: &Fields<'_>) -> Option<Vec<Tool>> {
         first.function.description = Some(about + &own);
     }
     Some(tools)
+}
+
+/// What only tools of another type have.
+fn refuse(fields: &Fields<'_>, names: &[&'static str]) {
+    for name in names.iter().filter(|name| fields.has(name)) {
+        fields.error(name, FieldCode::NotAllowed, "is not of a tool of this type");
+    }
 }
 
 fn one(fields: &Fields<'_>, is_custom: bool) -> Option<Tool> {
@@ -145,6 +154,12 @@ fn one(fields: &Fields<'_>, is_custom: bool) -> Option<Tool> {
     });
     fields.optional("defer_loading", "As it is anyway.", only([json!(false)]));
     fields.unsupported(&["allowed_callers", "output_schema"]);
+    let of_others: &[_] = if is_custom {
+        &["parameters", "strict"]
+    } else {
+        &["format"]
+    };
+    refuse(fields, of_others);
     let function = function?;
     if !is_custom {
         return Some(Tool {

@@ -243,3 +243,14 @@ proptest! {
         prop_assert_eq!(plain, other);
     }
 }
+
+/// A change of the rules is to change [`RULES`] with it, and then this.
+#[test]
+fn the_rules_are_those_of_their_number() {
+    let bounds = SURFACES.map(|surface| {
+        let (_, (conversation, _, others)) = key_and_read(surface, &body(surface)).unwrap();
+        (conversation.most_tokens(), others)
+    });
+    let expected = [(1_476, 14), (1_476, 0), (1_497, 20)];
+    assert_eq!((RULES, bounds), (1, expected));
+}

@@ -1,6 +1,7 @@
 //! Tools that only Responses have: functions to every vendor, and called as they were given.
 
 use super::*;
+use crate::domain::validate::FieldCode;
 
 /// As agents send them: some with the request, some as an item of the input.
 fn tools() -> Value {
@@ -150,4 +151,33 @@ fn two_of_one_name_are_refused() {
     body["tool_choice"] = json!({"type": "custom", "name": "patch"});
     let choice = read(body).unwrap().dialogue.conversation.tools.choice;
     assert_eq!(choice, ToolChoice::Named("patch".to_owned()));
+}
+
+#[test]
+fn what_only_tools_of_another_type_have_is_refused() {
+    for (tool, field) in [
+        (
+            json!({"type": "function", "name": "f", "tools": []}),
+            "tools",
+        ),
+        (
+            json!({"type": "function", "name": "f", "format": {"type": "text"}}),
+            "format",
+        ),
+        (
+            json!({"type": "custom", "name": "f", "parameters": {}}),
+            "parameters",
+        ),
+        (
+            json!({"type": "namespace", "name": "f", "strict": true, "tools": []}),
+            "strict",
+        ),
+    ] {
+        let errors = read(json!({"model": "m", "input": "x", "tools": [tool]})).unwrap_err();
+        let [error] = &errors[..] else {
+            panic!("{errors:?}")
+        };
+        let expected = (format!("tools[0].{field}"), FieldCode::NotAllowed);
+        assert_eq!((error.param.clone(), error.code), expected);
+    }
 }
