@@ -9,7 +9,7 @@ use super::{
     client::Problem,
     form::Form,
     operations as op,
-    parts::{self, Field, TYPES, fact, icon, list, option, text, time},
+    parts::{self, TYPES, fact, field, icon, list, option, text, time},
     session::Session,
     shell,
 };
@@ -146,25 +146,15 @@ fn defaults(
 }
 
 fn password_form(problem: Option<&Problem>) -> Markup {
-    let field = |label, param, hint, input| {
-        let field = Field {
-            label,
-            param,
-            hint,
-            problem,
-            input,
-        };
-        html! { (field) }
-    };
     html! {
         form.card method="post" action="/settings/password" {
             h2 { "Password" }
             p.muted { "Your other sessions end with the change; API keys stay." }
             @if problem.is_some() { (parts::refusal(problem, &["current_password", "new_password"])) }
-            (field("Current password", "current_password", "", html! {
+            (field(problem, "Current password", "current_password", "", &html! {
                 input type="password" name="current" required autocomplete="current-password";
             }))
-            (field("New password", "new_password", "8 characters at least.", html! {
+            (field(problem, "New password", "new_password", "8 characters at least.", &html! {
                 input type="password" name="new" required minlength="8" autocomplete="new-password";
             }))
             div.actions { button.primary type="submit" { "Set the password" } }

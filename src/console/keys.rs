@@ -14,7 +14,7 @@ use super::{
     csv::{Download, members},
     form::Form,
     operations as op,
-    parts::{self, Field, amount, badge, copyable, fact, option, text, time},
+    parts::{self, amount, badge, copyable, fact, field, option, text, time},
     session::Session,
     shell,
 };
@@ -86,7 +86,7 @@ fn table(rows: &[Value], now: DateTime<Utc>) -> Markup {
                             td { a href={ "/keys/" (key["id"].to_string()) } { (text(&key["name"])) } }
                             td.narrow-hidden { code { (text(&key["key_hint"])) } }
                             td { (badge(state(key, now))) }
-                            td.right { (amount(&key["spent"])) }
+                            td.right data-unit="spent" { (amount(&key["spent"])) }
                             td.right.narrow-hidden { (cap(key)) }
                             td.narrow-hidden { @if key["last_used_at"].is_null() { span.muted { "Never" } } @else { (time(&key["last_used_at"])) } }
                         }
@@ -120,40 +120,30 @@ fn form_page(session: &Session, form: &Form, problem: Option<&Problem>) -> Marku
         "spend_limit",
         "spend_period",
     ];
-    let field = |label, param, hint, input| {
-        let field = Field {
-            label,
-            param,
-            hint,
-            problem,
-            input,
-        };
-        html! { (field) }
-    };
     let content = html! {
         (shell::head("Create a key", "It is shown once, right after it was made.", &html! {}))
         form.card method="post" action="/keys" {
             @if problem.is_some() { (parts::refusal(problem, &shown)) }
-            (field("Name", "name", "Where it is used, such as backend.", html! {
+            (field(problem, "Name", "name", "Where it is used, such as backend.", &html! {
                 input type="text" name="name" value=(form.get("name")) required maxlength="100" autofocus;
             }))
             (abilities(form, problem))
             div.fields {
-                (field("Requests per minute", "rate_limit_per_minute", "600 by default.", html! {
+                (field(problem, "Requests per minute", "rate_limit_per_minute", "600 by default.", &html! {
                     input type="number" name="rate_limit_per_minute" min="1" max="1000000"
                         value=(form.get("rate_limit_per_minute")) placeholder="600";
                 }))
-                (field("Last day (UTC)", "expires_at", "It never expires by default.", html! {
+                (field(problem, "Last day (UTC)", "expires_at", "It never expires by default.", &html! {
                     input type="date" name="expires" value=(form.get("expires"));
                 }))
-                (field("Spend cap", "spend_limit", "Credits; without one it can spend the whole balance.", html! {
+                (field(problem, "Spend cap", "spend_limit", "Credits; without one it can spend the whole balance.", &html! {
                     input type="text" inputmode="decimal" name="spend_limit" value=(form.get("spend_limit")) placeholder="None";
                 }))
-                (field("Cap counts", "spend_period", "In UTC.", html! {
+                (field(problem, "Cap resets", "spend_period", "In UTC.", &html! {
                     select name="spend_period" {
-                        (option("", form.get("spend_period"), "For ever"))
-                        (option("day", form.get("spend_period"), "Each day anew"))
-                        (option("month", form.get("spend_period"), "Each month anew"))
+                        (option("", form.get("spend_period"), "Never"))
+                        (option("day", form.get("spend_period"), "Every day"))
+                        (option("month", form.get("spend_period"), "Every month"))
                     }
                 }))
             }
@@ -280,7 +270,13 @@ pub async fn page(session: Session, Path(id): Path<String>) -> Result<Markup, Pr
         dl.figures {
             div { dt { "State" } dd { (badge(state(&key, session.now))) } }
             div {
-                dt { "Spent " @if let Some(period) = key["spend_period"].as_str() { "this " (period) } }
+                dt {
+                    @match key["spend_period"].as_str() {
+                        None => "Spent",
+                        Some("day") => "Spent today, UTC",
+                        Some(period) => { "Spent this " (period) ", UTC" }
+                    }
+                }
                 dd { (amount(&key["spent"])) }
             }
             div { dt { "Spend cap" } dd { (cap(&key)) } }

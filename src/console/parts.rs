@@ -1,7 +1,7 @@
 //! The parts that pages are made of.
 
 use chrono::{DateTime, Days, NaiveDate, Utc};
-use maud::{Markup, PreEscaped, Render, html};
+use maud::{Markup, PreEscaped, html};
 use serde_json::Value;
 
 use super::client::Problem;
@@ -60,6 +60,11 @@ pub fn decimal(number: &str) -> Markup {
     html! { data.num value=(number) { (grouped(number)) } }
 }
 
+/// So many credits, in words.
+pub fn credits(value: &Value) -> Markup {
+    html! { (amount(value)) @if value == "1" { " credit" } @else { " credits" } }
+}
+
 /// A time of an answer, which the script writes in the reader's zone.
 pub fn time(value: &Value) -> Markup {
     let at = value.as_str();
@@ -75,6 +80,14 @@ pub fn time(value: &Value) -> Markup {
         }
         None => html! { span.muted { "–" } },
     }
+}
+
+/// A day in UTC.
+pub fn day(day: &str) -> Markup {
+    let shown = day
+        .parse()
+        .map(|day: NaiveDate| day.format("%-d %b %Y").to_string());
+    html! { time datetime=(day) { (shown.as_deref().unwrap_or(day)) } }
 }
 
 pub fn badge(status: &str) -> Markup {
@@ -121,26 +134,22 @@ pub fn empty(title: &str, about: &str, action: &Markup) -> Markup {
     }
 }
 
-/// A field of a form: its input, what it is for, and what is wrong with it.
-pub struct Field<'a> {
-    pub label: &'a str,
-    /// As the API calls it.
-    pub param: &'a str,
-    pub hint: &'a str,
-    pub problem: Option<&'a Problem>,
-    pub input: Markup,
-}
-
-impl Render for Field<'_> {
-    fn render(&self) -> Markup {
-        let wrong = self.problem.and_then(|problem| problem.field(self.param));
-        html! {
-            label class={ "field" @if wrong.is_some() { " wrong" } } {
-                span.label { (self.label) }
-                (self.input)
-                @if let Some(wrong) = wrong { span.error { (sentence(wrong)) } }
-                @else if !self.hint.is_empty() { span.hint { (self.hint) } }
-            }
+/// A field of a form: its input, what it is for, and what is wrong with it. `param` is its name in
+/// the API.
+pub fn field(
+    problem: Option<&Problem>,
+    label: &str,
+    param: &str,
+    hint: &str,
+    input: &Markup,
+) -> Markup {
+    let wrong = problem.and_then(|problem| problem.field(param));
+    html! {
+        label class={ "field" @if wrong.is_some() { " wrong" } } {
+            span.label { (label) }
+            (input)
+            @if let Some(wrong) = wrong { span.error { (sentence(wrong)) } }
+            @else if !hint.is_empty() { span.hint { (hint) } }
         }
     }
 }

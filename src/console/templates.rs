@@ -13,7 +13,7 @@ use super::{
     csv::{Download, members},
     form::Form,
     operations as op,
-    parts::{self, Field, amount, list as rows_of, text, time},
+    parts::{self, amount, field, list as rows_of, text, time},
     session::Session,
     shell,
 };
@@ -214,26 +214,16 @@ fn editor(session: &Session, form: &Form, template: Option<&Value>, outcome: &Ou
 }
 
 fn fields(form: &Form, problem: Option<&Problem>, exists: bool) -> Markup {
-    let field = |label, param, hint, input| {
-        let field = Field {
-            label,
-            param,
-            hint,
-            problem,
-            input,
-        };
-        html! { (field) }
-    };
     html! {
         section.card {
             (parts::refusal(problem, &["name", "prompt", "system_prompt"]))
-            (field("Name", "name", "", html! {
+            (field(problem, "Name", "name", "", &html! {
                 input type="text" name="name" value=(form.get("name")) required maxlength="100";
             }))
-            (field("Prompt", "prompt", "Jinja: {{ name }} for a value, {{ prompt }} for the request's own prompt.", html! {
+            (field(problem, "Prompt", "prompt", "Jinja: {{ name }} for a value, {{ prompt }} for the request's own prompt.", &html! {
                 textarea.code-input name="prompt" required spellcheck="false" { "\n" (form.get("prompt")) }
             }))
-            (field("System prompt", "system_prompt", "May use the same values.", html! {
+            (field(problem, "System prompt", "system_prompt", "May use the same values.", &html! {
                 textarea.code-input.short name="system_prompt" spellcheck="false" { "\n" (form.get("system_prompt")) }
             }))
             div.actions {
@@ -278,13 +268,7 @@ fn rendering(
             section.card #preview {
                 h2 { "Preview" }
                 div.fields {
-                    @for name in &variables {
-                        @let field = format!("v.{name}");
-                        label.field {
-                            span.label { code { (name) } }
-                            input #(field) type="text" name=(field) value=(form.get(&field));
-                        }
-                    }
+                    (values(form, variables.iter().map(String::as_str)))
                 }
                 @match preview {
                     None => { p.muted { "What the template becomes shows here." } }
@@ -296,6 +280,19 @@ fn rendering(
                     }
                     Some(Err(problem)) => { p.notice.bad { (parts::sentence(problem.message())) } }
                 }
+            }
+        }
+    }
+}
+
+/// The values that a form has of a template's variables.
+pub fn values<'a>(form: &Form, names: impl IntoIterator<Item = &'a str>) -> Markup {
+    html! {
+        @for name in names {
+            @let field = format!("v.{name}");
+            label.field {
+                span.label { code { (name) } }
+                input type="text" name=(field) value=(form.get(&field));
             }
         }
     }

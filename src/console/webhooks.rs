@@ -13,7 +13,7 @@ use super::{
     csv::{Download, members},
     form::Form,
     operations as op,
-    parts::{self, Field, amount, badge, copyable, list as rows_of, text, time},
+    parts::{self, amount, badge, copyable, field, list as rows_of, text, time},
     session::Session,
     shell,
 };
@@ -95,20 +95,13 @@ fn events(webhook: &Value) -> String {
 
 fn new(form: &Form, problem: Option<&Problem>) -> Markup {
     let ticked = form.all("event");
-    let url = Field {
-        label: "Address",
-        param: "url",
-        hint: "https, at a public address.",
-        problem,
-        input: html! {
-            input type="url" name="url" value=(form.get("url")) required placeholder="https://example.com/hooks/gensvc";
-        },
-    };
     html! {
         form.card method="post" action="/webhooks" {
             h2 { "New webhook" }
             @if problem.is_some() { (parts::refusal(problem, &["url", "events"])) }
-            (url)
+            (field(problem, "Address", "url", "https, at a public address.", &html! {
+                input type="url" name="url" value=(form.get("url")) required placeholder="https://example.com/hooks/gensvc";
+            }))
             fieldset {
                 legend { "Events" }
                 div.checks {
@@ -174,7 +167,7 @@ pub async fn page(session: Session, Path(id): Path<String>, uri: Uri) -> Result<
             } @else {
                 div.table tabindex="0" { table.cards {
                     thead { tr {
-                        th { "State" } th { "Event" } th.right { "Attempts" } th { "Answer" } th { "Last attempt" } th { "Next attempt" } th {}
+                        th { "State" } th { "Event" } th { "Answer" } th { "Last attempt" } th { "Next attempt" } th {}
                     } }
                     tbody { @for row in rows { (delivery(&webhook, row)) } }
                 } }
@@ -190,10 +183,10 @@ fn delivery(webhook: &Value, row: &Value) -> Markup {
         tr {
             td { (badge(text(&row["status"]))) }
             td { a href={ "/generations/" (text(&row["generation"])) } { (text(&row["event"])) } }
-            td.right.narrow-hidden { (amount(&row["attempts"])) }
             td {
                 @if let Some(status) = row["response_status"].as_u64() { (status) " " }
                 @if let Some(error) = row["error"].as_str() { span.muted { (error) } }
+                @if row["attempts"].as_u64() > Some(1) { span.muted { " (attempt " (amount(&row["attempts"])) ")" } }
             }
             td.narrow-hidden { (time(&row["last_attempt_at"])) }
             td.narrow-hidden { (time(&row["next_attempt_at"])) }

@@ -14,7 +14,7 @@ use crate::console::{
     csv::{Download, members},
     form::Form,
     operations as op,
-    parts::{self, Field, amount, badge, fact, list as rows_of, option, text, time},
+    parts::{self, amount, badge, fact, field, list as rows_of, option, text, time},
     session::Session,
     shell,
 };
@@ -46,7 +46,7 @@ pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
                     tbody { @for row in rows { tr {
                         td { a href={ "/operator/accounts/" (row["id"].to_string()) } { (text(&row["name"])) } }
                         td { (text(&row["email"])) }
-                        td.right { (amount(&row["balance"])) }
+                        td.right data-unit="credits" { (amount(&row["balance"])) }
                         td.right.narrow-hidden { (amount(&row["held"])) }
                         td.right.narrow-hidden { (amount(&row["spent"])) }
                         td { (badge(state(row))) }
@@ -106,7 +106,7 @@ async fn render(
     let content = html! {
         (shell::head(text(&account["name"]), text(&account["email"]), &html! { (badge(state(&account))) }))
         @if let Some((status, entry)) = done {
-            @let moved = html! { (text(&entry["kind"])) " of " (amount(&entry["amount"])) " credits" };
+            @let moved = html! { (text(&entry["kind"])) " of " (parts::credits(&entry["amount"])) };
             @if status == StatusCode::CREATED {
                 p.notice.good role="status" {
                     "Done: " (moved) ". The balance is " (amount(&account["balance"])) "."
@@ -138,30 +138,20 @@ fn movement(account: &Value, form: &Form, problem: Option<&Problem>) -> Markup {
         ("adjustment", "Adjustment: may take credits back"),
         ("refund", "Refund of one generation"),
     ];
-    let field = |label, param, hint, input| {
-        let field = Field {
-            label,
-            param,
-            hint,
-            problem,
-            input,
-        };
-        html! { (field) }
-    };
     html! {
         form.card method="post" action={ "/operator/accounts/" (account["id"].to_string()) "/credits" } {
             h2 { "Move credits" }
             @if problem.is_some() { (parts::refusal(problem, &["kind", "amount", "reference", "generation"])) }
-            (field("Kind", "kind", "", html! {
+            (field(problem, "Kind", "kind", "", &html! {
                 select name="kind" { @for (kind, name) in kinds { (option(kind, form.word("kind"), name)) } }
             }))
-            (field("Credits", "amount", "An adjustment may be negative. A refund without them is of all that was charged.", html! {
+            (field(problem, "Credits", "amount", "An adjustment may be negative. A refund without them is of all that was charged.", &html! {
                 input type="text" inputmode="decimal" name="amount" value=(form.get("amount"));
             }))
-            (field("Reference", "reference", "Why, such as an invoice's number. The customer sees it. The same one again moves nothing twice.", html! {
+            (field(problem, "Reference", "reference", "Why, such as an invoice's number. The customer sees it. The same one again moves nothing twice.", &html! {
                 input type="text" name="reference" value=(form.get("reference")) required maxlength="255";
             }))
-            (field("Generation", "generation", "Its UUID, for a refund.", html! {
+            (field(problem, "Generation", "generation", "Its UUID, for a refund.", &html! {
                 input type="text" name="generation" value=(form.get("generation"));
             }))
             div.actions { button.primary type="submit" { "Move the credits" } }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::console::{
     client::Problem,
     form::Form,
-    parts::{Field, list, option, text},
+    parts::{self, list, option, text},
 };
 
 /// One parameter of a model.
@@ -204,20 +204,12 @@ impl Parameter {
                 }
             }
         };
-        let param = format!("parameters.{}", self.name);
         let hint = match (&self.kind, self.hint.as_str()) {
             (Kind::Number { low, high, .. }, "") => format!("{low} to {high}."),
             (Kind::Number { low, high, .. }, hint) => format!("{low} to {high}. {hint}"),
             (_, hint) => hint.to_owned(),
         };
-        let field = Field {
-            label: self.label,
-            param: &param,
-            hint: &hint,
-            problem,
-            input,
-        };
-        html! { (field) }
+        parts::field(problem, self.label, &self.param(), &hint, &input)
     }
 
     /// Its name in an error.

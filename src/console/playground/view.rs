@@ -11,10 +11,11 @@ use super::{
 use crate::console::{
     client::Problem,
     code,
-    parts::{self, Field, TYPES, amount, icon, list, option, text},
+    parts::{self, TYPES, amount, credits, field, icon, list, option, text},
     receipt,
     session::Session,
     shell,
+    templates::values,
 };
 
 /// Prompts to begin with.
@@ -35,7 +36,7 @@ pub fn render(session: &Session, bench: &Bench, outcome: &Outcome) -> Markup {
         .as_ref()
         .filter(|r| receipt::is_unfinished(r));
     let content = html! {
-        (shell::head("Playground", "Try a model. Every run is a real request, paid from your credits; a failure costs nothing.", &html! {}))
+        (shell::head("Playground", "Every run is a real request, paid from your credits. Failures cost nothing.", &html! {}))
         nav.tabs aria-label="Type" {
             @for (name, label) in TYPES {
                 a href={ "/playground/" (name) } aria-current=[(name == kind).then_some("page")] {
@@ -80,33 +81,24 @@ fn request(bench: &Bench, problem: Option<&Problem>) -> Markup {
             }
         }
     };
-    let field = |label, param, hint: &str, input| {
-        let field = Field {
-            label,
-            param,
-            hint,
-            problem,
-            input,
-        };
-        html! { (field) }
-    };
     html! {
         section.card {
             div #problems { (parts::refusal(problem, &shown)) }
             input #ticket type="hidden" name="ticket" value=(Uuid::now_v7());
-            (field("Model", "model", "", models(bench)))
+            (field(problem, "Model", "model", "", &models(bench)))
             @if bench.kind == "text" { (templates(bench)) }
             (field(
+                problem,
                 if bench.kind == "audio" { "Text to speak" } else { "Prompt" }, "prompt",
                 &format!("At most {} characters.", parts::grouped(&most)),
-                area("prompt", "", example.map_or("", |(_, text)| text), true)
+                &area("prompt", "", example.map_or("", |(_, text)| text), true)
             ))
             @if bench.kind == "text" {
-                (field("System prompt", "system_prompt", "", area("system_prompt", "short", "", false)))
+                (field(problem, "System prompt", "system_prompt", "", &area("system_prompt", "short", "", false)))
             }
             div.stack #parameters {
                 @if parameters::takes_negative_prompt(&bench.model) {
-                    (field("What to avoid", "negative_prompt", "", area("negative_prompt", "short", "", false)))
+                    (field(problem, "What to avoid", "negative_prompt", "", &area("negative_prompt", "short", "", false)))
                 }
                 div.fields {
                     @for parameter in &bench.parameters { (parameter.input(form, problem)) }
@@ -157,13 +149,7 @@ fn templates(bench: &Bench) -> Markup {
             }
         }
         div.fields #variables {
-            @for name in list(&bench.template["variables"]).iter().map(text) {
-                @let field = format!("v.{name}");
-                label.field {
-                    span.label { code { (name) } }
-                    input type="text" name=(field) value=(bench.form.get(&field));
-                }
-            }
+            (values(&bench.form, list(&bench.template["variables"]).iter().map(text)))
         }
     }
 }
@@ -181,7 +167,7 @@ fn price(session: &Session, outcome: &Outcome) -> Markup {
                         Some(Ok(estimate)) => {
                             p {
                                 @if estimate["type"] == "text" { "At most " }
-                                strong { (amount(&estimate["estimated"])) } " credits"
+                                strong { (credits(&estimate["estimated"])) }
                             }
                             @if estimate["sufficient"] == true {
                                 p.muted.small {
@@ -236,8 +222,8 @@ fn result(kind: &str, record: Option<&Value>) -> Markup {
                 p.without-script { a.button href=(live) { "Look again" } }
             }
             p.small {
-                @if let Some(charged) = record["credits"]["charged"].as_str() {
-                    span.muted { "Charged " } (parts::decimal(charged)) span.muted { " credits · " }
+                @if record["credits"]["charged"].is_string() {
+                    span.muted { "Charged " } (credits(&record["credits"]["charged"])) span.muted { " · " }
                 }
                 a href={ "/generations/" (uuid) } { "Receipt" }
             }

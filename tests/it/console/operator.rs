@@ -101,7 +101,7 @@ async fn credits_are_moved_once_and_accounts_suspended(
     ];
     let answer = browser.post(&format!("{path}/credits"), &refund).await;
     let page = words(&answer.text);
-    assert!(page.contains("Done: refund of 1 credits"), "{page}");
+    assert!(page.contains("Done: refund of 1 credit."), "{page}");
     assert_eq!(app.balance(&other).await.0, "12.5");
     let too_much = [
         ("kind", "adjustment"),
