@@ -78,7 +78,10 @@ document.addEventListener("click", async (event) => {
 // A menu or a question closes with Escape, and with a click elsewhere.
 function closeDetails(except) {
   for (const open of document.querySelectorAll("details:is(.menu, .confirm)[open]")) {
-    if (!open.contains(except)) open.open = false;
+    if (open.contains(except)) continue;
+    // What was within it cannot keep the focus.
+    if (open.contains(document.activeElement)) open.firstElementChild.focus();
+    open.open = false;
   }
 }
 document.addEventListener("click", (event) => closeDetails(event.target));
@@ -221,6 +224,8 @@ function run(form) {
     } finally {
       document.getElementById("result").removeAttribute("aria-busy");
       button.disabled = false;
+      // It lost the focus when it was disabled.
+      if (document.activeElement === document.body) button.focus();
     }
   });
 }

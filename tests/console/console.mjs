@@ -35,7 +35,10 @@ async function generateAll(page, javascript, prompt) {
     }
     await until(page, (wanted) => document.querySelector(wanted) !== null, element);
     await until(page, () => document.querySelector("#result .badge.good") !== null);
-    if (javascript) assert.ok(await page.evaluate(() => globalThis.sameDocument), `${type} reloaded the page`);
+    if (javascript) {
+      assert.ok(await page.evaluate(() => globalThis.sameDocument), `${type} reloaded the page`);
+      await until(page, () => document.activeElement.matches("[data-run]"));
+    }
     receipts[type] = await receiptLink(page);
   }
   return receipts;
@@ -77,6 +80,12 @@ async function keys(page, javascript) {
   await go(page, "/keys");
   await submit(page, "tbody a");
   await page.click("details.confirm summary");
+  if (javascript) {
+    await page.focus(".confirm-panel button");
+    await page.keyboard.press("Escape");
+    assert.equal(await page.evaluate(() => document.activeElement.localName), "summary");
+    await page.keyboard.press("Enter");
+  }
   await submit(page, ".confirm-panel button");
   assert.match(await text(page), /Revoked/);
   assert.equal((await call()).status, 401);
