@@ -1,5 +1,6 @@
 //! Charts, drawn here as SVG. Each stands beside the table of its figures.
 
+use chrono::NaiveDate;
 use maud::{Markup, html};
 
 use super::parts::grouped;
@@ -136,8 +137,9 @@ fn columns_of(bars: &[Bar], &Size { class, width }: &Size) -> Markup {
 }
 
 /// A day without its year.
-fn short(day: &str) -> &str {
-    day.get(5..).unwrap_or(day)
+fn short(day: &str) -> String {
+    let parsed = day.parse::<NaiveDate>();
+    parsed.map_or(day.to_owned(), |day| day.format("%-d %b").to_string())
 }
 
 /// The most rows that a chart shows; the table has all.

@@ -4,13 +4,17 @@ const root = document.documentElement;
 root.classList.add("scripted");
 
 const timeFormat = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const shortFormat = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+const dayFormat = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeZone: "UTC" });
 const numberFormat = new Intl.NumberFormat(undefined, { maximumFractionDigits: 12 });
 
 // Times and numbers as the reader's language and zone have them. Decimal strings stay exact.
 function localize(scope) {
   for (const time of scope.querySelectorAll("time[datetime]")) {
     time.title = time.dateTime;
-    time.textContent = timeFormat.format(new Date(time.dateTime));
+    const isDay = time.dateTime.length === 10;
+    const format = isDay ? dayFormat : time.closest("td") ? shortFormat : timeFormat;
+    time.textContent = format.format(new Date(time.dateTime));
   }
   for (const number of scope.querySelectorAll("data.num")) {
     number.textContent = numberFormat.format(number.value);

@@ -134,7 +134,7 @@ pub fn table(rows: &[Value]) -> Markup {
         div.table tabindex="0" {
             table.cards {
                 thead { tr {
-                    th { "Type" } th.cut { "Prompt" } th { "Model" } th { "Status" }
+                    th { "Type" } th.cut { "Prompt" } th { "Model" } th { "Status" } th.right { "Used" }
                     th.right { "Credits" } th { "Created" }
                 } }
                 tbody {
@@ -144,7 +144,8 @@ pub fn table(rows: &[Value]) -> Markup {
                             td.cut { a href={ "/generations/" (text(&row["uuid"])) } { (text(&row["prompt"])) } }
                             td.narrow-hidden { (text(&row["model"])) }
                             td { (badge(text(&row["status"]))) }
-                            td.right { (amount(&row["credits"]["charged"])) }
+                            td.right.narrow-hidden { (used(&row["usage"])) }
+                            td.right data-unit="credits" { (amount(&row["credits"]["charged"])) }
                             td { (time(&row["created_at"])) }
                         }
                     }
@@ -154,11 +155,31 @@ pub fn table(rows: &[Value]) -> Markup {
     }
 }
 
+/// What a generation is billed for.
+fn used(usage: &Value) -> Markup {
+    let units = [
+        ("input_tokens", "in"),
+        ("output_tokens", "out"),
+        ("images", "img"),
+        ("seconds", "s"),
+        ("characters", "chars"),
+    ];
+    let told = units.iter().filter(|(name, _)| !usage[name].is_null());
+    html! {
+        @for (name, unit) in told { span.count { (amount(&usage[name])) span.muted { " " (unit) } } }
+    }
+}
+
 pub async fn csv(session: Session, uri: Uri) -> Result<Response, Problem> {
     let mut columns = members(&["uuid", "type", "status", "provider", "model", "prompt"]);
     columns.extend([
         ("estimated", "/credits/estimated"),
         ("charged", "/credits/charged"),
+        ("input_tokens", "/usage/input_tokens"),
+        ("output_tokens", "/usage/output_tokens"),
+        ("images", "/usage/images"),
+        ("seconds", "/usage/seconds"),
+        ("characters", "/usage/characters"),
         ("error", "/error/code"),
         ("created_at", ""),
         ("completed_at", ""),

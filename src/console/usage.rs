@@ -26,13 +26,13 @@ const GROUPS: [(&str, &str); 5] = [
     ("api_key", "API key"),
 ];
 
-/// The counts of a row beside its generations and its cost.
-const COUNTS: [(&str, &str); 5] = [
-    ("input_tokens", "Tokens in"),
-    ("output_tokens", "Tokens out"),
-    ("images", "Images"),
-    ("seconds", "Seconds of video"),
-    ("characters", "Characters"),
+/// The counts of a row beside its generations and its cost, and of which type each is.
+const COUNTS: [(&str, &str, &str); 5] = [
+    ("input_tokens", "Tokens in", "text"),
+    ("output_tokens", "Tokens out", "text"),
+    ("images", "Images", "image"),
+    ("seconds", "Seconds of video", "video"),
+    ("characters", "Characters", "audio"),
 ];
 
 /// The days up to today, in UTC, that are shown without a choice.
@@ -45,7 +45,7 @@ pub fn last_days(last: NaiveDate) -> (String, String) {
 }
 
 /// The days of a form. What was typed stays as it is.
-fn chosen(form: &Form, today: NaiveDate) -> (String, String) {
+pub fn chosen(form: &Form, today: NaiveDate) -> (String, String) {
     let (from, to) = (form.word("from"), form.word("to"));
     let last = to.parse().unwrap_or(today);
     let (first, last) = last_days(last);
@@ -126,8 +126,8 @@ impl Report {
         }
     }
 
-    /// The rows of the history that a figure of a row sums.
-    fn link(&self, row: Option<&Value>, status: &str) -> String {
+    /// The rows of the history that a figure of a row sums, of one type or of all.
+    fn link(&self, row: Option<&Value>, status: &str, kind: &str) -> String {
         let (mut from, mut to) = (self.days.0.clone(), self.days.1.clone());
         let mut value = String::new();
         if let Some(row) = row {
@@ -141,10 +141,16 @@ impl Report {
             }
         }
         let by = if self.by == "day" { "" } else { value.as_str() };
+        let kind = if self.by == "type" && row.is_some() {
+            ""
+        } else {
+            kind
+        };
         parts::link(
             "/generations",
             &[
                 (self.by, by),
+                ("type", kind),
                 ("status", status),
                 ("from", &from),
                 ("to", &to),
@@ -169,9 +175,9 @@ pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
     let content = html! {
         (shell::head("Usage", "What was made, and what it cost. Every figure leads to the rows that it sums.", &actions))
         dl.figures {
-            div { dt { "Charged" } dd { a href=(report.link(None, "completed")) { (amount(&total["charged"])) } } }
-            div { dt { "Generations" } dd { a href=(report.link(None, "")) { (amount(&total["generations"])) } } }
-            div { dt { "Failed, free" } dd { a href=(report.link(None, "failed")) { (amount(&total["failed"])) } } }
+            div { dt { "Charged" } dd { a href=(report.link(None, "completed", "")) { (amount(&total["charged"])) } " " span.unit { "credits" } } }
+            div { dt { "Generations" } dd { a href=(report.link(None, "", "")) { (amount(&total["generations"])) } } }
+            div { dt { "Failed, free" } dd { a href=(report.link(None, "failed", "")) { (amount(&total["failed"])) } } }
         }
         section.card {
             form.filters method="get" action="/usage" {
@@ -187,7 +193,7 @@ pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
             @if !is_chosen { p.muted.small { "The last " (DAYS) " days." } }
         }
         section.card {
-            h2 { "Credits by " (by.to_lowercase()) }
+            h2 { "Credits" }
             @if report.problem.is_some() { p.muted { "Nothing was counted." } } @else if rows.is_empty() {
                 (parts::empty("Nothing was made in this time", "Choose another time, or make something.",
                     &html! { a.button href="/playground" { "Open the playground" } }))
@@ -205,20 +211,25 @@ fn bar(report: &Report, row: &Value) -> Bar {
     Bar::new(
         report.name(row),
         text(&row["charged"]),
-        report.link(Some(row), "completed"),
+        report.link(Some(row), "completed", ""),
     )
 }
 
 fn table(report: &Report, by: &str) -> Markup {
     let total = &report.found["total"];
-    let told: Vec<_> = COUNTS.iter().filter(|(name, _)| total[name] != 0).collect();
+    let told: Vec<_> = COUNTS
+        .iter()
+        .filter(|(name, _, _)| total[name] != 0)
+        .collect();
     let cells = |row: Option<&Value>| {
         let values = row.unwrap_or(total);
         html! {
-            td.right { a href=(report.link(row, "completed")) { (amount(&values["charged"])) } }
-            td.right { a href=(report.link(row, "")) { (amount(&values["generations"])) } }
-            td.right { a href=(report.link(row, "failed")) { (amount(&values["failed"])) } }
-            @for (name, _) in &told { td.right { (amount(&values[name])) } }
+            td.right { a href=(report.link(row, "completed", "")) { (amount(&values["charged"])) } }
+            td.right { a href=(report.link(row, "", "")) { (amount(&values["generations"])) } }
+            td.right { a href=(report.link(row, "failed", "")) { (amount(&values["failed"])) } }
+            @for (name, _, kind) in &told {
+                td.right { a href=(report.link(row, "completed", kind)) { (amount(&values[name])) } }
+            }
         }
     };
     html! {
@@ -226,10 +237,15 @@ fn table(report: &Report, by: &str) -> Markup {
             table {
                 thead { tr {
                     th { (by) } th.right { "Credits" } th.right { "Generations" } th.right { "Failed" }
-                    @for (_, name) in &told { th.right { (name) } }
+                    @for (_, name, _) in &told { th.right { (name) } }
                 } }
                 tbody { @for row in list(&report.found["data"]) {
-                    tr { th scope="row" { (report.name(row)) } (cells(Some(row))) }
+                    tr {
+                        th scope="row" {
+                            @if report.by == "day" { (parts::day(text(&row["day"]))) } @else { (report.name(row)) }
+                        }
+                        (cells(Some(row)))
+                    }
                 } }
                 tfoot { tr { th scope="row" { "Sum" } (cells(None)) } }
             }
@@ -242,7 +258,7 @@ pub async fn csv(session: Session, uri: Uri) -> Result<Response, Problem> {
     if let Some(problem) = report.problem {
         return Err(problem);
     }
-    let counts = COUNTS.map(|(name, _)| name);
+    let counts = COUNTS.map(|(name, _, _)| name);
     let mut headings = vec![report.by, "charged", "generations", "completed", "failed"];
     headings.extend(counts);
     let rows = list(&report.found["data"]).iter();

@@ -31,7 +31,16 @@ async fn usage_leads_to_the_rows_that_it_sums(_: PgPoolOptions, options: PgConne
         )
         .await;
     for (by, filters) in [
-        ("day", vec![("from=2027-01-15&to=2027-01-15", 4)]),
+        (
+            "day",
+            vec![
+                ("from=2027-01-15&to=2027-01-15", 4),
+                (
+                    "type=text&status=completed&from=2027-01-15&to=2027-01-15",
+                    2,
+                ),
+            ],
+        ),
         ("type", vec![("type=text", 3), ("type=image", 1)]),
         ("provider", vec![("provider=sandbox", 4)]),
         ("model", vec![("model=sandbox-text-1", 3)]),
