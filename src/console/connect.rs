@@ -35,7 +35,7 @@ pub async fn page(session: Session) -> Result<Markup, Problem> {
                 (fact("API", &copyable(&format!("{url}/v1"))))
                 (fact("OpenAI's SDKs", &copyable(&format!("{url}/openai/v1"))))
                 (fact("Anthropic's SDKs", &copyable(&format!("{url}/anthropic"))))
-                (fact("Description", &html! { a href="/docs" { "API documentation" } ", " a href="/openapi.json" { "openapi.json" } }))
+                (fact("Reference", &html! { a href="/docs" { "API documentation" } ", " a href="/openapi.json" { "openapi.json" } }))
             }
         }
         div.columns.halves { (openai(url, &model)) (anthropic(url, &model)) }
@@ -119,7 +119,7 @@ fn models_of(models: &Value) -> Markup {
         section.card {
             h2 { "Text models, as SDKs name them" }
             div.table tabindex="0" { table {
-                thead { tr { th { "Model" } th.right { "Input, a million tokens" } th.right { "Output, a million tokens" } } }
+                thead { tr { th { "Model" } th.right { "Credits per million input tokens" } th.right { "Output tokens" } } }
                 tbody { @for model in list(&models["data"]) {
                     tr {
                         td { (copyable(&format!("{}/{}", text(&model["provider"]), text(&model["id"])))) }

@@ -168,10 +168,10 @@ impl Bill {
             .total()
             .map(|total| total.to_string())
             .unwrap_or_default();
-        let (charged, held) = (text(&credits["charged"]), text(&credits["estimated"]));
+        let (charged, held) = (&credits["charged"], &credits["estimated"]);
         let is_above = self
             .total()
-            .is_none_or(|total| Some(total) > price(&credits["charged"]));
+            .is_none_or(|total| Some(total) > price(charged));
         html! {
             @if let Some(note) = &self.note { p.muted.small { (parts::sentence(note)) } }
             div.table tabindex="0" {
@@ -207,16 +207,16 @@ impl Bill {
                     }
                 }
             }
-            @if total == charged {
-                p.notice.good { "This is what was charged: " (decimal(charged)) " credits." }
+            @if *charged == total {
+                p.notice.good { "This is what was charged: " (parts::credits(charged)) "." }
             } @else if charged == held && is_above {
                 p.notice {
-                    "Charged: " (decimal(charged)) " credits. More was counted than the hold "
+                    "Charged: " (parts::credits(charged)) ". More was counted than the hold "
                     "allowed; what is above it is not yours to pay."
                 }
             } @else {
                 p.notice.bad {
-                    "Charged: " (decimal(charged)) " credits, which is not this sum. Ask the "
+                    "Charged: " (parts::credits(charged)) ", which is not this sum. Ask the "
                     "operator of this server."
                 }
             }

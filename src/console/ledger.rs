@@ -41,7 +41,7 @@ pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
     let content = html! {
         (shell::head("Ledger", "Every movement of credits. A generation has two: a hold, then a charge or a release.", &actions))
         dl.figures {
-            div { dt { "Available" } dd { (amount(&balance["available"])) } }
+            div { dt { "Available" } dd { (amount(&balance["available"])) " " span.unit { "credits" } } }
             div { dt { "On hold" } dd { (amount(&balance["held"])) } }
             div { dt { "Balance" } dd { (amount(&balance["balance"])) } }
         }

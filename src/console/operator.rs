@@ -14,7 +14,7 @@ use super::{
     operations as op,
     parts::{self, amount, badge, decimal, kind, list, text, time},
     session::Session,
-    shell,
+    shell, usage,
 };
 
 /// Refuses who is no operator, as if there were no such page.
@@ -101,9 +101,21 @@ fn self_audit(audit: &Value) -> Markup {
                 }
             }
             @if let Some(checks) = checks {
-                dl.figures { @for (name, count) in checks { div { dt { (name) } dd { (amount(count)) } } } }
+                dl.figures { @for (name, count) in checks { div { dt { (check_name(name)) } dd { (amount(count)) } } } }
             }
         }
+    }
+}
+
+/// What a check of the self-audit looks for.
+fn check_name(name: &str) -> &str {
+    match name {
+        "balance" => "Wrong balances",
+        "holds" => "Wrong holds",
+        "jobs" => "Wrong job counts",
+        "overdue" => "Jobs past their deadline",
+        "ownerless" => "Jobs without a server",
+        other => other,
     }
 }
 
@@ -123,7 +135,7 @@ fn provider_card(provider: &Value) -> Markup {
                 div.table tabindex="0" { table {
                     thead { tr {
                         th { "Model" } th { "Type" } th.right { "Ended" } th.right { "Failed" }
-                        th.right { "Provider's faults" } th.right { "Median" } th.right { "95 of 100 within" }
+                        th.right { "Provider's faults" } th.right { "Median" } th.right { "95th percentile" }
                     } }
                     tbody { @for model in models { tr {
                         td { code { (text(&model["model"])) } }
@@ -152,22 +164,24 @@ pub async fn jobs(session: Session) -> Result<Markup, Problem> {
             @if rows.is_empty() {
                 (parts::empty("Nothing is running", "New work shows here while it runs.", &html! {}))
             } @else {
-                div.table tabindex="0" { table {
+                div.table tabindex="0" { table.cards {
                     thead { tr {
-                        th { "Type" } th { "Generation" } th { "Account" } th { "Model" } th { "Status" }
+                        th { "Type" } th.cut { "Generation" } th { "Account" } th { "Model" } th { "Status" }
                         th.right { "Attempts" } th.right { "On hold" } th { "Created" }
                     } }
                     tbody { @for row in rows { tr {
                         td { (kind(text(&row["type"]))) }
-                        td { code { (text(&row["uuid"])) } }
-                        td { a href={ "/operator/accounts/" (row["account"].to_string()) } { (row["account"].to_string()) } }
-                        td { (text(&row["provider"])) " · " (text(&row["model"])) }
+                        td.cut { code { (text(&row["uuid"])) } }
+                        td {
+                            a href={ "/operator/accounts/" (row["account"].to_string()) } { "Account " (row["account"].to_string()) }
+                        }
+                        td.narrow-hidden { (text(&row["provider"])) " · " (text(&row["model"])) }
                         td {
                             (badge(text(&row["status"])))
                             @if let Some(percent) = row["progress"].as_u64() { " " (percent) " %" }
                         }
-                        td.right { (amount(&row["attempts"])) }
-                        td.right { (amount(&row["held"])) }
+                        td.right.narrow-hidden { (amount(&row["attempts"])) }
+                        td.right data-unit="on hold" { (amount(&row["held"])) }
                         td { (time(&row["created_at"])) }
                     } } }
                 } }
@@ -202,34 +216,29 @@ pub async fn jobs_csv(session: Session) -> Result<Response, Problem> {
 
 pub async fn spending(session: Session, uri: Uri) -> Result<Markup, Problem> {
     check(&session)?;
-    let form = Form::of_query(uri.query());
+    let (from, to) = usage::chosen(&Form::of_query(uri.query()), session.now.date_naive());
     let report = |by: &str| {
         let call = session.call(op::SPENDING, &[]).query("group_by", by);
-        call.query("from", form.word("from"))
-            .query("to", form.word("to"))
-            .json()
+        call.query("from", &from).query("to", &to).json()
     };
     let (models, accounts) = tokio::try_join!(report("model"), report("account"))?;
     let export = |by| {
-        let days = [("from", form.word("from")), ("to", form.word("to"))];
-        parts::link(
-            "/operator/spending.csv",
-            &[&[("by", by)], &days[..]].concat(),
-        )
+        let query = [("by", by), ("from", from.as_str()), ("to", to.as_str())];
+        parts::link("/operator/spending.csv", &query)
     };
     let content = html! {
         (shell::head("Spending", "What all accounts were charged, by model and by account.", &html! {}))
         section.card {
             form.filters method="get" action="/operator/spending" {
-                label.field { span.label { "From (UTC)" } input type="date" name="from" value=(form.word("from")); }
-                label.field { span.label { "To (UTC)" } input type="date" name="to" value=(form.word("to")); }
+                label.field { span.label { "From (UTC)" } input type="date" name="from" value=(from); }
+                label.field { span.label { "To (UTC)" } input type="date" name="to" value=(to); }
                 div.actions { button.primary type="submit" { "Show" } }
             }
         }
-        (report_card("By model", &models, &export("model"), |row| html! {
+        (report_card("Model", &models, &export("model"), |row| html! {
             (text(&row["provider"])) " · " code { (text(&row["model"])) }
         }))
-        (report_card("By account", &accounts, &export("account"), |row| html! {
+        (report_card("Account", &accounts, &export("account"), |row| html! {
             a href={ "/operator/accounts/" (row["account"].to_string()) } { (text(&row["name"])) }
         }))
     };
@@ -259,7 +268,7 @@ fn report_card(
     let rows = list(&report["data"]);
     html! {
         section.card {
-            div.card-head { h2 { (title) } (parts::download(export, rows)) }
+            div.card-head { h2 { "By " (title.to_lowercase()) } (parts::download(export, rows)) }
             @if rows.is_empty() { p.muted { "Nothing was charged in this time." } } @else {
                 div.table tabindex="0" { table {
                     thead { tr { th { (title) } th.right { "Credits" } th.right { "Completed" } th.right { "Failed" } } }

@@ -8,7 +8,7 @@ use super::{
     client::Problem,
     formula::Bill,
     operations as op,
-    parts::{self, amount, badge, copyable, decimal, fact, kind, list, text, time},
+    parts::{self, amount, badge, copyable, credits, decimal, fact, kind, list, text, time},
     session::Session,
     shell,
 };
@@ -29,15 +29,15 @@ pub fn result(record: &Value) -> Markup {
                 @if let Some(percent) = progress { " " (percent) " percent done." }
             }
             progress max="100" value=[progress] aria-label="Progress" {}
-            p.muted.small { (amount(&record["credits"]["held"])) " credits are on hold." }
+            p.muted.small { (credits(&record["credits"]["held"])) " on hold." }
         };
     }
     if record["status"] == "failed" {
         let error = &record["error"];
         return html! {
             div.notice.bad {
-                p { strong { (reason(text(&error["code"]))) } }
-                p { (parts::sentence(text(&error["message"]))) }
+                p { strong { (parts::sentence(text(&error["message"]))) } }
+                p { code { (text(&error["code"])) } }
             }
             p.notice.good { "It cost nothing: what was on hold has been released." }
             @if error["retryable"] == true {
@@ -50,22 +50,6 @@ pub fn result(record: &Value) -> Markup {
     }
     html! {
         div.media { @for output in list(&record["outputs"]) { (file(output, text(&record["prompt"]))) } }
-    }
-}
-
-/// The reason of a failure in words.
-fn reason(code: &str) -> &str {
-    match code {
-        "provider_error" => "The provider failed",
-        "provider_rejected" => "The provider rejected the request",
-        "content_policy" => "Refused by the provider's content policy",
-        "provider_timeout" => "The provider took too long",
-        "provider_overloaded" => "The provider is overloaded",
-        "storage_unavailable" => "The result could not be stored",
-        "cancelled" => "Cancelled",
-        "interrupted" => "Interrupted by a stop of the server",
-        "expired" => "Not finished in time",
-        other => other,
     }
 }
 
@@ -133,8 +117,8 @@ pub async fn page(session: Session, Path(uuid): Path<String>) -> Result<Markup, 
                         div.card-head { h2 { "Result" } (badge(text(&record["status"]))) }
                         (result(&record))
                     }
-                    (bill(&record))
-                    (ledger(&entries))
+                    @if record["status"] != "failed" { (bill(&record)) }
+                    (ledger(&record, &entries))
                 }
                 div.stack { (request(&record)) (about(&record, &key)) }
             }
@@ -176,7 +160,7 @@ fn figures(record: &Value) -> Markup {
     };
     html! {
         dl.figures {
-            div { dt { "Held" } dd { (amount(&credits["estimated"])) } }
+            div { dt { "Held" } dd { (amount(&credits["estimated"])) " " span.unit { "credits" } } }
             div { dt { "Charged" } dd { (amount(&credits["charged"])) } }
             div {
                 dt { "Released" }
@@ -188,19 +172,16 @@ fn figures(record: &Value) -> Markup {
 }
 
 fn bill(record: &Value) -> Markup {
-    let completed = record["status"] == "completed";
     html! {
         section.card {
             div.card-head {
                 h2 { "Bill" }
                 span.muted.small { (text(&record["provider"])) " · " (text(&record["model"])) }
             }
-            @if !completed && !is_unfinished(record) {
-                p { "Nothing to pay: failures cost nothing." }
-            } @else if !completed {
+            @if is_unfinished(record) {
                 p.muted {
                     "Written when the work is done. It is at most what is on hold, "
-                    (amount(&record["credits"]["estimated"])) " credits."
+                    (credits(&record["credits"]["estimated"])) "."
                 }
             } @else if let Some(bill) = Bill::of(record) {
                 (bill.render(&record["credits"]))
@@ -212,7 +193,7 @@ fn bill(record: &Value) -> Markup {
                 }
             } @else {
                 p.notice.bad {
-                    "Charged: " (amount(&record["credits"]["charged"])) " credits. The record has "
+                    "Charged: " (credits(&record["credits"]["charged"])) ". The record has "
                     "not the counts and prices to write out how that came about."
                 }
             }
@@ -220,15 +201,23 @@ fn bill(record: &Value) -> Markup {
     }
 }
 
-fn ledger(entries: &Value) -> Markup {
-    let rows = list(&entries["data"]);
+fn ledger(record: &Value, entries: &Value) -> Markup {
+    // As they came to be: the hold first.
+    let rows = list(&entries["data"]).iter().rev();
+    let rows: Vec<Value> = rows.cloned().collect();
     html! {
         section.card {
             h2 { "Ledger entries" }
             @if rows.is_empty() {
                 p.muted { "None: nothing had to be held." }
             } @else {
-                (super::ledger::table(rows, false))
+                p.muted.small {
+                    @if record["type"] == "text" {
+                        "The hold is the most that it could cost, with an answer of max_tokens. "
+                        "What was not used of it is free again."
+                    } @else { "The hold is the price of all that was asked for." }
+                }
+                (super::ledger::table(&rows, false))
             }
         }
     }
@@ -270,8 +259,11 @@ fn about(record: &Value, key: &Value) -> Markup {
         .map(|ms| format!("{:.2}", ms / 1000.0));
     let surface = match text(&record["surface"]) {
         "generate" => "gensvc",
-        "openai" => "Chat Completions (OpenAI's SDK)",
-        "anthropic" => "Messages (Anthropic's SDK)",
+        "openai.chat" => "Chat Completions (OpenAI)",
+        "openai.responses" => "Responses (OpenAI)",
+        "openai.images" => "Images (OpenAI)",
+        "openai.speech" => "Speech (OpenAI)",
+        "anthropic.messages" => "Messages (Anthropic)",
         other => other,
     };
     html! {
@@ -300,17 +292,28 @@ fn about(record: &Value, key: &Value) -> Markup {
                     (fact("Took", &html! { (decimal(&seconds)) " s" }))
                 }
             }
-            details.fold { summary { "Price row as it stood" } (json(&metadata["pricing"])) }
-            @if !record["usage"].is_null() {
-                details.fold { summary { "Counts" } (json(&record["usage"])) }
+            @for (title, value) in [("Price row as it stood", &metadata["pricing"]), ("Counts", &record["usage"])] {
+                @if !value.is_null() {
+                    details.fold { summary { (title) } dl.facts { (values("", value)) } }
+                }
             }
         }
     }
 }
 
-fn json(value: &Value) -> Markup {
-    let text = serde_json::to_string_pretty(value).unwrap_or_default();
-    html! { (parts::code_block("JSON", &text)) }
+/// A part of the record, each of its values under the names that lead to it.
+fn values(name: &str, value: &Value) -> Markup {
+    let inside = |inner: &str| format!("{name} {}", inner.replace('_', " "));
+    match value {
+        Value::Null => html! {},
+        Value::Object(members) => html! {
+            @for (inner, value) in members { (values(&inside(inner), value)) }
+        },
+        Value::Array(items) => html! { @for value in items { (values(name, value)) } },
+        Value::String(word) if word.parse::<Credits>().is_err() => fact(name, &html! { (word) }),
+        Value::Bool(is) => fact(name, &html! { @if *is { "yes" } @else { "no" } }),
+        _ => fact(name, &amount(value)),
+    }
 }
 
 pub async fn cancel(session: Session, Path(uuid): Path<String>) -> Result<Redirect, Problem> {

@@ -80,6 +80,11 @@ async fn a_prompt_is_used_again_where_the_form_has_all_of_it(
         let uuid = record["uuid"].as_str().unwrap();
         let page = browser.page(&format!("/generations/{uuid}")).await;
         assert_eq!(page.contains("Use this prompt"), offered, "{page}");
+        assert_eq!(
+            page.contains("Chat Completions (OpenAI)"),
+            !offered,
+            "{page}"
+        );
     }
 }
 
