@@ -77,13 +77,15 @@ s3-server:
 		--root $(CARGO_TARGET_DIR)/tools --version 0.14.1 s3s-fs
 
 # Runs its own database, servers and upstreams on loopback addresses, and stops them. One of the
-# servers is of the previous release, where make upgrade has built it.
+# servers is of the previous release, where make upgrade has built it. Files are stored on an S3
+# server, where make test-s3 has built it; with s3= in a folder.
 previous ?= $(abspath $(wildcard $(CARGO_TARGET_DIR)/previous/debug/gensvc))
 rounds ?= 20
 seconds ?= 5
+s3 ?= $(abspath $(wildcard $(s3_server)))
 chaos: tools postgres faketime
 	@cargo test --quiet --test trials -- chaos --rounds $(rounds) --seconds $(seconds) \
-		$(if $(seed),--seed $(seed)) $(if $(previous),--previous $(previous))
+		$(if $(seed),--seed $(seed)) $(if $(previous),--previous $(previous)) $(if $(s3),--s3 $(s3))
 
 # As above, with two databases. Each round loses the primary twice.
 failover: rounds = 2

@@ -3,7 +3,7 @@
 
 mod server;
 
-use std::time::Duration;
+use std::{env, time::Duration};
 
 use chrono::TimeDelta;
 use http::Method;
@@ -64,7 +64,7 @@ async fn files_lie_in_the_bucket_until_they_are_deleted(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
-    let s3 = S3::start().await;
+    let s3 = S3::start(env::var("S3_SERVER").unwrap()).await;
     let app = TestApp::with(options, &s3.env()).await;
     let account = app.account("100").await;
     for modality in MODALITIES {
@@ -97,7 +97,7 @@ async fn with_every_fault_it_is_stored_whole_or_costs_nothing(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
-    let s3 = S3::start().await;
+    let s3 = S3::start(env::var("S3_SERVER").unwrap()).await;
     let app = TestApp::with(options, &s3.env()).await;
     let account = app.account("1000").await;
     let uuid = begin(&app, &account, "image").await;

@@ -29,6 +29,9 @@ pub struct Args {
     /// The program of the previous release, for servers of two versions.
     #[arg(long)]
     pub previous: Option<PathBuf>,
+    /// The program of an S3 server to store files on, instead of a folder.
+    #[arg(long)]
+    pub s3: Option<PathBuf>,
 }
 
 impl Args {

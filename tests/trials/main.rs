@@ -30,6 +30,8 @@ mod postgres;
 mod process;
 mod proxy;
 mod report;
+#[path = "../it/s3/server.rs"]
+mod s3;
 mod samples;
 mod seen;
 mod server;

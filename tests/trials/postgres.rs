@@ -102,7 +102,7 @@ impl Postgres {
 
     /// A command of the program that starts it, on that database.
     pub async fn gensvc(&self, database: &str, args: &[&str]) -> Result<String, String> {
-        process::gensvc(&self.program, &self.folder, database, args).await
+        process::gensvc(&self.program, &self.folder, database, &[], args).await
     }
 
     /// Where root runs it, root is `gensvc` and nobody else, until this.

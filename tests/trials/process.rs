@@ -58,6 +58,7 @@ pub async fn gensvc(
     program: &Path,
     folder: &Path,
     database: &str,
+    env: &[(&str, &str)],
     args: &[&str],
 ) -> Result<String, String> {
     let mut command = Command::new(program);
@@ -66,6 +67,7 @@ pub async fn gensvc(
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .env("GENSVC_DATA_DIR", folder)
         .env("GENSVC_LOG", "warn")
+        .envs(env.iter().copied())
         .args(args)
         .arg("--json")
         .stdin(Stdio::null())

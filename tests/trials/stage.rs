@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 
 use crate::{
     account::Account, args::Args, clocks::Clock, databases::Databases, folder::Folder, process,
-    proxy::Target, seen::Seen, server::Server, tally::Tally, upstream::Upstream,
+    proxy::Target, s3::S3, seen::Seen, server::Server, tally::Tally, upstream::Upstream,
 };
 
 /// What a trial begins with.
@@ -34,6 +34,8 @@ pub struct Stage {
     pub servers: Vec<Server>,
     pub upstream: Upstream,
     pub postgres: Databases,
+    /// Where files are stored, unless in a folder.
+    pub s3: Option<S3>,
     pub accounts: Vec<Account>,
     /// The key that each account's clients use now.
     tokens: Mutex<Vec<String>>,
@@ -54,6 +56,10 @@ impl Stage {
         let folder = Folder::make(plan.name, args.keep);
         let tally = Arc::new(Tally::default());
         let upstream = Upstream::start(args, &tally).await;
+        let s3 = match &args.s3 {
+            Some(program) => Some(S3::start(program).await),
+            None => None,
+        };
         let first = &plan.programs[0];
         let postgres = if plan.standby {
             Databases::pair(folder.path(), first).await
@@ -70,7 +76,8 @@ impl Stage {
         for (n, program) in plan.programs.iter().enumerate() {
             let server = Server::new(n, folder.path(), primary, &url, Clock::of(args, n)).await;
             server.set_program(program).await;
-            for (name, value) in plan.settings {
+            let storage = s3.as_ref().map(S3::env);
+            for (name, value) in plan.settings.iter().chain(storage.iter().flatten()) {
                 server.set(name, value).await;
             }
             servers.push(server);
@@ -83,6 +90,7 @@ impl Stage {
             servers,
             upstream,
             postgres,
+            s3,
             accounts,
             seen: Seen::new(&tally),
             tally,
@@ -139,6 +147,8 @@ impl Stage {
     pub async fn command(&self, args: &[&str]) -> Result<String, String> {
         let url = self.postgres.current().url();
         let folder = self.folder.path().join("files");
-        process::gensvc(&process::current(), &folder, url, args).await
+        let storage = self.s3.as_ref().map(S3::env);
+        let env = storage.as_ref().map_or(&[][..], |env| env);
+        process::gensvc(&process::current(), &folder, url, env, args).await
     }
 }

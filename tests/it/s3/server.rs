@@ -1,6 +1,7 @@
 //! An S3 server, and a proxy before it that injects its faults.
 
 use std::{
+    ffi::OsStr,
     path::PathBuf,
     process::Stdio,
     sync::{Arc, Mutex},
@@ -49,14 +50,13 @@ struct Shared {
 }
 
 impl S3 {
-    pub async fn start() -> Self {
+    pub async fn start(program: impl AsRef<OsStr>) -> Self {
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(Uuid::now_v7().to_string());
         std::fs::create_dir_all(folder.join(BUCKET)).unwrap();
         // Freed for the server, which chooses none itself.
         let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = free.local_addr().unwrap().port();
         drop(free);
-        let program = std::env::var("S3_SERVER").unwrap();
         let server = Command::new(program)
             .args(["--host", "127.0.0.1", "--port", &port.to_string()])
             .args(["--access-key", ID, "--secret-key", SECRET])

@@ -79,7 +79,9 @@ impl Auditor {
         caps::check(scene, http, Some(round)).await;
         suspended::check(scene).await;
         self.events.check(scene).await;
-        audit::verify(scene, &["ledger", "verify"]).await;
+        for what in ["ledger", "media"] {
+            audit::verify(scene, &[what, "verify"]).await;
+        }
         self.read_logs(scene);
         let of = |status: &str| rows.iter().filter(|row| row.status == status).count();
         Round {

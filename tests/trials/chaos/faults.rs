@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::scene::Scene;
-use crate::{proxy::Flow, server::LEASE_SECONDS};
+use crate::{proxy::Flow, s3, server::LEASE_SECONDS};
 
 /// A fault at a moment of a round. Durations are in milliseconds.
 #[derive(Debug, Clone, Copy)]
@@ -48,9 +48,14 @@ enum Fault {
     RefuseUpstream {
         length: u64,
     },
+    /// Of the S3 server.
+    Store {
+        fault: s3::Fault,
+        length: u64,
+    },
 }
 
-/// Kinds of faults.
+/// Kinds of faults, beside those of the S3 server.
 const KINDS: u32 = 12;
 
 /// Draws and injects the faults of a round; returns when all have been repaired.
@@ -58,11 +63,12 @@ pub async fn inject(scene: Arc<Scene>, round: u32) {
     let mut rng = scene.args.rng(&format!("faults {round}"));
     let length = scene.args.seconds * 1_000;
     let mut plan = Vec::new();
-    // One server is killed in every round, and then all kinds take turns, so that a short run has
-    // covered them.
+    // One server is killed in every round, the S3 server fails, and then all kinds take turns, so
+    // that a short run has covered them.
     let mut others = rng.fork();
     let others = std::iter::repeat_with(|| others.u32(0..KINDS));
-    let kinds = [0, round % KINDS].into_iter().chain(others);
+    let store = scene.s3.as_ref().map(|_| KINDS);
+    let kinds = [0, round % KINDS].into_iter().chain(store).chain(others);
     for kind in kinds.take(rng.usize(4..8)) {
         // Not at the very end, so that there is work after each.
         plan.push((rng.u64(length / 20..length * 3 / 4), draw(kind, &mut rng)));
@@ -126,8 +132,19 @@ fn draw(kind: u32, rng: &mut fastrand::Rng) -> Fault {
             length: rng.u64(300..2_000),
         },
         // Some shorter than the servers' retries last, some longer.
-        _ => Fault::RefuseUpstream {
+        11 => Fault::RefuseUpstream {
             length: rng.u64(30..1_200),
+        },
+        _ => Fault::Store {
+            fault: [
+                s3::Fault::Slow(Duration::from_millis(rng.u64(50..800))),
+                s3::Fault::Refuses(503, "SlowDown"),
+                s3::Fault::Refuses(507, "XMinioStorageFull"),
+                s3::Fault::Refuses(403, "QuotaExceeded"),
+                s3::Fault::Gone,
+                s3::Fault::Cut,
+            ][rng.usize(0..6)],
+            length: rng.u64(200..lease * 2),
         },
     }
 }
@@ -147,6 +164,13 @@ impl Fault {
             Self::CutClients { .. } => "connections to clients cut",
             Self::StallClients { .. } => "connections to clients stalled",
             Self::RefuseUpstream { .. } => "connections to upstreams refused",
+            Self::Store { fault, .. } => match fault {
+                s3::Fault::Slow(_) => "S3: slow",
+                s3::Fault::Refuses(503, _) => "S3: busy (503)",
+                s3::Fault::Refuses(..) => "S3: full (403, 507)",
+                s3::Fault::Cut => "S3: files cut off",
+                s3::Fault::Gone | s3::Fault::None => "S3: gone",
+            },
         }
     }
 
@@ -200,6 +224,13 @@ impl Fault {
                 server(which).front().set(Flow::Free);
             }
             Self::RefuseUpstream { length } => scene.upstream.refuse(millis(length)).await,
+            Self::Store { fault, length } => {
+                if let Some(s3) = &scene.s3 {
+                    s3.set(fault).await;
+                    tokio::time::sleep(millis(length)).await;
+                    s3.set(s3::Fault::None).await;
+                }
+            }
         }
     }
 }

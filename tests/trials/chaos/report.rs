@@ -12,6 +12,10 @@ pub fn opening(args: &Args) {
         args.rounds, args.seconds, args.clients, args.seed
     );
     println!("{}", clocks(args));
+    match &args.s3 {
+        Some(_) => println!("Files are stored on an S3 server, which has faults too."),
+        None => println!("Files are stored in a folder: no S3 server is given."),
+    }
     if let Some(previous) = &args.previous {
         println!(
             "The second server is of the previous release: {}",
@@ -25,13 +29,14 @@ pub fn opening(args: &Args) {
     println!("round  requests  completed  failed  faults  kills  recovery  violations");
 }
 
-fn clocks(args: &Args) -> &'static str {
+fn clocks(args: &Args) -> String {
     if args.true_clocks {
-        "The servers' clocks are right."
+        "The servers' clocks are right.".to_owned()
     } else if clocks::library().is_some() {
-        "The servers' clocks are up to 40 minutes wrong, and differ after each start."
+        let most = clocks::most(args);
+        format!("The servers' clocks are up to {most} minutes wrong, and differ after each start.")
     } else {
-        "libfaketime is not installed: the servers' clocks are right."
+        "libfaketime is not installed: the servers' clocks are right.".to_owned()
     }
 }
 
