@@ -70,7 +70,7 @@ pub async fn respond(
         names: RENAMED,
     };
     let writer = |head| ResponsesWriter::new(head, echo);
-    call.answer(dialogue, writer).await
+    Box::pin(call.answer(dialogue, writer)).await
 }
 
 /// Reads a body in which all items are there.

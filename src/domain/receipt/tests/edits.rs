@@ -79,11 +79,7 @@ fn places(value: &Value, at: &str, fits: fn(&str, &Value) -> bool, found: &mut V
     }
 }
 
-fn place<'a>(
-    body: &'a mut Value,
-    at: Index,
-    fits: fn(&str, &Value) -> bool,
-) -> Option<&'a mut Value> {
+fn place(body: &mut Value, at: Index, fits: fn(&str, &Value) -> bool) -> Option<&mut Value> {
     let mut found = Vec::new();
     places(body, "", fits, &mut found);
     let at = (!found.is_empty()).then(|| &found[at.index(found.len())])?;
