@@ -167,7 +167,7 @@ pub async fn page(session: Session, Path(id): Path<String>, uri: Uri) -> Result<
             } @else {
                 div.table tabindex="0" { table.cards {
                     thead { tr {
-                        th { "State" } th { "Event" } th { "Answer" } th { "Last attempt" } th { "Next attempt" } th {}
+                        th { "State" } th { "Event" } th { "Answer" } th { "Last attempt" } th { "Next attempt" } th { span.sr { "Action" } }
                     } }
                     tbody { @for row in rows { (delivery(&webhook, row)) } }
                 } }

@@ -214,6 +214,7 @@ try {
       "/templates", "/templates/new", "/webhooks", "/connect", "/settings", "/nowhere"], "account"),
     accessible(olgas, ["/operator", "/operator/accounts", account, "/operator/jobs",
       "/operator/spending", "/generations"], "operator"),
+    accessible(bobs, ["/keys", "/webhooks", ...his], "hostile"),
     accessible(stranger, ["/login"], "nobody"),
   ]);
   done("axe finds nothing");
