@@ -131,8 +131,8 @@ mod tests {
     fn python_has_its_own_words() {
         let body = json!({"stream": true, "x": null, "parameters": {"n": 2}});
         let code = python(&call(&body));
-        let expected = "json={\n        \"parameters\": {\n            \"n\": 2,\n        },\n        \
-                        \"stream\": True,\n        \"x\": None,\n    },";
+        let expected = "json={\n        \"stream\": True,\n        \"x\": None,\n        \
+                        \"parameters\": {\n            \"n\": 2,\n        },\n    },";
         assert!(code.contains(expected), "{code}");
     }
 }

@@ -135,7 +135,9 @@ async fn round(args: &Args, network: &Network, n: u32, loss: Loss) -> Round {
     if services.iter().any(|service| service.steady.is_none()) {
         // So that the ledger can be settled all the same.
         println!("Service stays away: the dead connections are cut.");
-        proxies.iter().for_each(|proxy| proxy.cut());
+        for proxy in &proxies {
+            proxy.cut();
+        }
         network.restore();
     }
     let checked = check(&stage, &http, n).await;
