@@ -26,7 +26,6 @@ use crate::{
 
 /// Longer than the servers' timeout of 1 s.
 const TOO_LONG: Duration = Duration::from_millis(1_800);
-const LATE: &str = "receiver: time-out";
 
 /// One message.
 #[derive(Debug, Clone)]
@@ -35,8 +34,7 @@ pub struct Arrival {
     pub headers: HeaderMap,
     pub body: Vec<u8>,
     pub at: DateTime<Utc>,
-    /// It is answered with 2xx: in time, or late, when a server that was suspended meanwhile may
-    /// find the answer before it finds that its time is over.
+    /// It is answered with 2xx, in time.
     pub taken: bool,
 }
 
@@ -112,7 +110,7 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
             headers: request.headers,
             body: request.body,
             at: machine_time(),
-            taken: fault.is_none_or(|fault| fault == LATE),
+            taken: fault.is_none(),
         });
         if !wire::write(&mut stream, reply).await {
             return;
@@ -143,7 +141,7 @@ impl Shared {
                 let status = [400, 410, 429, 500, 503][rng.usize(0..5)];
                 (good(status).after(wait), Some("receiver: error status"))
             }
-            8..11 => (good(200).after(TOO_LONG), Some(LATE)),
+            8..11 => (good(200).after(TOO_LONG), Some("receiver: time-out")),
             11..14 => (Reply::reset().after(wait), Some("receiver: closes")),
             14..16 => (
                 good(200).cut().after(wait),
