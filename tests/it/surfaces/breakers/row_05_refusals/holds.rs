@@ -58,7 +58,7 @@ async fn they_are_waited_for_in_the_order_of_arrival(_: PgPoolOptions, options: 
     let upstream = Upstream::start().await;
     upstream.hold();
     // Who waits has no seat that others need.
-    let env = [("GENSVC__SERVER__MAX_REQUESTS", "2")];
+    let env = [("GENSVC__SERVER__MAX_REQUESTS", "3")];
     let app = server(options, &upstream, &env).await;
     let account = app.account(ONE_AT_A_TIME).await;
     let mut all = vec![asking(&app, &account.key, CHAT, ask(MODELS[1], "0"))];
