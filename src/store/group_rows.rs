@@ -1,26 +1,34 @@
-//! How the rows of a group are sent: their short columns as one JSON array, which
-//! `json_to_recordset` reads, and long texts beside it as arrays.
+//! What statements for many rows are given: the rows as an array of a composite type, which costs
+//! Postgres less than JSON to read, and ids.
 
 use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+use sqlx::types::Json;
 
-/// A row's part of the array.
-pub fn row(row: &impl Serialize) -> String {
-    match serde_json::to_string(row) {
-        Ok(row) => row,
-        Err(error) => unreachable!("structs of plain columns become JSON: {error}"),
-    }
-}
-
-pub fn rows<'a>(rows: impl Iterator<Item = &'a str>) -> String {
-    let mut array = String::from("[");
-    for (n, row) in rows.enumerate() {
-        if n > 0 {
-            array.push(',');
+/// Sends a struct as the composite type of that name, whose columns are its fields in their order.
+macro_rules! composite {
+    ($row:ty, $name:literal) => {
+        impl sqlx::Type<sqlx::Postgres> for $row {
+            fn type_info() -> sqlx::postgres::PgTypeInfo {
+                sqlx::postgres::PgTypeInfo::with_name($name)
+            }
         }
-        array.push_str(row);
+
+        impl sqlx::postgres::PgHasArrayType for $row {
+            fn array_type_info() -> sqlx::postgres::PgTypeInfo {
+                sqlx::postgres::PgTypeInfo::array_of($name)
+            }
+        }
+    };
+}
+pub(super) use composite;
+
+/// A column of JSON.
+pub fn json(value: &(impl Serialize + ?Sized)) -> Json<Box<RawValue>> {
+    match to_raw_value(value) {
+        Ok(value) => Json(value),
+        Err(error) => unreachable!("what is stored becomes JSON: {error}"),
     }
-    array.push(']');
-    array
 }
 
 /// Distinct ids in their order. Beside a join they let the plan go by an index, whatever it

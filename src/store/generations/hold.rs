@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
-use serde_json::Value;
-use sqlx::PgExecutor;
+use serde_json::value::RawValue;
+use sqlx::{PgExecutor, types::Json};
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
 use uuid::Uuid;
@@ -24,10 +23,7 @@ use crate::{
 
 /// A hold to be placed.
 pub struct Hold {
-    /// [`Row`] in JSON.
-    row: String,
-    prompt: String,
-    system_prompt: Option<String>,
+    row: Row,
     pub terms: Terms,
 }
 
@@ -45,8 +41,9 @@ pub struct Terms {
     pub(super) now: DateTime<Utc>,
 }
 
-#[derive(Serialize)]
-struct Row<'a> {
+/// What is inserted.
+#[derive(sqlx::Encode)]
+struct Row {
     id: Uuid,
     account_id: i64,
     api_key_id: Option<i64>,
@@ -54,23 +51,26 @@ struct Row<'a> {
     hold: i64,
     job: bool,
     max_jobs: i32,
-    status: &'a str,
+    status: &'static str,
     model_id: i32,
     price_id: i32,
-    negative_prompt: Option<&'a str>,
-    parameters: &'a Value,
+    negative_prompt: Option<String>,
+    parameters: Json<Box<RawValue>>,
     streamed: bool,
     instance: Option<Uuid>,
     deadline_at: Option<DateTime<Utc>>,
     template_id: Option<i64>,
     template_version: Option<i32>,
-    bind_key: Option<&'a str>,
-    bind_fingerprint: Option<String>,
+    bind_key: Option<String>,
+    bind_fingerprint: Option<Vec<u8>>,
     bind_until: Option<DateTime<Utc>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    surface: Option<&'a str>,
+    surface: Option<&'static str>,
     now: DateTime<Utc>,
+    prompt: String,
+    system_prompt: Option<String>,
 }
+
+group_rows::composite!(Row, "hold_row");
 
 impl Store {
     /// Places the hold and creates the row, the ledger entry and the idempotency binding: all of
@@ -121,23 +121,23 @@ impl Hold {
             status: new.status.as_str(),
             model_id: price.model,
             price_id: price.price,
-            negative_prompt: new.negative_prompt.as_deref(),
-            parameters: &new.parameters,
+            negative_prompt: new.negative_prompt.clone(),
+            parameters: group_rows::json(&new.parameters),
             streamed: new.streamed,
             instance: new.instance.map(|instance| instance.0),
             deadline_at: new.deadline,
             template_id: new.template.map(|template| template.id.0),
             template_version: new.template.map(|template| template.version),
-            bind_key: bind.map(|bind| bind.key.as_str()),
-            bind_fingerprint: bind.map(|bind| bytea(&bind.fingerprint)),
+            bind_key: bind.map(|bind| bind.key.clone()),
+            bind_fingerprint: bind.map(|bind| bind.fingerprint.to_vec()),
             bind_until: bind.map(|bind| bind.expires_at),
             surface: (new.surface != Surface::Generate).then(|| new.surface.as_str()),
             now: new.now,
-        };
-        Self {
-            row: group_rows::row(&row),
             prompt: new.prompt.clone(),
             system_prompt: new.system_prompt.clone(),
+        };
+        Self {
+            row,
             terms: Terms::of(new),
         }
     }
@@ -148,7 +148,10 @@ impl Hold {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.row.len() + self.prompt.len() + self.system_prompt.as_ref().map_or(0, String::len)
+        let row = &self.row;
+        let texts = [&row.system_prompt, &row.negative_prompt];
+        let optional: usize = texts.into_iter().flatten().map(String::len).sum();
+        row.prompt.len() + row.parameters.get().len() + optional
     }
 }
 
@@ -184,15 +187,6 @@ impl Terms {
     }
 }
 
-/// Bytes as Postgres reads them from text.
-fn bytea(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold("\\x".to_owned(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
 impl Grouped for Hold {
     const STATEMENT: &'static str = "place holds";
     type Written = ();
@@ -225,12 +219,7 @@ async fn write(
     items: &[&Hold],
     executor: impl PgExecutor<'_>,
 ) -> Result<Vec<Verdict<()>>, StoreError> {
-    let rows = group_rows::rows(items.iter().map(|item| item.row.as_str()));
-    let prompts: Vec<&str> = items.iter().map(|item| item.prompt.as_str()).collect();
-    let system_prompts: Vec<Option<&str>> = items
-        .iter()
-        .map(|item| item.system_prompt.as_deref())
-        .collect();
+    let rows: Vec<&Row> = items.iter().map(|item| &item.row).collect();
     let accounts = group_rows::ids(items.iter().map(|item| Some(item.terms.account.0)));
     let ids = || items.iter().map(|item| item.terms.credential.ids());
     let keys = group_rows::ids(ids().map(|(key, _)| key));
@@ -242,47 +231,35 @@ async fn write(
     let verdicts = sqlx::query!(
         r#"
         with wanted as materialized (
-            select * from rows from (
-                json_to_recordset($1::text::json) as (
-                    id uuid, account_id bigint, api_key_id bigint, session_id bigint,
-                    hold bigint, job boolean, max_jobs integer, status text, model_id integer,
-                    price_id integer, negative_prompt text, parameters jsonb, streamed boolean,
-                    instance uuid, deadline_at timestamptz, template_id bigint,
-                    template_version integer, bind_key text, bind_fingerprint bytea,
-                    bind_until timestamptz, surface text, now timestamptz),
-                unnest($2::text[]), unnest($3::text[]), unnest($7::integer[])
-            ) with ordinality as w (
-                id, account_id, api_key_id, session_id, hold, job, max_jobs, status, model_id,
-                price_id, negative_prompt, parameters, streamed, instance, deadline_at,
-                template_id, template_version, bind_key, bind_fingerprint, bind_until, surface,
-                now, prompt, system_prompt, nth, place)
+            select *, unnest as nth, ordinality as place
+            from rows from (unnest($1::hold_row[]), unnest($2::integer[])) with ordinality
         ), open as materialized (
             -- Not waited for: one locked account would hold up all others.
             select id, suspended_at is not null as suspended, defaults from accounts
-            where id = any($4)
+            where id = any($3)
             for no key update skip locked
         ), presumed as materialized (
             -- Of accounts whose row is locked here: no two holds wait for each other's counts.
             select c.id, c.per_minute, c.n
-            from unnest($8::bigint[], $9::integer[], $10::integer[], $11::jsonb[])
+            from unnest($6::bigint[], $7::integer[], $8::integer[], $9::jsonb[])
                     as c (id, per_minute, n, defaults)
-                join api_keys k on k.id = c.id and k.id = any($5)
+                join api_keys k on k.id = c.id and k.id = any($4)
                 join open a on a.id = k.account_id
-            where k.revoked_at is null and (k.expires_at is null or k.expires_at > $12)
+            where k.revoked_at is null and (k.expires_at is null or k.expires_at > $10)
               and a.defaults = c.defaults
             order by c.id
         ), counted as materialized (
             select c.caller, c.tat, c.admitted
             from count_requests('k', array(select id from presumed),
                                 array(select per_minute from presumed),
-                                array(select n from presumed), $13) c
+                                array(select n from presumed), $11) c
         ), live as (
             select w.*, k.spend_limit,
                    case when k.spend_limit is not null
                         then spend_period_start(k.spend_period, w.now) end as period
             from wanted w
                 join open a on a.id = w.account_id and not a.suspended
-                join api_keys k on k.id = w.api_key_id and k.id = any($5)
+                join api_keys k on k.id = w.api_key_id and k.id = any($4)
                 left join counted c on c.caller = w.api_key_id
             where k.revoked_at is null and (k.expires_at is null or k.expires_at > w.now)
               and (w.nth is null or w.nth < c.admitted)
@@ -290,7 +267,7 @@ async fn write(
             select w.*, null, null
             from wanted w
                 join open a on a.id = w.account_id and not a.suspended
-                join sessions s on s.id = w.session_id and s.id = any($6)
+                join sessions s on s.id = w.session_id and s.id = any($5)
             where s.revoked_at is null and s.expires_at > w.now
         ), fitting as (
             select * from (
@@ -313,7 +290,7 @@ async fn write(
                          (count(*) filter (where job))::integer as jobs,
                          min(max_jobs) as max_jobs
                   from fitting group by account_id) s
-            where a.id = s.account_id and a.id = any($4)
+            where a.id = s.account_id and a.id = any($3)
               and a.balance - a.held >= s.hold
               and (s.jobs = 0 or a.jobs + s.jobs <= s.max_jobs)
             returning a.id, a.balance, a.held - s.hold as held
@@ -362,13 +339,11 @@ async fn write(
             left join counted c on c.caller = w.api_key_id
         order by w.place
         "#,
-        rows,
-        &prompts as _,
-        &system_prompts as _,
+        rows as _,
+        &presumptions.places as _,
         &accounts,
         &keys,
         &sessions,
-        &presumptions.places as _,
         &presumed.ids,
         &presumed.limits,
         &presumed.counts,

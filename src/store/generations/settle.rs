@@ -1,9 +1,8 @@
 //! The settlement: one statement for many.
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
-use serde_json::Value;
-use sqlx::PgExecutor;
+use serde_json::value::RawValue;
+use sqlx::{PgExecutor, types::Json};
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
 use uuid::Uuid;
@@ -14,9 +13,8 @@ use super::{
 };
 use crate::{
     domain::{
-        conversation::Answered,
         credits::Credits,
-        generation::{FinishReason, Modality, Output},
+        generation::{FinishReason, Modality},
         ids::AccountId,
     },
     store::{group_rows, pool::statement_span},
@@ -24,29 +22,30 @@ use crate::{
 
 /// A settlement to be written.
 pub struct Settle {
-    /// [`Row`] in JSON.
-    row: String,
-    result: Option<String>,
-    id: Uuid,
+    row: Row,
     pub account: AccountId,
 }
 
-#[derive(Serialize)]
-struct Row<'a> {
+/// What is written of an end.
+#[derive(sqlx::Encode)]
+struct Row {
     id: Uuid,
     account_id: i64,
     instance: Option<Uuid>,
     charged: i64,
-    usage: Option<&'a Value>,
-    outputs: Option<&'a [Output]>,
-    answer: Option<&'a Answered>,
-    error_code: Option<&'a str>,
-    error_message: Option<&'a str>,
-    finish_reason: Option<&'a str>,
+    usage: Option<Json<Box<RawValue>>>,
+    outputs: Option<Json<Box<RawValue>>>,
+    answer: Option<Json<Box<RawValue>>>,
+    error_code: Option<&'static str>,
+    error_message: Option<String>,
+    finish_reason: Option<&'static str>,
     attempts: Option<i32>,
-    provider_request_id: Option<&'a str>,
+    provider_request_id: Option<String>,
     now: DateTime<Utc>,
+    result: Option<String>,
 }
+
+group_rows::composite!(Row, "settlement_row");
 
 impl Store {
     /// Ends a generation and settles it: its row, the account and the ledger entry, all of them or
@@ -75,26 +74,32 @@ impl Settle {
             account_id: settlement.account_id.0,
             instance: settlement.instance.map(|instance| instance.0),
             charged: completion.map_or(0, |completion| completion.charged.micros()),
-            usage: completion.map(|completion| &completion.usage),
-            outputs: outputs.filter(|outputs| !outputs.is_empty()),
-            answer: completion.and_then(|completion| completion.answer.as_ref()),
+            usage: completion.map(|completion| group_rows::json(&completion.usage)),
+            outputs: outputs
+                .filter(|outputs| !outputs.is_empty())
+                .map(group_rows::json),
+            answer: completion
+                .and_then(|completion| completion.answer.as_ref())
+                .map(group_rows::json),
             error_code: failure.map(|failure| failure.code.as_str()),
-            error_message: failure.map(|failure| failure.message.as_str()),
+            error_message: failure.map(|failure| failure.message.clone()),
             finish_reason: finish_reason.map(FinishReason::as_str),
             attempts: settlement.attempts,
-            provider_request_id: settlement.provider_request_id.as_deref(),
+            provider_request_id: settlement.provider_request_id.clone(),
             now: settlement.now,
+            result: completion.and_then(|completion| completion.result.clone()),
         };
         Self {
-            row: group_rows::row(&row),
-            result: completion.and_then(|completion| completion.result.clone()),
-            id: settlement.id.0,
+            row,
             account: settlement.account_id,
         }
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.row.len() + self.result.as_ref().map_or(0, String::len)
+        let row = &self.row;
+        let values = [&row.usage, &row.outputs, &row.answer];
+        let values: usize = values.into_iter().flatten().map(|v| v.get().len()).sum();
+        values + row.result.as_ref().map_or(0, String::len)
     }
 }
 
@@ -126,30 +131,22 @@ async fn write(
     items: &[&Settle],
     executor: impl PgExecutor<'_>,
 ) -> Result<Vec<Verdict<Settled>>, StoreError> {
-    let rows = group_rows::rows(items.iter().map(|item| item.row.as_str()));
-    let results: Vec<Option<&str>> = items.iter().map(|item| item.result.as_deref()).collect();
+    let rows: Vec<&Row> = items.iter().map(|item| &item.row).collect();
     let accounts = group_rows::ids(items.iter().map(|item| Some(item.account.0)));
-    let ids = group_rows::ids(items.iter().map(|item| Some(item.id)));
+    let ids = group_rows::ids(items.iter().map(|item| Some(item.row.id)));
     let verdicts = sqlx::query!(
         r#"
         with wanted as materialized (
-            select * from rows from (
-                json_to_recordset($1::text::json) as (
-                    id uuid, account_id bigint, instance uuid, charged bigint, usage jsonb,
-                    outputs jsonb, answer jsonb, error_code text, error_message text, finish_reason text,
-                    attempts integer, provider_request_id text, now timestamptz),
-                unnest($2::text[])
-            ) with ordinality as w (
-                id, account_id, instance, charged, usage, outputs, answer, error_code,
-                error_message, finish_reason, attempts, provider_request_id, now, result, place)
+            select *, ordinality as place
+            from unnest($1::settlement_row[]) with ordinality
         ), open as materialized (
             -- Not waited for: one locked account would hold up all others.
-            select id from accounts where id = any($3) for no key update skip locked
+            select id from accounts where id = any($2) for no key update skip locked
         ), gone as (
             delete from running_generations g
             using wanted w join open a on a.id = w.account_id
             where g.account_id + 0 = w.account_id and g.id = w.id
-              and g.id = any($4)
+              and g.id = any($3)
               and (w.instance is null or g.lease_token = w.instance)
             returning g.*, w.place, w.charged, w.usage, w.outputs, w.answer,
                       w.error_code, w.error_message, w.finish_reason, w.result, w.now,
@@ -165,7 +162,7 @@ async fn write(
                          sum(estimated)::bigint as estimated,
                          (count(*) filter (where job))::integer as jobs
                   from gone group by account_id) s
-            where a.id = s.account_id and a.id = any($3)
+            where a.id = s.account_id and a.id = any($2)
             returning a.id, a.balance + s.charged as balance, a.held + s.estimated as held
         ), finished as (
             insert into finished_generations
@@ -222,7 +219,7 @@ async fn write(
             from webhooks w join gone g on g.account_id = w.account_id,
                 lateral (select case when g.error_code is null then 'generation.completed'
                                      else 'generation.failed' end as event) e
-            where w.account_id = any($3) and w.deleted_at is null and e.event = any(w.events)
+            where w.account_id = any($2) and w.deleted_at is null and e.event = any(w.events)
             returning id
         )
         select a.id is null as "locked!", g.id is not null as "ended!",
@@ -240,8 +237,7 @@ async fn write(
             left join models m on m.id = g.model_id
         order by w.place
         "#,
-        rows,
-        &results as _,
+        rows as _,
         &accounts,
         &ids,
     )
