@@ -68,50 +68,10 @@ impl Store {
     /// Moves credits and writes the entry, or says why not.
     pub async fn move_credits(&self, new: &NewMove<'_>) -> Result<Moved, StoreError> {
         let mut tx = self.requests.named("move credits").begin().await?;
-        // Every entry of an account is written under this lock: what is read below stays so
-        // until the end.
-        let balance = sqlx::query_as!(
-            Balance,
-            r#"select balance as "balance: _", held as "held: _" from accounts
-               where id = $1 for no key update"#,
-            new.account.0
-        )
-        .fetch_optional(&mut tx)
-        .await?;
-        let Some(balance) = balance else {
-            return Ok(Moved::NoAccount);
-        };
-        let (amount, charged) = match new.what {
-            Move::Grant(amount) | Move::Adjustment(amount) => (amount, None),
-            Move::Refund { generation, amount } => {
-                match charge_of(&mut tx, new.account, generation).await? {
-                    None => return Ok(Moved::NoGeneration),
-                    Some(Credits::ZERO) => return Ok(Moved::NotCharged),
-                    Some(charged) => (amount.unwrap_or(charged), Some(charged)),
-                }
-            }
-        };
-        if let Some(entry) = made_by_reference(&mut tx, new).await? {
-            let same = entry.kind == new.what.kind()
-                && entry.amount == amount
-                && entry.generation == new.what.generation();
-            return Ok(if same {
-                Moved::Repeated(entry)
-            } else {
-                Moved::ReferenceUsed(entry)
-            });
-        }
-        if let Some(entry) = refund_of(&mut tx, new.what.generation()).await? {
-            return Ok(Moved::Refunded(entry));
-        }
-        if let Some(charged) = charged.filter(|charged| amount > *charged) {
-            return Ok(Moved::AboveCharge(charged));
-        }
-        let Some(entry) = write(&mut tx, new, amount).await? else {
-            return Ok(Moved::Short(balance));
-        };
+        let moved = moved(&mut tx, new).await?;
+        // A refusal too: whoever hears of it finds the account's row free.
         tx.commit().await?;
-        Ok(Moved::Done(entry))
+        Ok(moved)
     }
 
     /// Whose a generation is.
@@ -127,6 +87,52 @@ impl Store {
         .fetch_one(self.requests.named("find a generation's account").long());
         Ok(reading.await?)
     }
+}
+
+async fn moved(tx: &mut Transaction, new: &NewMove<'_>) -> Result<Moved, StoreError> {
+    // Every entry of an account is written under this lock: what is read below stays so
+    // until the end.
+    let balance = sqlx::query_as!(
+        Balance,
+        r#"select balance as "balance: _", held as "held: _" from accounts
+           where id = $1 for no key update"#,
+        new.account.0
+    )
+    .fetch_optional(&mut *tx)
+    .await?;
+    let Some(balance) = balance else {
+        return Ok(Moved::NoAccount);
+    };
+    let (amount, charged) = match new.what {
+        Move::Grant(amount) | Move::Adjustment(amount) => (amount, None),
+        Move::Refund { generation, amount } => {
+            match charge_of(tx, new.account, generation).await? {
+                None => return Ok(Moved::NoGeneration),
+                Some(Credits::ZERO) => return Ok(Moved::NotCharged),
+                Some(charged) => (amount.unwrap_or(charged), Some(charged)),
+            }
+        }
+    };
+    if let Some(entry) = made_by_reference(tx, new).await? {
+        let same = entry.kind == new.what.kind()
+            && entry.amount == amount
+            && entry.generation == new.what.generation();
+        return Ok(if same {
+            Moved::Repeated(entry)
+        } else {
+            Moved::ReferenceUsed(entry)
+        });
+    }
+    if let Some(entry) = refund_of(tx, new.what.generation()).await? {
+        return Ok(Moved::Refunded(entry));
+    }
+    if let Some(charged) = charged.filter(|charged| amount > *charged) {
+        return Ok(Moved::AboveCharge(charged));
+    }
+    let Some(entry) = write(tx, new, amount).await? else {
+        return Ok(Moved::Short(balance));
+    };
+    Ok(Moved::Done(entry))
 }
 
 /// What an account's generation was charged; zero while it runs. It never changes again.
