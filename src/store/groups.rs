@@ -15,7 +15,6 @@ use std::{
 
 use tokio::{
     runtime::Handle,
-    task::yield_now,
     time::{Instant, sleep_until},
 };
 
@@ -174,8 +173,6 @@ impl<W: Writer> Groups<W> {
     }
 
     async fn statement(self) {
-        // Who is about to submit goes first: what is ready now goes together.
-        yield_now().await;
         let (items, keys) = self.state().group();
         let ended = Ended(&self, |state: &mut State<W::Item>| {
             state.statements -= 1;

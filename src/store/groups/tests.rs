@@ -1,4 +1,7 @@
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::yield_now,
+};
 
 use super::*;
 
