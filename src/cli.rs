@@ -13,7 +13,7 @@ use std::{
 };
 
 use clap::Parser as _;
-use tokio::runtime::Runtime;
+use tokio::runtime::Builder;
 use tracing::{Level, enabled};
 
 use crate::{
@@ -45,17 +45,7 @@ pub fn main() -> ExitCode {
         Err(error) => error.exit(),
     };
     let output = Output::new(arguments.json);
-    let result = Runtime::new().map_err(Failure::from).and_then(|runtime| {
-        let result = runtime.block_on(run(arguments, output));
-        let ended = Instant::now();
-        // Dropped, it would wait for blocking work for ever.
-        runtime.shutdown_timeout(ABANDONED_WORK);
-        // An input that nobody waits for any more may well be open.
-        if ended.elapsed() >= ABANDONED_WORK && !is_interrupted(&result) {
-            tracing::warn!("blocking work did not end in time; the process ends without it");
-        }
-        result
-    });
+    let result = run(arguments, output);
     match result {
         Ok(code) => code,
         Err(error) if error.is::<Interrupted>() => ExitCode::from(INTERRUPTED),
@@ -80,7 +70,7 @@ fn asks_for_json() -> bool {
     std::env::args_os().any(|argument| argument.to_string_lossy().starts_with("--json"))
 }
 
-async fn run(arguments: Arguments, output: Output) -> Result<ExitCode, Failure> {
+fn run(arguments: Arguments, output: Output) -> Result<ExitCode, Failure> {
     // The one place that reads the environment.
     let env: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -92,9 +82,9 @@ async fn run(arguments: Arguments, output: Output) -> Result<ExitCode, Failure> 
         Any::Completions { shell } => return commands::manual::completions(shell, output),
         Any::Man { folder } => return commands::manual::pages(folder.as_deref(), output),
         // A client needs no configuration of a server.
-        Any::Client(command) => return client::run(command, &env, output).await,
+        Any::Client(command) => return block_on(1, client::run(command, &env, output)),
         Any::Server(Command::Usage(asked)) if asked.own => {
-            return client::usage(&asked, &env, output).await;
+            return block_on(1, client::usage(&asked, &env, output));
         }
         Any::Server(command) => command,
     };
@@ -120,9 +110,28 @@ async fn run(arguments: Arguments, output: Output) -> Result<ExitCode, Failure> 
         sample_ratio: traces.sample_ratio,
     });
     let json = config.log.format == LogFormat::Json;
-    let telemetry = telemetry::init(filter, json, exported.as_ref())?;
-    let result = carry_out(command, &config, output).await;
-    telemetry.close().await;
+    block_on(config.server.threads(), async {
+        let telemetry = telemetry::init(filter, json, exported.as_ref())?;
+        let result = carry_out(command, &config, output).await;
+        telemetry.close().await;
+        result
+    })
+}
+
+fn block_on(
+    threads: usize,
+    work: impl Future<Output = Result<ExitCode, Failure>>,
+) -> Result<ExitCode, Failure> {
+    let mut builder = Builder::new_multi_thread();
+    let runtime = builder.worker_threads(threads).enable_all().build()?;
+    let result = runtime.block_on(work);
+    let ended = Instant::now();
+    // Dropped, it would wait for blocking work for ever.
+    runtime.shutdown_timeout(ABANDONED_WORK);
+    // An input that nobody waits for any more may well be open.
+    if ended.elapsed() >= ABANDONED_WORK && !is_interrupted(&result) {
+        tracing::warn!("blocking work did not end in time; the process ends without it");
+    }
     result
 }
 

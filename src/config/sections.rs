@@ -7,6 +7,7 @@
 use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
+    thread::available_parallelism,
 };
 
 use secrecy::SecretString;
@@ -44,6 +45,8 @@ pub struct Server {
     /// and the length of its prefix in bits.
     #[serde(deserialize_with = "networks")]
     pub trusted_proxies: Vec<(IpAddr, u8)>,
+    /// 0: half of the cores. Use [`Self::threads`].
+    pub(super) threads: Bounded<usize, 0, 1_024>,
     /// How long a stop is announced by `/health` before it begins.
     #[serde(rename = "drain_seconds")]
     pub drain: Seconds<0, 300>,
@@ -78,6 +81,16 @@ pub struct Server {
     pub account_share_percent: Bounded<usize, 1, 100>,
     /// Logins that wait for their password to be checked.
     pub max_waiting_logins: Bounded<usize, 1, 10_000>,
+}
+
+impl Server {
+    /// Threads that run requests.
+    pub fn threads(&self) -> usize {
+        match *self.threads {
+            0 => available_parallelism().map_or(1, |cores| cores.get().div_ceil(2)),
+            threads => threads,
+        }
+    }
 }
 
 /// `[database]`.

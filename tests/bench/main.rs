@@ -48,7 +48,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let args = Args::parse();
     match &args.role {
-        // As many threads as gensvc has.
+        // One thread for each core, as a program of this kind has by default.
         Some(Role::Proxy { upstream }) => serve(None, proxy::serve(upstream)),
         // It is to cost little, and one thread switches less. So is the load.
         Some(Role::Upstream) => serve(Some(1), upstream::serve()),

@@ -65,7 +65,7 @@ async fn blocking_work_that_never_ends_does_not_keep_the_process() {
 /// The file is read by a thread that all others wait for.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_thread_that_hangs_does_not_keep_the_process() {
-    let site = Site::new(&[NO_GRACE, ("TOKIO_WORKER_THREADS", "1")]);
+    let site = Site::new(&[NO_GRACE, ("GENSVC__SERVER__THREADS", "1")]);
     let (mut server, _) = site.first().await;
     let blocked = Blocked::new(site.folder.join("postgres/cluster/postmaster.pid"));
     server.terminate();
