@@ -41,11 +41,11 @@ pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
             @if rows.is_empty() { (parts::empty("No such account", "The email is compared as a whole.", &html! {})) } @else {
                 div.table tabindex="0" { table.cards {
                     thead { tr {
-                        th.cut { "Account" } th { "Email" } th.right { "Balance" } th.right { "On hold" } th.right { "Spent" } th { "State" } th { "Created" }
+                        th.cut { "Account" } th.cut { "Email" } th.right { "Balance" } th.right { "On hold" } th.right { "Spent" } th { "State" } th { "Created" }
                     } }
                     tbody { @for row in rows { tr {
                         td.cut { a href={ "/operator/accounts/" (row["id"].to_string()) } { (text(&row["name"])) } }
-                        td { (text(&row["email"])) }
+                        td.cut { (text(&row["email"])) }
                         td.right data-unit="credits" { (amount(&row["balance"])) }
                         td.right.narrow-hidden { (amount(&row["held"])) }
                         td.right.narrow-hidden { (amount(&row["spent"])) }
