@@ -12,8 +12,8 @@ use crate::{process, wire};
 
 /// The model whose streams stay open, a piece each second.
 pub const LONG_MODEL: &str = "bench-long";
-/// Seconds for which they do.
-const LONG: u32 = 20;
+/// Seconds for which they do: longer than they are looked at.
+const LONG: u32 = 3600;
 /// Pieces of any other stream.
 const PIECES: usize = 20;
 /// Of a body, at its end. The longest text is shorter.

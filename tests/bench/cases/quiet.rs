@@ -22,8 +22,11 @@ const QUIET: usize = 10;
 const RATE: u64 = 20;
 /// How long the busy account's row is locked, whatever length a slice has.
 const LOCKED: Duration = Duration::from_secs(30);
-/// How long the busy account is at it before the quiet ones are measured.
+/// How long the quiet accounts are at it before.
 const LEAD: Duration = Duration::from_secs(1);
+/// How long the busy account is at it before the quiet ones are measured: all of its streams have
+/// begun by then.
+const BUSY_LEAD: Duration = Duration::from_secs(4);
 /// Microseconds that a commit takes at least.
 const DELAYS: [u32; 3] = [0, 10_000, 50_000];
 /// Servers on the database.
@@ -94,9 +97,9 @@ async fn measure(run: &Run<'_>, servers: usize, noise: Noise) -> Outcome {
     // Its answers are no matter: it may be refused what is beyond its share.
     let mut noises = JoinSet::new();
     if let Some(load) = busy(&scene, noise, &keys[QUIET..]) {
-        noises.spawn(load.run(LEAD + length));
+        noises.spawn(load.run(BUSY_LEAD + length));
     }
-    tokio::time::sleep(LEAD).await;
+    tokio::time::sleep(BUSY_LEAD).await;
     let lock = match noise {
         Noise::Locked => Some(lock(&scene.database, &scene.accounts[QUIET]).await),
         _ => None,
