@@ -36,7 +36,6 @@ use std::{
 };
 
 use chrono::TimeDelta;
-use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument as _, Span};
 use uuid::Uuid;
@@ -77,8 +76,6 @@ const SETTLE_BACKOFF_MAX: Duration = Duration::from_secs(2);
 const SETTLE_REFUSALS: u32 = 10;
 /// Attempts to settle after the grace period has ended.
 const SETTLE_TRIES_AT_END: u32 = 3;
-/// Files that are parsed or converted concurrently.
-const CONVERSIONS: usize = 3;
 /// How long interrupted work may take to settle at shutdown, after the grace period.
 const INTERRUPTED_SETTLE: Duration = Duration::from_secs(2);
 
@@ -121,8 +118,6 @@ struct Inner {
     poll_interval: Duration,
     /// Which accounts the workers work for.
     quota: WorkerQuota,
-    /// For reading and converting files: each may take hundreds of MiB for a moment.
-    conversions: Arc<Semaphore>,
     /// Held while rows are claimed and registered, and while the sweep compares the two.
     claims: tokio::sync::Mutex<()>,
     wakeups: Arc<Wakeups>,
@@ -168,7 +163,6 @@ impl Runner {
             lease: settings.lease,
             poll_interval: settings.poll_interval,
             quota: WorkerQuota::new(settings.workers, settings.workers_per_account),
-            conversions: Arc::new(Semaphore::new(CONVERSIONS)),
             claims: tokio::sync::Mutex::new(()),
             wakeups: Arc::default(),
             tasks: TaskTracker::new(),

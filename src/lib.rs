@@ -20,7 +20,8 @@
 //! | [`app`] | composition root: startup and shutdown |
 //! | [`cli`] | command line |
 //!
-//! [`observe`] is what the others count and trace into; it knows `domain` only.
+//! [`observe`] is what the others count and trace into; it knows `domain` only. [`offload`] takes work
+//! that needs a core for long.
 //!
 //! [`config`], [`telemetry`] and [`local_postgres`] are imported by `app` and `cli` only: all other
 //! modules receive values, not the configuration.
@@ -35,6 +36,7 @@ pub mod jobs;
 pub mod local_postgres;
 pub mod media;
 pub mod observe;
+pub mod offload;
 pub mod providers;
 pub mod service;
 pub mod store;

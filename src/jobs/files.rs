@@ -1,7 +1,5 @@
 //! From a provider's bytes to stored files.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use chrono::TimeDelta;
 
@@ -12,6 +10,7 @@ use crate::{
         ids::GenerationId,
     },
     media::{self, InvalidMedia, MediaInfo, MediaKey, MediaKind},
+    offload::offload,
 };
 
 /// How long after a generation's end its files may still be written, by a worker that does not know
@@ -49,23 +48,15 @@ pub(super) fn output(key: &MediaKey, info: &MediaInfo) -> Output {
     }
 }
 
-impl Runner {
-    /// Parses or converts bytes off the async threads, a few at a time: it may take many
-    /// milliseconds, and much memory.
-    pub(super) async fn convert<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> Result<T, InvalidMedia> + Send + 'static,
-    ) -> Result<T, InvalidMedia> {
-        let permit = Arc::clone(&self.0.conversions).acquire_owned().await;
-        let done = tokio::task::spawn_blocking(move || {
-            let done = work();
-            drop(permit);
-            done
-        });
-        done.await
-            .unwrap_or(Err(InvalidMedia::Damaged("reading it failed")))
-    }
+/// Parses or converts bytes.
+pub(super) async fn convert<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, InvalidMedia> + Send + 'static,
+) -> Result<T, InvalidMedia> {
+    let done = offload(work).await;
+    done.unwrap_or(Err(InvalidMedia::Damaged("reading it failed")))
+}
 
+impl Runner {
     /// Checks that a file is of `kind` and stores it.
     pub(super) async fn store_file(
         &self,
@@ -75,8 +66,7 @@ impl Runner {
         bytes: Bytes,
     ) -> Result<Output, Failure> {
         let checked = bytes.clone();
-        let info = self
-            .convert(move || media::inspect(&checked, &[kind]))
+        let info = convert(move || media::inspect(&checked, &[kind]))
             .await
             .map_err(|error| unusable(id, &error))?;
         let key = MediaKey::new(id, index, kind);

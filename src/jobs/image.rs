@@ -3,7 +3,10 @@
 use serde_json::json;
 
 use super::{
-    ImageWork, Runner, RunningGuard, cancel::cancelled, files::unusable, step::Step,
+    ImageWork, Runner, RunningGuard,
+    cancel::cancelled,
+    files::{convert, unusable},
+    step::Step,
     submit::Submission,
 };
 use crate::{
@@ -69,7 +72,7 @@ impl Runner {
         let most = usize::try_from(work.price.n).unwrap_or(usize::MAX);
         for image in answer.images.into_iter().take(most) {
             let (width, height) = work.size;
-            let fitted = self.convert(move || fit_png(&image, width, height)).await;
+            let fitted = convert(move || fit_png(&image, width, height)).await;
             let index = u16::try_from(outputs.len()).unwrap_or(u16::MAX);
             let stored = match fitted {
                 Ok(png) => self.store_file(id, index, MediaKind::Png, png).await,

@@ -2,7 +2,12 @@
 
 use serde_json::json;
 
-use super::{Runner, RunningGuard, files::unusable, step::Step, submit::Submission};
+use super::{
+    Runner, RunningGuard,
+    files::{convert, unusable},
+    step::Step,
+    submit::Submission,
+};
 use crate::{
     domain::request::SpeechFormat,
     media::{MediaKind, mp3_from_parts, wav_from_parts},
@@ -44,7 +49,7 @@ impl Runner {
             SpeechFormat::Mp3 => MediaKind::Mp3,
             SpeechFormat::Wav => MediaKind::Wav,
         };
-        let joined = self.convert(move || match format {
+        let joined = convert(move || match format {
             SpeechFormat::Mp3 => mp3_from_parts(&answer.parts),
             SpeechFormat::Wav => wav_from_parts(&answer.parts),
         });

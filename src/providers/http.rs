@@ -25,6 +25,7 @@ use tokio::time::timeout;
 use url::Url;
 
 use super::{ProviderError, ProviderErrorKind, sse::Events};
+use crate::offload::offload;
 use base_url::BaseUrlError;
 use classify::{ErrorInfo, Head};
 use form::Form;
@@ -206,27 +207,26 @@ impl Answer {
 
     /// The body as JSON, of at most `cap` bytes after decompression.
     pub async fn json(mut self, cap: usize) -> Result<Value, ProviderError> {
-        let (body, whole) = self.take_body(cap).await?;
-        if !whole {
-            return Err(self.head.failed("body over the cap"));
-        }
-        serde_json::from_slice(&body).map_err(|_| {
-            let what = if body.is_empty() {
-                "empty body"
-            } else {
-                "body is not JSON"
-            };
-            self.head.failed(what)
-        })
+        let body = self.whole_body(cap).await?;
+        json(&self.head, &body)
+    }
+
+    /// What `read` makes of a body as [`Self::json`] that holds files.
+    pub async fn json_files<T: Send + 'static>(
+        mut self,
+        cap: usize,
+        read: impl FnOnce(&Head, Value) -> Result<T, ProviderError> + Send + 'static,
+    ) -> Result<T, ProviderError> {
+        let body = self.whole_body(cap).await?;
+        let head = self.head;
+        let answer = offload(move || json(&head, &body).and_then(|root| read(&head, root))).await;
+        answer.unwrap_or_else(|| Err(ProviderError::failed("reading it failed")))
     }
 
     /// The body as a file of at most `cap` bytes. An empty body, JSON or a page is a failure; the
     /// caller validates the format.
     pub async fn file(mut self, cap: usize) -> Result<Bytes, ProviderError> {
-        let (body, whole) = self.take_body(cap).await?;
-        if !whole {
-            return Err(self.head.failed("body over the cap"));
-        }
+        let body = self.whole_body(cap).await?;
         match body.trim_ascii_start().first() {
             None => Err(self.head.failed("empty body")),
             Some(b'{' | b'[' | b'<') => Err(self.head.failed("body is no file")),
@@ -249,6 +249,13 @@ impl Answer {
         Events::new(chunks(self.response), self.idle, STREAM_CAP)
     }
 
+    async fn whole_body(&mut self, cap: usize) -> Result<Vec<u8>, ProviderError> {
+        match self.take_body(cap).await? {
+            (body, true) => Ok(body),
+            (_, false) => Err(self.head.failed("body over the cap")),
+        }
+    }
+
     /// Up to `cap` bytes, and whether the body is complete.
     async fn take_body(&mut self, cap: usize) -> Result<(Vec<u8>, bool), ProviderError> {
         let mut body = Vec::new();
@@ -261,6 +268,17 @@ impl Answer {
             }
         }
     }
+}
+
+fn json(head: &Head, body: &[u8]) -> Result<Value, ProviderError> {
+    serde_json::from_slice(body).map_err(|_| {
+        let what = if body.is_empty() {
+            "empty body"
+        } else {
+            "body is not JSON"
+        };
+        head.failed(what)
+    })
 }
 
 /// The chunks of a body; ends after the first error.

@@ -140,10 +140,8 @@ impl Stability {
             let error_info = errors::error_info(body.as_ref());
             return Err(classify::answered(&self.name, &head, &error_info));
         }
-        let head = answer.head().clone();
-        let root = answer.json(ONE_IMAGE_BODY_CAP).await?;
-        let image = image(&head, &root)?;
-        Ok((image, head.request_id))
+        let read = |head: &Head, root| Ok((image(head, &root)?, head.request_id.clone()));
+        answer.json_files(ONE_IMAGE_BODY_CAP, read).await
     }
 }
 

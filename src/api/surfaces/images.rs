@@ -22,6 +22,7 @@ use crate::{
         dialect::images::{ImageAnswer, ImageFormat, ImagesAnswer, ImagesRequest},
         generation::Output,
     },
+    offload::offload,
 };
 
 const IMAGES: &str = "/openai/v1/images/generations";
@@ -54,34 +55,41 @@ pub async fn images(
         names: &[],
     };
     let (record, is_replay) = call.files(request.into()).await?;
-    let mut data = Vec::with_capacity(record.outputs.len());
+    let mut images = Vec::with_capacity(record.outputs.len());
     for output in &record.outputs {
-        data.push(ImageAnswer {
-            url: (format != Some(ImageFormat::Base64)).then(|| call.state.links().url(&output.key)),
-            b64_json: match format {
-                Some(ImageFormat::Url) => None,
-                _ => Some(base64(&call.state, output).await?),
-            },
-        });
+        let url =
+            (format != Some(ImageFormat::Base64)).then(|| call.state.links().url(&output.key));
+        let bytes = match format {
+            Some(ImageFormat::Url) => None,
+            _ => Some(read(&call.state, output).await?),
+        };
+        images.push((url, bytes));
     }
-    let answer = ImagesAnswer {
-        created: record.created_at.timestamp(),
-        data,
-        output_format: "png",
-        size: record.parameters["size"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned(),
-    };
-    let response = Headers::of(&record, &[]).on(Json(answer).into_response());
-    Ok(marked(response, is_replay))
+    let created = record.created_at.timestamp();
+    let size = record.parameters["size"].as_str().unwrap_or_default();
+    let size = size.to_owned();
+    let answered = offload(move || {
+        let image = |(url, bytes): (_, Option<Vec<u8>>)| ImageAnswer {
+            url,
+            b64_json: bytes.map(|bytes| BASE64_STANDARD.encode(bytes)),
+        };
+        let answer = ImagesAnswer {
+            created,
+            data: images.into_iter().map(image).collect(),
+            output_format: "png",
+            size,
+        };
+        Json(answer).into_response()
+    });
+    let response = answered.await.ok_or_else(ApiError::internal)?;
+    Ok(marked(Headers::of(&record, &[]).on(response), is_replay))
 }
 
-async fn base64(state: &ApiState, output: &Output) -> Result<String, ApiError> {
+async fn read(state: &ApiState, output: &Output) -> Result<Vec<u8>, ApiError> {
     let pieces = file(state, output).await?.body;
     let bytes = pieces.try_fold(Vec::new(), |mut bytes, piece| async move {
         bytes.extend_from_slice(&piece);
         Ok(bytes)
     });
-    Ok(BASE64_STANDARD.encode(bytes.await?))
+    Ok(bytes.await?)
 }

@@ -82,57 +82,57 @@ impl GeminiSpeech {
         let path = ["models", &format!("{model}:generateContent")];
         endpoint(&self.base_url, VersionPath::Last("v1beta"), &path)
     }
+}
 
-    fn read(
-        &self,
-        call: &SpeechCall,
-        head: &Head,
-        root: &Value,
-    ) -> Result<SpeechAnswer, ProviderError> {
-        if errors::error_of(root).is_some() {
-            let error_info = errors::error_info(Some(root));
-            return Err(classify::from_error_in_body(&self.name, head, &error_info));
-        }
-        let asked = call.model.strip_prefix("models/").unwrap_or(&call.model);
-        note_model(&self.name, asked, root.get("modelVersion"));
-        let text = |path: &str| root.pointer(path).and_then(Value::as_str);
-        let blocked = text("/promptFeedback/blockReason");
-        if let Some(reason) = blocked.filter(|r| *r != "BLOCKED_REASON_UNSPECIFIED") {
-            return Err(head.refused(Some(reason)));
-        }
-        match text("/candidates/0/finishReason") {
-            None | Some("STOP" | "FINISH_REASON_UNSPECIFIED") => {}
-            Some(reason) if response::is_policy(reason) => return Err(head.refused(Some(reason))),
-            // MAX_TOKENS too: a truncated recording is a failure.
-            Some(reason) => {
-                let error_info = ErrorInfo {
-                    code: Some(reason.to_owned()),
-                    kind: (reason == "PUP_LIMITED_DISABLED").then_some(ProviderErrorKind::Account),
-                    ..ErrorInfo::default()
-                };
-                return Err(classify::from_error_in_body(&self.name, head, &error_info));
-            }
-        }
-        let parts = root
-            .pointer("/candidates/0/content/parts")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .filter_map(|part| part.get("inlineData"))
-            .map(|data| part(data).map_err(|error| head.with_context(error)))
-            .collect::<Result<Vec<_>, _>>()?;
-        if parts.is_empty() {
-            return Err(head.failed("answer without audio"));
-        }
-        if parts.iter().map(Bytes::len).sum::<usize>() > SPEECH_CAP {
-            return Err(head.failed("speech over the cap"));
-        }
-        let id = root.get("responseId").and_then(Value::as_str);
-        Ok(SpeechAnswer {
-            parts,
-            request_id: head.request_id.clone().or_else(|| id.and_then(clean_id)),
-        })
+fn read(
+    provider: &str,
+    model: &str,
+    head: &Head,
+    root: &Value,
+) -> Result<SpeechAnswer, ProviderError> {
+    if errors::error_of(root).is_some() {
+        let error_info = errors::error_info(Some(root));
+        return Err(classify::from_error_in_body(provider, head, &error_info));
     }
+    let asked = model.strip_prefix("models/").unwrap_or(model);
+    note_model(provider, asked, root.get("modelVersion"));
+    let text = |path: &str| root.pointer(path).and_then(Value::as_str);
+    let blocked = text("/promptFeedback/blockReason");
+    if let Some(reason) = blocked.filter(|r| *r != "BLOCKED_REASON_UNSPECIFIED") {
+        return Err(head.refused(Some(reason)));
+    }
+    match text("/candidates/0/finishReason") {
+        None | Some("STOP" | "FINISH_REASON_UNSPECIFIED") => {}
+        Some(reason) if response::is_policy(reason) => return Err(head.refused(Some(reason))),
+        // MAX_TOKENS too: a truncated recording is a failure.
+        Some(reason) => {
+            let error_info = ErrorInfo {
+                code: Some(reason.to_owned()),
+                kind: (reason == "PUP_LIMITED_DISABLED").then_some(ProviderErrorKind::Account),
+                ..ErrorInfo::default()
+            };
+            return Err(classify::from_error_in_body(provider, head, &error_info));
+        }
+    }
+    let parts = root
+        .pointer("/candidates/0/content/parts")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(|part| part.get("inlineData"))
+        .map(|data| part(data).map_err(|error| head.with_context(error)))
+        .collect::<Result<Vec<_>, _>>()?;
+    if parts.is_empty() {
+        return Err(head.failed("answer without audio"));
+    }
+    if parts.iter().map(Bytes::len).sum::<usize>() > SPEECH_CAP {
+        return Err(head.failed("speech over the cap"));
+    }
+    let id = root.get("responseId").and_then(Value::as_str);
+    Ok(SpeechAnswer {
+        parts,
+        request_id: head.request_id.clone().or_else(|| id.and_then(clean_id)),
+    })
 }
 
 fn body(call: &SpeechCall) -> Value {
@@ -221,9 +221,9 @@ impl SpeechProvider for GeminiSpeech {
             let error_info = errors::error_info(body.as_ref());
             return Err(classify::answered(&self.name, &head, &error_info));
         }
-        let head = answer.head().clone();
-        let root = answer.json(BODY_CAP).await?;
-        self.read(call, &head, &root)
+        let (provider, model) = (self.name.clone(), call.model.clone());
+        let read = move |head: &Head, root| read(&provider, &model, head, &root);
+        answer.json_files(BODY_CAP, read).await
     }
 }
 

@@ -147,42 +147,40 @@ impl OpenAiImages {
             models: setup.models(),
         })
     }
+}
 
-    /// Fewer images than requested, or some unreadable ones, are an answer; none is an error.
-    fn read(
-        &self,
-        call: &ImageCall,
-        head: &Head,
-        mut root: Value,
-    ) -> Result<ImageAnswer, ProviderError> {
-        if errors::is_error(&root) {
-            let error_info = errors::error_info(Some(&root));
-            return Err(classify::from_error_in_body(&self.name, head, &error_info));
-        }
-        let Some(Value::Array(items)) = root.get_mut("data").map(Value::take) else {
-            return Err(head.failed("data is no array"));
-        };
-        let mut images = Vec::new();
-        let mut first = None;
-        for item in items.iter().take(call.n as usize) {
-            match image(item) {
-                Ok(bytes) => images.push(bytes),
-                Err(error) => {
-                    tracing::warn!(provider = self.name, %error, "one of several images is invalid");
-                    first.get_or_insert(error);
-                }
+/// Fewer images than requested, or some unreadable ones, are an answer; none is an error.
+fn read(
+    provider: &str,
+    most: usize,
+    head: &Head,
+    mut root: Value,
+) -> Result<ImageAnswer, ProviderError> {
+    if errors::is_error(&root) {
+        let error_info = errors::error_info(Some(&root));
+        return Err(classify::from_error_in_body(provider, head, &error_info));
+    }
+    let Some(Value::Array(items)) = root.get_mut("data").map(Value::take) else {
+        return Err(head.failed("data is no array"));
+    };
+    let mut images = Vec::new();
+    let mut first = None;
+    for item in items.iter().take(most) {
+        match image(item) {
+            Ok(bytes) => images.push(bytes),
+            Err(error) => {
+                tracing::warn!(provider, %error, "one of several images is invalid");
+                first.get_or_insert(error);
             }
         }
-        if images.is_empty() {
-            return Err(
-                head.with_context(first.unwrap_or_else(|| ProviderError::failed("no image")))
-            );
-        }
-        Ok(ImageAnswer {
-            images,
-            request_id: head.request_id.clone(),
-        })
     }
+    if images.is_empty() {
+        return Err(head.with_context(first.unwrap_or_else(|| ProviderError::failed("no image"))));
+    }
+    Ok(ImageAnswer {
+        images,
+        request_id: head.request_id.clone(),
+    })
 }
 
 /// A `url` instead of the bytes is a form of retired models.
@@ -210,9 +208,9 @@ impl ImageProvider for OpenAiImages {
             let error_info = errors::error_info(body.as_ref());
             return Err(classify::answered(&self.name, &head, &error_info));
         }
-        let head = answer.head().clone();
-        let root = answer.json(IMAGES_BODY_CAP).await?;
-        self.read(call, &head, root)
+        let (provider, most) = (self.name.clone(), call.n as usize);
+        let read = move |head: &Head, root| read(&provider, most, head, root);
+        answer.json_files(IMAGES_BODY_CAP, read).await
     }
 }
 
