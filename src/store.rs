@@ -77,6 +77,8 @@ const PLANNED_ONCE: &str = "set plan_cache_mode = force_generic_plan; set jit = 
 const BY_INDEX: &str = "set enable_seqscan = off";
 /// For any number of rows in a group.
 const NO_NESTED_LOOPS: &str = "set enable_nestloop = off";
+/// What many share waits for the row of one no longer than another server's commit takes.
+const BRIEF_LOCKS: &str = "set lock_timeout = '5ms'";
 /// Where nothing is written that must outlive a crash.
 const UNFLUSHED: &str = "set synchronous_commit = off";
 
@@ -296,9 +298,14 @@ impl Store {
             Pool::new(hosts, settings, size, connections.acquire_timeout, outages)
         };
         let requests = pool(&[PLANNED_ONCE], connections.requests);
-        let groups = &[PLANNED_ONCE, BY_INDEX, NO_NESTED_LOOPS];
-        let credits = pool(groups, connections.credits);
-        let lanes = pool(groups, connections.locked);
+        let credits = pool(
+            &[PLANNED_ONCE, BY_INDEX, NO_NESTED_LOOPS, BRIEF_LOCKS],
+            connections.credits,
+        );
+        let lanes = pool(
+            &[PLANNED_ONCE, BY_INDEX, NO_NESTED_LOOPS],
+            connections.locked,
+        );
         let keys = pool(
             &[PLANNED_ONCE, BY_INDEX, NO_NESTED_LOOPS, UNFLUSHED],
             connections.keys,

@@ -2,9 +2,8 @@
 //!
 //! Nothing is held back for others to come: what arrives alone is sent at once. Of each key (an
 //! account) at most one statement of this process is under way, so that what waits for its row
-//! waits here, and goes together. A statement of one key alone holds up no other key. One that is
-//! shared by several waits for none of their rows; what finds its row locked is taken to a lane, a
-//! transaction for this key alone that may wait.
+//! waits here, and goes together. A statement of one key alone holds up no other key. What the writer
+//! finds locked is taken to a lane, a transaction for this key alone that may wait.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},

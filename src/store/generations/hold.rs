@@ -14,7 +14,7 @@ use super::{
     presumptions::{self, Presumptions},
     prices::PriceId,
     refusal::explain_refusal,
-    writer::{Grouped, Verdict, Verdicts, Write},
+    writer::{Grouped, Verdicts, Write},
 };
 use crate::{
     domain::{credits::Credits, generation::Surface, ids::AccountId, rate::nanos},
@@ -192,6 +192,10 @@ impl Grouped for Hold {
     type Written = ();
     type Outcome = Option<HoldOutcome>;
 
+    fn account(&self) -> AccountId {
+        self.terms.account
+    }
+
     /// All holds of an account that are in it are placed, or none of them: with those of a key
     /// whose limit they would exceed left out before.
     fn write<'a>(items: &'a [&'a Self], executor: impl PgExecutor<'a> + 'a) -> Verdicts<'a, ()> {
@@ -218,7 +222,7 @@ impl Grouped for Hold {
 async fn write(
     items: &[&Hold],
     executor: impl PgExecutor<'_>,
-) -> Result<Vec<Verdict<()>>, StoreError> {
+) -> Result<Vec<Option<()>>, StoreError> {
     let rows: Vec<&Row> = items.iter().map(|item| &item.row).collect();
     let accounts = group_rows::ids(items.iter().map(|item| Some(item.terms.account.0)));
     let ids = || items.iter().map(|item| item.terms.credential.ids());
@@ -233,41 +237,34 @@ async fn write(
         with wanted as materialized (
             select *, unnest as nth, ordinality as place
             from rows from (unnest($1::hold_row[]), unnest($2::integer[])) with ordinality
-        ), open as materialized (
-            -- Not waited for: one locked account would hold up all others.
-            select id, suspended_at is not null as suspended, defaults from accounts
-            where id = any($3)
-            for no key update skip locked
-        ), presumed as materialized (
-            -- Of accounts whose row is locked here: no two holds wait for each other's counts.
-            select c.id, c.per_minute, c.n
-            from unnest($6::bigint[], $7::integer[], $8::integer[], $9::jsonb[])
-                    as c (id, per_minute, n, defaults)
-                join api_keys k on k.id = c.id and k.id = any($4)
-                join open a on a.id = k.account_id
-            where k.revoked_at is null and (k.expires_at is null or k.expires_at > $10)
-              and a.defaults = c.defaults
-            order by c.id
+        ), keys as materialized (
+            select k.id, k.expires_at, k.spend_limit, k.spend_period,
+                   p.id as presumed, p.per_minute, p.n
+            from api_keys k
+                join accounts a on a.id = k.account_id and a.id = any($3)
+                left join unnest($6::bigint[], $7::integer[], $8::integer[], $9::jsonb[])
+                        as p (id, per_minute, n, defaults)
+                    -- Not `=`, by which all that have the same defaults would be joined first.
+                    on p.id = k.id and a.defaults is not distinct from p.defaults
+                        and (k.expires_at is null or k.expires_at > $10)
+            where k.id = any($4) and k.revoked_at is null
         ), counted as materialized (
             select c.caller, c.tat, c.admitted
-            from count_requests('k', array(select id from presumed),
-                                array(select per_minute from presumed),
-                                array(select n from presumed), $11) c
+            from count_requests('k', array(select id from keys where presumed is not null),
+                                array(select per_minute from keys where presumed is not null),
+                                array(select n from keys where presumed is not null), $11) c
         ), live as (
             select w.*, k.spend_limit,
                    case when k.spend_limit is not null
                         then spend_period_start(k.spend_period, w.now) end as period
             from wanted w
-                join open a on a.id = w.account_id and not a.suspended
-                join api_keys k on k.id = w.api_key_id and k.id = any($4)
+                join keys k on k.id = w.api_key_id
                 left join counted c on c.caller = w.api_key_id
-            where k.revoked_at is null and (k.expires_at is null or k.expires_at > w.now)
+            where (k.expires_at is null or k.expires_at > w.now)
               and (w.nth is null or w.nth < c.admitted)
             union all
             select w.*, null, null
-            from wanted w
-                join open a on a.id = w.account_id and not a.suspended
-                join sessions s on s.id = w.session_id and s.id = any($5)
+            from wanted w join sessions s on s.id = w.session_id and s.id = any($5)
             where s.revoked_at is null and s.expires_at > w.now
         ), fitting as (
             select * from (
@@ -291,7 +288,7 @@ async fn write(
                          min(max_jobs) as max_jobs
                   from fitting group by account_id) s
             where a.id = s.account_id and a.id = any($3)
-              and a.balance - a.held >= s.hold
+              and a.suspended_at is null and a.balance - a.held >= s.hold
               and (s.jobs = 0 or a.jobs + s.jobs <= s.max_jobs)
             returning a.id, a.balance, a.held - s.hold as held
         ), held as materialized (
@@ -329,12 +326,11 @@ async fn write(
             select account_id, bind_key, bind_fingerprint, id, bind_until from held
             where bind_key is not null
         )
-        select h.id is not null as "held!", a.id is null as "locked!",
+        select h.id is not null as "held!",
                case when h.id is not null and h.instance is null
                     then pg_notify('gensvc', 'jobs')::text end as notified,
                c.tat as "tat?", c.admitted as "admitted?"
         from wanted w
-            left join open a on a.id = w.account_id
             left join held h on h.place = w.place
             left join counted c on c.caller = w.api_key_id
         order by w.place
@@ -359,13 +355,7 @@ async fn write(
         if let Some(presumed) = item.terms.uncounted() {
             presumptions::settle(presumed, place, row.tat.zip(row.admitted), now);
         }
-        if row.held {
-            Verdict::Written(())
-        } else if row.locked && item.terms.refused_before().is_none() {
-            Verdict::Locked
-        } else {
-            Verdict::Refused
-        }
+        row.held.then_some(())
     });
     Ok(verdicts.collect())
 }

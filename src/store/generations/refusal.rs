@@ -5,7 +5,7 @@ use sqlx::PgExecutor;
 use super::{
     Balance, HoldOutcome, SpendLimit, StoreError,
     hold::{Hold, Terms},
-    writer::{Grouped as _, Verdict},
+    writer::Grouped as _,
 };
 use crate::{domain::credits::Credits, store::pool::Transaction};
 
@@ -31,10 +31,10 @@ pub(super) async fn decide(
             outcomes.push(HoldOutcome::NotAsPresumed);
             continue;
         }
-        let mut held = verdicts.next().and_then(Verdict::written);
+        let mut held = verdicts.next().flatten();
         if held.is_none() && settled.len() > 1 {
             let alone = Hold::write(&[hold], &mut *tx).await?;
-            held = alone.into_iter().find_map(Verdict::written);
+            held = alone.into_iter().flatten().next();
         }
         outcomes.push(match held {
             Some(()) => HoldOutcome::Held,

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::{
     Outcome, Settled, Settlement, Store, StoreError,
-    writer::{Grouped, Verdict, Verdicts, Write},
+    writer::{Grouped, Verdicts, Write},
 };
 use crate::{
     domain::{
@@ -23,7 +23,7 @@ use crate::{
 /// A settlement to be written.
 pub struct Settle {
     row: Row,
-    pub account: AccountId,
+    account: AccountId,
 }
 
 /// What is written of an end.
@@ -108,8 +108,11 @@ impl Grouped for Settle {
     type Written = Settled;
     type Outcome = Option<Settled>;
 
-    /// Lock order everywhere: the account, then what belongs to it. The constraints refuse a charge
-    /// above the hold, and with it the whole statement.
+    fn account(&self) -> AccountId {
+        self.account
+    }
+
+    /// The constraints refuse a charge above the hold, and with it the whole statement.
     fn write<'a>(
         items: &'a [&'a Self],
         executor: impl PgExecutor<'a> + 'a,
@@ -130,7 +133,7 @@ impl Grouped for Settle {
 async fn write(
     items: &[&Settle],
     executor: impl PgExecutor<'_>,
-) -> Result<Vec<Verdict<Settled>>, StoreError> {
+) -> Result<Vec<Option<Settled>>, StoreError> {
     let rows: Vec<&Row> = items.iter().map(|item| &item.row).collect();
     let accounts = group_rows::ids(items.iter().map(|item| Some(item.account.0)));
     let ids = group_rows::ids(items.iter().map(|item| Some(item.row.id)));
@@ -139,12 +142,9 @@ async fn write(
         with wanted as materialized (
             select *, ordinality as place
             from unnest($1::settlement_row[]) with ordinality
-        ), open as materialized (
-            -- Not waited for: one locked account would hold up all others.
-            select id from accounts where id = any($2) for no key update skip locked
         ), gone as (
             delete from running_generations g
-            using wanted w join open a on a.id = w.account_id
+            using wanted w
             where g.account_id + 0 = w.account_id and g.id = w.id
               and g.id = any($3)
               and (w.instance is null or g.lease_token = w.instance)
@@ -222,7 +222,7 @@ async fn write(
             where w.account_id = any($2) and w.deleted_at is null and e.event = any(w.events)
             returning id
         )
-        select a.id is null as "locked!", g.id is not null as "ended!",
+        select g.id is not null as "ended!",
                m.type as "modality?: Modality", m.provider as "provider?", m.name as "model?",
                g.estimated as "estimated?: Credits", g.made as "attempts?",
                g.remote_id as "remote_id?", g.started as "started_at?",
@@ -232,7 +232,6 @@ async fn write(
                case when exists (select from deliveries)
                     then pg_notify('gensvc', 'deliveries')::text end as notified_deliveries
         from wanted w
-            left join open a on a.id = w.account_id
             left join gone g on g.place = w.place
             left join models m on m.id = g.model_id
         order by w.place
@@ -244,11 +243,8 @@ async fn write(
     .fetch_all(executor)
     .await?;
     let verdicts = verdicts.into_iter().map(|row| {
-        if row.locked {
-            return Ok(Verdict::Locked);
-        }
         if !row.ended {
-            return Ok(Verdict::Refused);
+            return Ok(None);
         }
         let settled = || {
             Some(Settled {
@@ -264,7 +260,7 @@ async fn write(
             })
         };
         let missing = || StoreError::Corrupt("a generation has no model".to_owned());
-        settled().map(Verdict::Written).ok_or_else(missing)
+        settled().map(Some).ok_or_else(missing)
     });
     verdicts.collect()
 }

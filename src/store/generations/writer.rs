@@ -1,5 +1,12 @@
 //! How holds and settlements are written: many in one statement, or those of one account in a
 //! transaction that waits for its row.
+//!
+//! A statement that several accounts share waits for a row as long as the commit of another server's
+//! statement takes (`BRIEF_LOCKS`), and no longer: who has locked an account for longer holds up no
+//! other. It locks what belongs to accounts before their rows, a transaction of one account after it.
+//! Where the two cross, the shared one gives way, long before Postgres looks for a deadlock.
+
+use std::collections::VecDeque;
 
 use futures_util::future::BoxFuture;
 use sqlx::PgExecutor;
@@ -9,7 +16,7 @@ use super::{HoldOutcome, Settled, hold::Hold, refusal::decide, settle::Settle};
 use crate::{
     domain::ids::AccountId,
     store::{
-        StoreError,
+        StoreError, group_rows,
         groups::{DEADLOCKS, Item, Writer},
         pool::Pool,
     },
@@ -30,24 +37,16 @@ pub struct CreditWriter {
     pub lanes: Pool,
 }
 
-/// What a statement says of one of its rows.
-#[derive(Debug)]
-pub(super) enum Verdict<T> {
-    Written(T),
-    /// Nothing was written, because of the row itself.
-    Refused,
-    /// Nothing was written: the account's row is locked by somebody else.
-    Locked,
-}
-
-/// One for each row, in their order.
-pub(super) type Verdicts<'a, T> = BoxFuture<'a, Result<Vec<Verdict<T>>, StoreError>>;
+/// What was written of each row, in their order; `None`: nothing, because of the row itself.
+pub(super) type Verdicts<'a, T> = BoxFuture<'a, Result<Vec<Option<T>>, StoreError>>;
 
 /// What can be written by one statement together with others of its kind.
 pub(super) trait Grouped: Sized + Sync {
     const STATEMENT: &'static str;
     type Written: Send;
     type Outcome: Send;
+
+    fn account(&self) -> AccountId;
 
     fn write<'a>(
         items: &'a [&'a Self],
@@ -66,8 +65,8 @@ impl Item for Write {
 
     fn key(&self) -> AccountId {
         match self {
-            Self::Hold(hold, _) => hold.terms.account,
-            Self::Settle(settle, _) => settle.account,
+            Self::Hold(hold, _) => hold.account(),
+            Self::Settle(settle, _) => settle.account(),
         }
     }
 
@@ -153,8 +152,7 @@ impl CreditWriter {
         let mut settled = Vec::new();
         if !settlements.is_empty() {
             let items: Vec<&Settle> = settlements.iter().map(|(item, _)| item).collect();
-            let verdicts = Settle::write(&items, &mut tx).await?;
-            settled.extend(verdicts.into_iter().map(Verdict::written));
+            settled = Settle::write(&items, &mut tx).await?;
         }
         let holds: Vec<&Hold> = holds.iter().map(|(item, _)| item).collect();
         let outcomes = decide(&mut tx, &holds).await?;
@@ -166,42 +164,69 @@ impl CreditWriter {
 /// Writes them in one statement, or each alone where one of them fails. Returns those whose account
 /// is locked.
 async fn together<G: Grouped>(pool: &Pool, items: Waiting<G>) -> Waiting<G> {
-    if items.is_empty() {
-        return items;
-    }
-    let (mut locked, alone) = write(pool, items).await;
-    for item in alone {
-        locked.extend(write(pool, vec![item]).await.0);
+    let mut locked = Vec::new();
+    let mut parted = false;
+    let mut groups = VecDeque::from([items]);
+    while let Some(group) = groups.pop_front() {
+        let Err((error, group)) = write(pool, group).await else {
+            continue;
+        };
+        match (group.len(), error.is_locked()) {
+            (1, true) => locked.extend(group),
+            (1, false) => fail(group, &error),
+            (_, true) if !parted => {
+                parted = true;
+                let (open, others) = part(pool, group).await;
+                groups.push_back(open);
+                locked.extend(others);
+            }
+            _ => groups.extend(group.into_iter().map(|item| vec![item])),
+        }
     }
     locked
 }
 
-/// Writes them in one statement. Returns those whose account is locked, and what is to be written
-/// again, each alone: one of them failed, and only it may.
-async fn write<G: Grouped>(pool: &Pool, items: Waiting<G>) -> (Waiting<G>, Waiting<G>) {
+/// Parts those whose account nobody has locked from those whose account somebody has.
+async fn part<G: Grouped>(pool: &Pool, items: Waiting<G>) -> (Waiting<G>, Waiting<G>) {
+    let accounts = group_rows::ids(items.iter().map(|(item, _)| Some(item.account().0)));
+    let looking = sqlx::query_scalar!(
+        "select id from accounts where id = any($1) for no key update skip locked",
+        &accounts
+    )
+    .fetch_all(pool.named("look for locked accounts"));
+    match looking.await {
+        Ok(open) => {
+            let is_open = |(item, _): &(G, _)| open.contains(&item.account().0);
+            items.into_iter().partition(is_open)
+        }
+        // They are written each alone.
+        Err(_) => (items, Vec::new()),
+    }
+}
+
+/// Writes them in one statement, and tells them how it has ended: unless it failed, and may not have
+/// because of all of them.
+async fn write<G: Grouped>(pool: &Pool, items: Waiting<G>) -> Result<(), (StoreError, Waiting<G>)> {
+    if items.is_empty() {
+        return Ok(());
+    }
     let mut deadlocks = 0;
     let verdicts = loop {
         let rows: Vec<&G> = items.iter().map(|(item, _)| item).collect();
         match G::write(&rows, pool.named(G::STATEMENT)).await {
             Ok(verdicts) => break verdicts,
             Err(error) if error.is_deadlock() && deadlocks < DEADLOCKS => deadlocks += 1,
-            Err(error) if error.concerns_all() || items.len() == 1 => {
+            Err(error) if error.concerns_all() && !error.is_locked() => {
                 fail(items, &error);
-                return (Vec::new(), Vec::new());
+                return Ok(());
             }
-            Err(_) => return (Vec::new(), items),
+            Err(error) => return Err((error, items)),
         }
     };
-    let mut locked = Vec::new();
-    for ((item, waiter), verdict) in items.into_iter().zip(verdicts) {
-        match verdict {
-            Verdict::Locked => locked.push((item, waiter)),
-            verdict => {
-                let _ = waiter.send(Ok(G::outcome(verdict.written())));
-            }
-        }
+    for ((_, waiter), verdict) in items.into_iter().zip(verdicts) {
+        let _ = waiter.send(Ok(G::outcome(verdict)));
     }
-    (locked, Vec::new())
+    Ok(())
 }
 
 /// Tells everybody of an error.
@@ -231,13 +256,4 @@ fn join(holds: Waiting<Hold>, settlements: Waiting<Settle>) -> Vec<Write> {
     let settlements = settlements.into_iter();
     let settlements = settlements.map(|(item, waiter)| Write::Settle(item, waiter));
     holds.chain(settlements).collect()
-}
-
-impl<T> Verdict<T> {
-    pub fn written(self) -> Option<T> {
-        match self {
-            Self::Written(written) => Some(written),
-            Self::Refused | Self::Locked => None,
-        }
-    }
 }

@@ -134,6 +134,31 @@ async fn of_holds_that_come_together_as_many_are_placed_as_fit(
     app.assert_settled().await;
 }
 
+/// Statements of two servers wait for each other's commits, and decide by what those have left.
+#[sqlx::test]
+async fn of_holds_of_two_servers_as_many_are_placed_as_fit(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    let replica = app.replica().await;
+    let account = app.account("0.001").await;
+    let movers = [
+        Mover::new(&app, &account).await,
+        Mover::new(&replica, &account).await,
+    ];
+    for _ in 0..10 {
+        let holds = (0..40).map(|n| movers[n % 2].hold(70));
+        let held: Vec<_> = join_all(holds).await.into_iter().flatten().collect();
+        assert_eq!(held.len(), 14);
+        let ends = held.into_iter().enumerate();
+        let ends = ends.map(|(n, id)| movers[n % 2].finish(id, None));
+        assert!(join_all(ends).await.into_iter().all(|ended| ended));
+        assert_eq!(movers[0].balance_and_unfinished().await, (1000, 0));
+    }
+    app.assert_settled().await;
+}
+
 #[sqlx::test]
 async fn usage_of_a_database_made_from_a_dump_is_counted_anew(
     _: PgPoolOptions,
