@@ -2,8 +2,8 @@
 //!
 //! Nothing is held back for others to come: what arrives alone is sent at once. Of each key (an
 //! account) at most one statement of this process is under way, so that what waits for its row
-//! waits here, and goes together. A statement of one key alone holds up no other key. What the writer
-//! finds locked is taken to a lane, a transaction for this key alone that may wait.
+//! waits here, and goes together. A statement of one key alone does not hold up the next one. What
+//! the writer finds locked is taken to a lane, a transaction for this key alone that may wait.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -23,6 +23,9 @@ const MOST: usize = 64;
 const MOST_OF_KEY: usize = 32;
 /// Bytes of the items of one statement, unless one alone is larger.
 const MOST_BYTES: usize = 1 << 20;
+/// Statements under way at once while none is slow, one of them of one key alone. More would each
+/// write less, and cost nearly as much.
+const AT_ONCE: usize = 2;
 /// Once a statement takes longer, the next does not wait for its end: commits are slow then, and
 /// sharing them is worth less than the wait.
 const HURRY: Duration = Duration::from_millis(8);
@@ -222,7 +225,8 @@ impl<I: Item> State<I> {
             self.busy.insert(key);
             return Some(Next::Lane(key, self.all_of(key)));
         }
-        let may_begin = self.shared == 0 || self.begun.elapsed() >= bounds.hurry;
+        let is_quick = self.shared == 0 && self.statements < AT_ONCE;
+        let may_begin = is_quick || self.begun.elapsed() >= bounds.hurry;
         let is_free = self.statements < bounds.statements && !self.forming;
         if is_free && may_begin && self.may_group() {
             self.statements += 1;
