@@ -77,7 +77,7 @@ const PLANNED_ONCE: &str = "set plan_cache_mode = force_generic_plan; set jit = 
 const BY_INDEX: &str = "set enable_seqscan = off";
 /// For any number of rows in a group.
 const NO_NESTED_LOOPS: &str = "set enable_nestloop = off";
-/// What many share waits for the row of one no longer than another server's commit takes.
+/// What many share waits for a lock no longer than another server's commit takes.
 const BRIEF_LOCKS: &str = "set lock_timeout = '5ms'";
 /// Where nothing is written that must outlive a crash.
 const UNFLUSHED: &str = "set synchronous_commit = off";
@@ -201,6 +201,11 @@ impl StoreError {
                 error => error.to_string(),
             },
         })
+    }
+
+    /// Whether it waited in vain for somebody else.
+    fn is_of_a_lock(&self) -> bool {
+        self.is_locked() || self.is_deadlock()
     }
 
     fn is_deadlock(&self) -> bool {

@@ -328,7 +328,10 @@ async fn write(
         )
         select h.id is not null as "held!",
                case when h.id is not null and h.instance is null
-                    then pg_notify('gensvc', 'jobs')::text end as notified,
+                    -- The lock of notices, until the commit, is not of an account: it may be waited
+                    -- for, as those of the accounts are there.
+                    then set_config('lock_timeout', '3s', true)
+                         || pg_notify('gensvc', 'jobs')::text end as notified,
                c.tat as "tat?", c.admitted as "admitted?"
         from wanted w
             left join held h on h.place = w.place

@@ -227,10 +227,16 @@ async fn write(
                g.estimated as "estimated?: Credits", g.made as "attempts?",
                g.remote_id as "remote_id?", g.started as "started_at?",
                g.ended as "completed_at?", g.joined as "joined?",
-               case when g.job or g.cancel_requested_at is not null
-                    then pg_notify('gensvc', 'ended ' || g.id)::text end as notified_end,
-               case when exists (select from deliveries)
-                    then pg_notify('gensvc', 'deliveries')::text end as notified_deliveries
+               -- The lock of notices, until the commit, is not of an account: it may be waited for
+               -- once all accounts are locked.
+               case when (g.job or g.cancel_requested_at is not null)
+                         and (select count(*) from moved) > 0
+                    then set_config('lock_timeout', '3s', true)
+                         || pg_notify('gensvc', 'ended ' || g.id)::text end as notified_end,
+               case when exists (select from deliveries) and (select count(*) from moved) > 0
+                    then set_config('lock_timeout', '3s', true)
+                         || pg_notify('gensvc', 'deliveries')::text end
+                   as notified_deliveries
         from wanted w
             left join gone g on g.place = w.place
             left join models m on m.id = g.model_id

@@ -1,12 +1,10 @@
 //! How holds and settlements are written: many in one statement, or those of one account in a
 //! transaction that waits for its row.
 //!
-//! A statement that several accounts share waits for a row as long as the commit of another server's
+//! A statement that several accounts share waits for a lock as long as the commit of another server's
 //! statement takes (`BRIEF_LOCKS`), and no longer: who has locked an account for longer holds up no
-//! other. It locks what belongs to accounts before their rows, a transaction of one account after it.
-//! Where the two cross, the shared one gives way, long before Postgres looks for a deadlock.
-
-use std::collections::VecDeque;
+//! other. It locks what belongs to accounts before their rows, a transaction after them. Where the two
+//! cross, the statement gives way, long before Postgres looks for a deadlock.
 
 use futures_util::future::BoxFuture;
 use sqlx::PgExecutor;
@@ -17,7 +15,7 @@ use crate::{
     domain::ids::AccountId,
     store::{
         StoreError, group_rows,
-        groups::{DEADLOCKS, Item, Writer},
+        groups::{Item, Writer},
         pool::Pool,
     },
 };
@@ -95,7 +93,11 @@ impl Writer for CreditWriter {
 
     async fn together(&self, items: Vec<Write>) -> Vec<Write> {
         let (holds, settlements) = split(items);
-        let holds = together(&self.shared, holds).await;
+        let mut holds = together(&self.shared, holds).await;
+        // They would wait in the lane, which counts no request, for nothing.
+        for (_, waiter) in holds.extract_if(.., |(hold, _)| hold.is_open()) {
+            let _ = waiter.send(Ok(Some(HoldOutcome::NotAsPresumed)));
+        }
         let settlements = together(&self.shared, settlements).await;
         join(holds, settlements)
     }
@@ -161,72 +163,96 @@ impl CreditWriter {
     }
 }
 
-/// Writes them in one statement, or each alone where one of them fails. Returns those whose account
-/// is locked.
+/// Writes them in one statement; where it fails, those whose account is not locked once more under
+/// its lock, and where that fails, each alone. Returns those whose account is locked.
 async fn together<G: Grouped>(pool: &Pool, items: Waiting<G>) -> Waiting<G> {
-    let mut locked = Vec::new();
-    let mut parted = false;
-    let mut groups = VecDeque::from([items]);
-    while let Some(group) = groups.pop_front() {
-        let Err((error, group)) = write(pool, group).await else {
-            continue;
-        };
-        match (group.len(), error.is_locked()) {
-            (1, true) => locked.extend(group),
-            (1, false) => fail(group, &error),
-            (_, true) if !parted => {
-                parted = true;
-                let (open, others) = part(pool, group).await;
-                groups.push_back(open);
-                locked.extend(others);
-            }
-            _ => groups.extend(group.into_iter().map(|item| vec![item])),
-        }
+    let Err((error, items)) = write(pool, items).await else {
+        return Vec::new();
+    };
+    if items.len() == 1 {
+        return fail_unless_locked(items, &error);
     }
-    locked
-}
-
-/// Parts those whose account nobody has locked from those whose account somebody has.
-async fn part<G: Grouped>(pool: &Pool, items: Waiting<G>) -> (Waiting<G>, Waiting<G>) {
-    let accounts = group_rows::ids(items.iter().map(|(item, _)| Some(item.account().0)));
-    let looking = sqlx::query_scalar!(
-        "select id from accounts where id = any($1) for no key update skip locked",
-        &accounts
-    )
-    .fetch_all(pool.named("look for locked accounts"));
-    match looking.await {
-        Ok(open) => {
+    match write_open(pool, &items).await {
+        Ok((open, verdicts)) => {
             let is_open = |(item, _): &(G, _)| open.contains(&item.account().0);
-            items.into_iter().partition(is_open)
+            let (open, locked) = items.into_iter().partition(is_open);
+            tell(open, verdicts);
+            locked
         }
-        // They are written each alone.
-        Err(_) => (items, Vec::new()),
+        Err(error) if error.concerns_all() => {
+            fail(items, &error);
+            Vec::new()
+        }
+        Err(_) => {
+            // One of them failed, and only it may.
+            let mut locked = Vec::new();
+            for item in items {
+                if let Err((error, item)) = write(pool, vec![item]).await {
+                    locked.extend(fail_unless_locked(item, &error));
+                }
+            }
+            locked
+        }
     }
 }
 
-/// Writes them in one statement, and tells them how it has ended: unless it failed, and may not have
-/// because of all of them.
+/// Writes them in one statement. Returns them with its error where they may be written otherwise.
 async fn write<G: Grouped>(pool: &Pool, items: Waiting<G>) -> Result<(), (StoreError, Waiting<G>)> {
     if items.is_empty() {
         return Ok(());
     }
-    let mut deadlocks = 0;
-    let verdicts = loop {
-        let rows: Vec<&G> = items.iter().map(|(item, _)| item).collect();
-        match G::write(&rows, pool.named(G::STATEMENT)).await {
-            Ok(verdicts) => break verdicts,
-            Err(error) if error.is_deadlock() && deadlocks < DEADLOCKS => deadlocks += 1,
-            Err(error) if error.concerns_all() && !error.is_locked() => {
-                fail(items, &error);
-                return Ok(());
-            }
-            Err(error) => return Err((error, items)),
-        }
-    };
+    match G::write(&rows(&items), pool.named(G::STATEMENT)).await {
+        Ok(verdicts) => tell(items, verdicts),
+        Err(error) if error.concerns_all() && !error.is_of_a_lock() => fail(items, &error),
+        Err(error) => return Err((error, items)),
+    }
+    Ok(())
+}
+
+/// Writes those whose account nobody else has locked; their accounts, and what was written of each.
+/// Whatever else they wait for is no account's, and as long as it may take.
+async fn write_open<G: Grouped>(
+    pool: &Pool,
+    items: &Waiting<G>,
+) -> Result<(Vec<i64>, Vec<Option<G::Written>>), StoreError> {
+    let accounts = group_rows::ids(items.iter().map(|(item, _)| Some(item.account().0)));
+    let mut tx = pool.named("write what is not locked").begin().await?;
+    sqlx::query!("select set_config('lock_timeout', '3s', true)")
+        .fetch_one(&mut tx)
+        .await?;
+    let open = sqlx::query_scalar!(
+        "select id from accounts where id = any($1) for no key update skip locked",
+        &accounts
+    )
+    .fetch_all(&mut tx)
+    .await?;
+    let rows: Vec<&G> = rows(items)
+        .into_iter()
+        .filter(|item| open.contains(&item.account().0))
+        .collect();
+    let verdicts = G::write(&rows, &mut tx).await?;
+    tx.commit().await?;
+    Ok((open, verdicts))
+}
+
+fn rows<G: Grouped>(items: &Waiting<G>) -> Vec<&G> {
+    items.iter().map(|(item, _)| item).collect()
+}
+
+/// Tells each what was written of it.
+fn tell<G: Grouped>(items: Waiting<G>, verdicts: Vec<Option<G::Written>>) {
     for ((_, waiter), verdict) in items.into_iter().zip(verdicts) {
         let _ = waiter.send(Ok(G::outcome(verdict)));
     }
-    Ok(())
+}
+
+/// Returns what failed alone where its account is locked.
+fn fail_unless_locked<G: Grouped>(items: Waiting<G>, error: &StoreError) -> Waiting<G> {
+    if error.is_of_a_lock() {
+        return items;
+    }
+    fail(items, error);
+    Vec::new()
 }
 
 /// Tells everybody of an error.

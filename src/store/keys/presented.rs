@@ -137,8 +137,8 @@ impl Writer for KeyReader {
         Vec::new()
     }
 
-    /// Nothing is left for it: who waits for a key's row waits for one commit of a statement, at
-    /// most that of a hold.
+    /// Nothing is left for it: who waits for a key's row waits for the commit of a statement, at most
+    /// that of holds, which gives up where it waits itself.
     async fn in_lane(&self, _: Vec<Presented>) {}
 }
 

@@ -73,6 +73,46 @@ async fn a_locked_account_holds_up_nobody_else(_: PgPoolOptions, options: PgConn
     app.assert_settled().await;
 }
 
+/// Also of what came together, in one statement.
+#[sqlx::test]
+async fn who_comes_with_a_locked_account_does_not_wait_for_it(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    let (locked, other) = (app.account("1").await, app.account("1").await);
+    let mut lock = app.pool.begin().await.unwrap();
+    sqlx::query("select from accounts where id = $1 for update")
+        .bind(locked.id.0)
+        .execute(&mut *lock)
+        .await
+        .unwrap();
+    let movers = [
+        Mover::new(&app, &locked).await,
+        Mover::new(&app, &other).await,
+    ];
+    let mut holds = [0, 1].map(|of| {
+        let mover = movers[of].clone();
+        (0..10)
+            .map(|_| {
+                let mover = mover.clone();
+                tokio::spawn(async move { mover.hold(70).await.unwrap() })
+            })
+            .collect::<Vec<_>>()
+    });
+    let held = join_all(holds[1].drain(..)).await;
+    assert!(holds[0].iter().all(|hold| !hold.is_finished()));
+    lock.rollback().await.unwrap();
+    let waited = join_all(holds[0].drain(..)).await;
+    for (mover, held) in movers.iter().zip([waited, held]) {
+        for id in held {
+            assert!(mover.finish(id.unwrap(), Some(20)).await);
+        }
+        assert_eq!(mover.balance_and_unfinished().await, (999_800, 0));
+    }
+    app.assert_settled().await;
+}
+
 #[sqlx::test]
 async fn one_that_fails_fails_alone(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
