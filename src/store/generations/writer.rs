@@ -230,7 +230,11 @@ async fn write_open<G: Grouped>(
         .into_iter()
         .filter(|item| open.contains(&item.account().0))
         .collect();
-    let verdicts = G::write(&rows, &mut tx).await?;
+    let verdicts = if rows.is_empty() {
+        Vec::new()
+    } else {
+        G::write(&rows, &mut tx).await?
+    };
     tx.commit().await?;
     Ok((open, verdicts))
 }
