@@ -6,6 +6,8 @@
 //! other. It locks what belongs to accounts before their rows, a transaction after them. Where the two
 //! cross, the statement gives way, long before Postgres looks for a deadlock.
 
+use std::io;
+
 use futures_util::future::BoxFuture;
 use sqlx::PgExecutor;
 use tokio::sync::oneshot;
@@ -179,7 +181,7 @@ async fn together<G: Grouped>(pool: &Pool, items: Waiting<G>) -> Waiting<G> {
             tell(open, verdicts);
             locked
         }
-        Err(error) if error.concerns_all() => {
+        Err(error) if error.concerns_all() && !error.is_of_a_lock() => {
             fail(items, &error);
             Vec::new()
         }
@@ -209,15 +211,15 @@ async fn write<G: Grouped>(pool: &Pool, items: Waiting<G>) -> Result<(), (StoreE
     Ok(())
 }
 
-/// Writes those whose account nobody else has locked; their accounts, and what was written of each.
-/// Whatever else they wait for is no account's, and as long as it may take.
+/// Writes those whose account nobody else has locked; their accounts, and what was written of each. For
+/// other locks it waits longer, so that a busy moment does not have each of them written alone.
 async fn write_open<G: Grouped>(
     pool: &Pool,
     items: &Waiting<G>,
 ) -> Result<(Vec<i64>, Vec<Option<G::Written>>), StoreError> {
     let accounts = group_rows::ids(items.iter().map(|(item, _)| Some(item.account().0)));
     let mut tx = pool.named("write what is not locked").begin().await?;
-    sqlx::query!("select set_config('lock_timeout', '3s', true)")
+    sqlx::query!("select set_config('lock_timeout', '500ms', true)")
         .fetch_one(&mut tx)
         .await?;
     let open = sqlx::query_scalar!(
@@ -235,7 +237,9 @@ async fn write_open<G: Grouped>(
     } else {
         G::write(&rows, &mut tx).await?
     };
-    tx.commit().await?;
+    // Requests were told how they were counted: whatever is wrong now, they are not written again.
+    let committed = tx.commit().await;
+    committed.map_err(|error| sqlx::Error::Io(io::Error::other(error)))?;
     Ok((open, verdicts))
 }
 
