@@ -8,7 +8,10 @@ use gensvc::{
     store::{StoreError, generations::Settlement},
 };
 use serde_json::json;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{
+    Postgres, Transaction,
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
 
 use super::mover::{Mover, completed};
 use crate::common::{Account, Answer, TestApp, Upstream};
@@ -20,6 +23,17 @@ fn texts(app: &Arc<TestApp>, account: &Account, n: usize) -> Vec<tokio::task::Jo
         tokio::spawn(async move { app.text(&key, json!({"prompt": "x"})).await })
     };
     (0..n).map(one).collect()
+}
+
+/// A transaction that has locked an account.
+async fn lock(app: &TestApp, account: &Account) -> Transaction<'static, Postgres> {
+    let mut lock = app.pool.begin().await.unwrap();
+    sqlx::query("select from accounts where id = $1 for update")
+        .bind(account.id.0)
+        .execute(&mut *lock)
+        .await
+        .unwrap();
+    lock
 }
 
 async fn waits_for_a_lock(app: &TestApp) {
@@ -44,12 +58,7 @@ async fn a_locked_account_holds_up_nobody_else(_: PgPoolOptions, options: PgConn
     let (locked, other) = (app.account("10").await, app.account("10").await);
     let settling = texts(&app, &locked, 10);
     upstream.arrived(10).await;
-    let mut lock = app.pool.begin().await.unwrap();
-    sqlx::query("select from accounts where id = $1 for update")
-        .bind(locked.id.0)
-        .execute(&mut *lock)
-        .await
-        .unwrap();
+    let lock = lock(&app, &locked).await;
     // Ten settlements and ten holds wait for the row, in one lane.
     let holding = texts(&app, &locked, 10);
     upstream.release(usize::MAX >> 4);
@@ -81,12 +90,7 @@ async fn who_comes_with_a_locked_account_does_not_wait_for_it(
 ) {
     let app = TestApp::new(options).await;
     let (locked, other) = (app.account("1").await, app.account("1").await);
-    let mut lock = app.pool.begin().await.unwrap();
-    sqlx::query("select from accounts where id = $1 for update")
-        .bind(locked.id.0)
-        .execute(&mut *lock)
-        .await
-        .unwrap();
+    let lock = lock(&app, &locked).await;
     let movers = [
         Mover::new(&app, &locked).await,
         Mover::new(&app, &other).await,
