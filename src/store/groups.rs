@@ -30,9 +30,6 @@ const AT_ONCE: usize = 2;
 /// sharing them is worth less than the wait.
 const HURRY: Duration = Duration::from_millis(8);
 
-/// How often a statement is repeated that was in a deadlock.
-pub const DEADLOCKS: u32 = 3;
-
 /// Something to be written, and whoever waits to hear of it.
 pub trait Item: Send + Sync + 'static {
     type Key: Copy + Eq + Hash + Send + Sync;

@@ -1,7 +1,7 @@
 //! How holds and settlements are written: many in one statement, or those of one account in a
 //! transaction that waits for its row.
 //!
-//! A statement that several accounts share waits for a lock as long as the commit of another server's
+//! A statement that several accounts share waits for each lock as long as the commit of another server's
 //! statement takes (`BRIEF_LOCKS`), and no longer: who has locked an account for longer holds up no
 //! other. It locks what belongs to accounts before their rows, a transaction after them. Where the two
 //! cross, the statement gives way, long before Postgres looks for a deadlock.

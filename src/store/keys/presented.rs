@@ -17,7 +17,7 @@ use crate::{
     },
     store::{
         Store, StoreError,
-        groups::{DEADLOCKS, Item, Writer},
+        groups::{Item, Writer},
         pool::{Pool, statement_span},
     },
 };
@@ -25,6 +25,9 @@ use crate::{
 /// How old `last_used_at` may be when a key is read. With the time for which a key is presumed, it lags
 /// by 60 s at most.
 const LAST_USED_LAG: TimeDelta = TimeDelta::seconds(45);
+
+/// How often a statement is repeated that was in a deadlock.
+const DEADLOCKS: u32 = 3;
 
 /// A key that was presented.
 #[derive(Debug, Clone)]
