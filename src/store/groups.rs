@@ -295,29 +295,31 @@ impl<I: Item> State<I> {
         self.waiting.retain(|item| !item.is_abandoned());
         let mut group = Vec::new();
         let mut bytes = 0;
-        let mut of_keys = HashMap::new();
-        for most_of_key in [1, MOST_OF_KEY] {
+        let mut of_keys: HashMap<_, usize> = HashMap::new();
+        let mut most_of_key = 1;
+        for _ in 0..2 {
             let waiting = std::mem::take(&mut self.waiting);
             for item in waiting {
                 let key = item.key();
                 let free = self.is_free(key);
-                let of_key: &mut usize = of_keys.entry(key).or_default();
+                let of_key = of_keys.get(&key).copied().unwrap_or_default();
                 let fits = group.first().is_none_or(|first: &I| {
                     first.kind() == item.kind()
                         && group.len() < MOST
-                        && *of_key < most_of_key
+                        && of_key < most_of_key
                         && bytes + item.bytes() <= MOST_BYTES
                 });
                 if free && fits {
-                    *of_key += 1;
+                    of_keys.insert(key, of_key + 1);
                     bytes += item.bytes();
                     group.push(item);
                 } else {
                     self.waiting.push_back(item);
                 }
             }
+            most_of_key = if of_keys.len() > 1 { MOST_OF_KEY } else { MOST };
         }
-        let keys: HashSet<_> = group.iter().map(Item::key).collect();
+        let keys: HashSet<_> = of_keys.into_keys().collect();
         self.busy.extend(&keys);
         self.shared += usize::from(keys.len() > 1);
         self.forming = false;

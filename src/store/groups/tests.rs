@@ -223,6 +223,21 @@ async fn a_statement_has_one_kind_and_its_bounds() {
 }
 
 #[tokio::test]
+async fn a_statement_is_filled_by_one_key_where_nobody_shares_it() {
+    let mut stage = Stage::new();
+    stage.submit(&[('z', 0)]);
+    let first = stage.next().await;
+    let of_one: Vec<_> = (1..=MOST + 1).map(|n| ('a', n)).collect();
+    stage.submit(&of_one);
+    stage.submit(&[('B', 100)]);
+    first.end.send("").unwrap();
+    assert_eq!(stage.ends().await, (false, (1..=MOST).collect()));
+    assert_eq!(stage.ends().await, (false, vec![MOST + 1]));
+    assert_eq!(stage.ends().await, (false, vec![100]));
+    stage.nothing().await;
+}
+
+#[tokio::test]
 async fn what_is_locked_takes_all_of_its_key_to_a_lane_and_nobody_else() {
     let mut stage = Stage::new();
     stage.submit(&[('x', 0)]);
