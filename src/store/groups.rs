@@ -23,8 +23,8 @@ const MOST: usize = 64;
 const MOST_OF_KEY: usize = 32;
 /// Bytes of the items of one statement, unless one alone is larger.
 const MOST_BYTES: usize = 1 << 20;
-/// Statements under way at once while none is slow, one of them of one key alone. More would each
-/// write less, and cost nearly as much.
+/// Statements under way at once while none is slow; beside one that several keys share none is
+/// begun. More would each write less, and cost nearly as much.
 const AT_ONCE: usize = 2;
 /// Once a statement takes longer, the next does not wait for its end: commits are slow then, and
 /// sharing them is worth less than the wait.
@@ -86,6 +86,8 @@ struct State<I: Item> {
     shared: usize,
     /// Whether a statement is about to take what waits.
     forming: bool,
+    /// Of the last statement.
+    kind: Option<u8>,
     lanes: usize,
     /// Whether somebody looks again when the last statement has become slow.
     watched: bool,
@@ -126,6 +128,7 @@ impl<W: Writer> Groups<W> {
                 statements: 0,
                 shared: 0,
                 forming: false,
+                kind: None,
                 lanes: 0,
                 watched: false,
                 begun: Instant::now(),
@@ -248,8 +251,8 @@ impl<I: Item> State<I> {
     fn watch(&mut self, bounds: Bounds) -> Option<Instant> {
         let slow_at = self.begun.checked_add(bounds.hurry)?;
         // The statement that is about to take what waits looks again itself.
-        let waits = !self.forming && self.statements < bounds.statements && self.may_group();
-        if self.watched || !waits {
+        let is_looked_after = self.watched || self.forming;
+        if is_looked_after || self.statements >= bounds.statements || !self.may_group() {
             return None;
         }
         self.watched = true;
@@ -272,44 +275,71 @@ impl<I: Item> State<I> {
     /// What waits of a key, so that its row is waited for once.
     fn all_of(&mut self, key: I::Key) -> Vec<I> {
         let place = self.for_lanes.iter().position(|&(other, _)| other == key);
-        let mut items = place.map_or_else(Vec::new, |place| self.for_lanes.remove(place).1);
-        if items.len() > MOST {
-            let rest = items.split_off(MOST);
-            self.for_lanes.push((key, rest));
-        }
-        let mut left = VecDeque::with_capacity(self.waiting.len());
-        for item in std::mem::take(&mut self.waiting) {
-            if item.key() == key && items.len() < MOST {
-                items.push(item);
-            } else {
-                left.push_back(item);
+        let for_lane = place.map_or_else(Vec::new, |place| self.for_lanes.remove(place).1);
+        let mut taken: Vec<I> = Vec::new();
+        let mut bytes = 0;
+        // Returns what does not fit.
+        let mut take = |item: I| {
+            let more = taken.len() < MOST && bytes + item.bytes() <= MOST_BYTES;
+            if !more && !taken.is_empty() {
+                return Some(item);
             }
+            bytes += item.bytes();
+            taken.push(item);
+            None
+        };
+        let for_lane = for_lane.into_iter().filter(|item| !item.is_abandoned());
+        let left: Vec<_> = for_lane.filter_map(&mut take).collect();
+        if left.is_empty() {
+            let waiting = std::mem::take(&mut self.waiting).into_iter();
+            let waiting = waiting.filter_map(|item| {
+                if item.key() == key && !item.is_abandoned() {
+                    take(item)
+                } else {
+                    Some(item)
+                }
+            });
+            self.waiting = waiting.collect();
+        } else {
+            self.for_lanes.push((key, left));
         }
-        self.waiting = left;
-        items
+        taken
     }
 
-    /// The oldest that may be written, and what goes with it: first one of each key, so that
-    /// nobody waits for what another has plenty of.
+    /// The kinds take turns, so that nobody waits for what others have plenty of in another.
+    fn kind_in_turn(&self) -> Option<u8> {
+        let free = self.waiting.iter().filter(|item| self.is_free(item.key()));
+        let mut kinds = free.map(Item::kind);
+        let oldest = kinds.next()?;
+        let other = |kind: &u8| Some(*kind) != self.kind;
+        Some(oldest)
+            .filter(other)
+            .or_else(|| kinds.find(other))
+            .or(Some(oldest))
+    }
+
+    /// What may be written together: first one of each key, so that nobody waits for what another has
+    /// plenty of.
     fn group(&mut self) -> (Vec<I>, HashSet<I::Key>) {
         self.waiting.retain(|item| !item.is_abandoned());
+        self.kind = self.kind_in_turn();
         let mut group = Vec::new();
         let mut bytes = 0;
         let mut of_keys: HashMap<_, usize> = HashMap::new();
-        let mut most_of_key = 1;
-        for _ in 0..2 {
-            let waiting = std::mem::take(&mut self.waiting);
-            for item in waiting {
+        for first_of_each in [true, false] {
+            let most_of_key = match of_keys.len() {
+                _ if first_of_each => 1,
+                1 => MOST,
+                _ => MOST_OF_KEY,
+            };
+            for item in std::mem::take(&mut self.waiting) {
                 let key = item.key();
-                let free = self.is_free(key);
                 let of_key = of_keys.get(&key).copied().unwrap_or_default();
-                let fits = group.first().is_none_or(|first: &I| {
-                    first.kind() == item.kind()
-                        && group.len() < MOST
+                let fits = group.is_empty()
+                    || (group.len() < MOST
                         && of_key < most_of_key
-                        && bytes + item.bytes() <= MOST_BYTES
-                });
-                if free && fits {
+                        && bytes + item.bytes() <= MOST_BYTES);
+                if fits && Some(item.kind()) == self.kind && self.is_free(key) {
                     of_keys.insert(key, of_key + 1);
                     bytes += item.bytes();
                     group.push(item);
@@ -317,7 +347,6 @@ impl<I: Item> State<I> {
                     self.waiting.push_back(item);
                 }
             }
-            most_of_key = if of_keys.len() > 1 { MOST_OF_KEY } else { MOST };
         }
         let keys: HashSet<_> = of_keys.into_keys().collect();
         self.busy.extend(&keys);
