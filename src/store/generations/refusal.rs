@@ -9,7 +9,8 @@ use super::{
 };
 use crate::{domain::credits::Credits, store::pool::Transaction};
 
-/// Decides about holds of one account, whose lock the transaction has, in their order.
+/// Decides about holds of one account, whose lock the transaction has: all of them together, or where
+/// they do not fit, as many as do, in their order.
 pub(super) async fn decide(
     tx: &mut Transaction,
     holds: &[&Hold],
@@ -19,15 +20,13 @@ pub(super) async fn decide(
     }
     // A transaction of several statements counts nothing: who presents the key anew would wait for
     // its commit.
-    let settled: Vec<&Hold> = holds
-        .iter()
-        .copied()
-        .filter(|hold| !hold.is_open())
-        .collect();
+    let open: Vec<bool> = holds.iter().map(|hold| hold.is_open()).collect();
+    let settled = holds.iter().zip(&open).filter(|(_, open)| !**open);
+    let settled: Vec<&Hold> = settled.map(|(&hold, _)| hold).collect();
     let mut verdicts = Hold::write(&settled, &mut *tx).await?.into_iter();
     let mut outcomes = Vec::with_capacity(holds.len());
-    for hold in holds {
-        if hold.is_open() {
+    for (hold, open) in holds.iter().zip(open) {
+        if open {
             outcomes.push(HoldOutcome::NotAsPresumed);
             continue;
         }

@@ -105,20 +105,31 @@ impl Writer for CreditWriter {
     }
 
     async fn in_lane(&self, items: Vec<Write>) {
-        for item in self.lane(items).await {
-            self.lane(vec![item]).await;
+        let Err((error, items)) = self.lane(items).await else {
+            return;
+        };
+        if items.len() == 1 || error.concerns_all() {
+            return fail_all(items, &error);
+        }
+        // One of them failed, and only it may.
+        let mut items = items.into_iter();
+        while let Some(item) = items.next() {
+            if let Err((error, mut failed)) = self.lane(vec![item]).await {
+                if error.concerns_all() {
+                    failed.extend(items.by_ref());
+                }
+                fail_all(failed, &error);
+            }
         }
     }
 }
 
 impl CreditWriter {
-    /// Writes in one transaction what is of one account. Returns what is to be written again, each
-    /// alone: one of them failed, and only it may.
-    async fn lane(&self, items: Vec<Write>) -> Vec<Write> {
+    /// Writes in one transaction what is of one account. Returns it with the error that it failed with.
+    async fn lane(&self, items: Vec<Write>) -> Result<(), (StoreError, Vec<Write>)> {
         let Some(account) = items.first().map(Item::key) else {
-            return items;
+            return Ok(());
         };
-        let alone = items.len() == 1;
         let (holds, settlements) = split(items);
         match self.under_lock(account, &holds, &settlements).await {
             Ok((outcomes, settled)) => {
@@ -128,14 +139,9 @@ impl CreditWriter {
                 for ((_, waiter), settled) in settlements.into_iter().zip(settled) {
                     let _ = waiter.send(Ok(settled));
                 }
-                Vec::new()
+                Ok(())
             }
-            Err(error) if alone || error.concerns_all() => {
-                fail(holds, &error);
-                fail(settlements, &error);
-                Vec::new()
-            }
-            Err(_) => join(holds, settlements),
+            Err(error) => Err((error, join(holds, settlements))),
         }
     }
 
@@ -171,7 +177,7 @@ async fn together<G: Grouped>(pool: &Pool, items: Waiting<G>) -> Waiting<G> {
     let Err((error, items)) = write(pool, items).await else {
         return Vec::new();
     };
-    if items.len() == 1 {
+    if items.len() == 1 || is_outage(&error) {
         return fail_unless_locked(items, &error);
     }
     match write_open(pool, &items).await {
@@ -181,34 +187,42 @@ async fn together<G: Grouped>(pool: &Pool, items: Waiting<G>) -> Waiting<G> {
             tell(open, verdicts);
             locked
         }
-        Err(error) if error.concerns_all() && !error.is_of_a_lock() => {
-            fail(items, &error);
-            Vec::new()
-        }
-        Err(_) => {
-            // One of them failed, and only it may.
-            let mut locked = Vec::new();
-            for item in items {
-                if let Err((error, item)) = write(pool, vec![item]).await {
-                    locked.extend(fail_unless_locked(item, &error));
-                }
-            }
-            locked
-        }
+        Err(error) if is_outage(&error) => fail_unless_locked(items, &error),
+        // One of them failed, and only it may.
+        Err(_) => each_alone(pool, items).await,
     }
 }
 
-/// Writes them in one statement. Returns them with its error where they may be written otherwise.
+/// Writes each in a statement of its own. Returns those whose account is locked.
+async fn each_alone<G: Grouped>(pool: &Pool, items: Waiting<G>) -> Waiting<G> {
+    let mut locked = Vec::new();
+    let mut items = items.into_iter();
+    while let Some(item) = items.next() {
+        if let Err((error, mut failed)) = write(pool, vec![item]).await {
+            if is_outage(&error) {
+                failed.extend(items.by_ref());
+            }
+            locked.extend(fail_unless_locked(failed, &error));
+        }
+    }
+    locked
+}
+
+/// Writes them in one statement. Returns them with the error that it failed with.
 async fn write<G: Grouped>(pool: &Pool, items: Waiting<G>) -> Result<(), (StoreError, Waiting<G>)> {
     if items.is_empty() {
         return Ok(());
     }
     match G::write(&rows(&items), pool.named(G::STATEMENT)).await {
         Ok(verdicts) => tell(items, verdicts),
-        Err(error) if error.concerns_all() && !error.is_of_a_lock() => fail(items, &error),
         Err(error) => return Err((error, items)),
     }
     Ok(())
+}
+
+/// Whether nothing else can be written either.
+fn is_outage(error: &StoreError) -> bool {
+    error.concerns_all() && !error.is_of_a_lock()
 }
 
 /// Writes those whose account nobody else has locked; their accounts, and what was written of each. For
@@ -264,6 +278,13 @@ fn fail_unless_locked<G: Grouped>(items: Waiting<G>, error: &StoreError) -> Wait
 }
 
 /// Tells everybody of an error.
+fn fail_all(items: Vec<Write>, error: &StoreError) {
+    let (holds, settlements) = split(items);
+    fail(holds, error);
+    fail(settlements, error);
+}
+
+/// The same of one kind.
 fn fail<G: Grouped>(items: Waiting<G>, error: &StoreError) {
     for (_, waiter) in items {
         let _ = waiter.send(G::outcome_of(error.clone()));
