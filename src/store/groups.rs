@@ -86,8 +86,8 @@ struct State<I: Item> {
     shared: usize,
     /// Whether a statement is about to take what waits.
     forming: bool,
-    /// Of the last statement.
-    kind: Option<u8>,
+    /// A kind that the last statement passed over: the next is of it.
+    turn: Option<u8>,
     lanes: usize,
     /// Whether somebody looks again when the last statement has become slow.
     watched: bool,
@@ -128,7 +128,7 @@ impl<W: Writer> Groups<W> {
                 statements: 0,
                 shared: 0,
                 forming: false,
-                kind: None,
+                turn: None,
                 lanes: 0,
                 watched: false,
                 begun: Instant::now(),
@@ -306,23 +306,23 @@ impl<I: Item> State<I> {
         taken
     }
 
-    /// The kinds take turns, so that nobody waits for what others have plenty of in another.
+    /// The oldest sets the kind, but none is passed over twice: nobody waits for what others have
+    /// plenty of in another.
     fn kind_in_turn(&self) -> Option<u8> {
+        let in_turn = self.free_kinds().find(|&kind| Some(kind) == self.turn);
+        in_turn.or_else(|| self.free_kinds().next())
+    }
+
+    fn free_kinds(&self) -> impl Iterator<Item = u8> {
         let free = self.waiting.iter().filter(|item| self.is_free(item.key()));
-        let mut kinds = free.map(Item::kind);
-        let oldest = kinds.next()?;
-        let other = |kind: &u8| Some(*kind) != self.kind;
-        Some(oldest)
-            .filter(other)
-            .or_else(|| kinds.find(other))
-            .or(Some(oldest))
+        free.map(Item::kind)
     }
 
     /// What may be written together: first one of each key, so that nobody waits for what another has
     /// plenty of.
     fn group(&mut self) -> (Vec<I>, HashSet<I::Key>) {
         self.waiting.retain(|item| !item.is_abandoned());
-        self.kind = self.kind_in_turn();
+        let kind = self.kind_in_turn();
         let mut group = Vec::new();
         let mut bytes = 0;
         let mut of_keys: HashMap<_, usize> = HashMap::new();
@@ -339,7 +339,7 @@ impl<I: Item> State<I> {
                     || (group.len() < MOST
                         && of_key < most_of_key
                         && bytes + item.bytes() <= MOST_BYTES);
-                if fits && Some(item.kind()) == self.kind && self.is_free(key) {
+                if fits && Some(item.kind()) == kind && self.is_free(key) {
                     of_keys.insert(key, of_key + 1);
                     bytes += item.bytes();
                     group.push(item);
@@ -350,6 +350,8 @@ impl<I: Item> State<I> {
         }
         let keys: HashSet<_> = of_keys.into_keys().collect();
         self.busy.extend(&keys);
+        let passed_over = self.free_kinds().find(|&other| Some(other) != kind);
+        self.turn = passed_over;
         self.shared += usize::from(keys.len() > 1);
         self.forming = false;
         (group, keys)
