@@ -9,6 +9,7 @@ pub mod clock;
 pub mod conversation;
 pub mod credits;
 pub mod dialect;
+pub mod form_token;
 pub mod generation;
 pub mod ids;
 pub mod json;

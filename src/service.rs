@@ -10,6 +10,7 @@ pub mod auth;
 pub mod credit_adjustments;
 pub mod credits;
 mod explain;
+pub mod forms;
 pub mod generate;
 pub mod generations;
 pub mod keys;

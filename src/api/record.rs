@@ -5,12 +5,12 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use chrono::{DateTime, Utc};
-use http::{HeaderValue, header};
+use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::media::MediaLinks;
+use super::{generate::replayed, media::MediaLinks};
 use crate::domain::{
     clock::rfc3339,
     credits::Credits,
@@ -19,6 +19,7 @@ use crate::domain::{
     page::Page,
     usage::TextUsage,
 };
+use crate::service::forms::Created;
 
 /// What a generation costs.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -284,6 +285,15 @@ pub struct PageBody<T> {
     /// To be sent as `cursor` for the next page; null on the last.
     #[schema(required, nullable)]
     pub next_cursor: Option<String>,
+}
+
+/// Answers with what was created: `status` for a new object, 200 for one that the same form
+/// created before.
+pub fn created<T: Serialize>(created: Created<T>, status: StatusCode) -> Response {
+    match created {
+        Created::Now(body) => (status, Json(body)).into_response(),
+        Created::Before(body) => replayed(Json(body).into_response()),
+    }
 }
 
 /// Writes a page, with a `Link` to the next one that keeps the query's filters.
