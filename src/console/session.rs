@@ -60,13 +60,6 @@ impl Session {
     pub fn is_https(&self) -> bool {
         self.console.0.is_https
     }
-
-    /// The balance after what this page has done; the one before where it cannot be had.
-    pub async fn refresh(&mut self) {
-        if let Ok(balance) = self.get(op::BALANCE, &[]).await {
-            self.balance = balance;
-        }
-    }
 }
 
 fn cookie_name(console: &Console) -> &'static str {
