@@ -5,6 +5,7 @@
 //! each stands between a peer that costs nothing to be and memory that does.
 
 mod guarded;
+mod unread;
 
 use std::{
     io::{self, Write as _},
@@ -16,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use axum::{Router, body::Body, extract::ConnectInfo};
+use axum::{Router, extract::ConnectInfo};
 use http::{Request, StatusCode};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -116,9 +117,9 @@ pub async fn serve(
         }
         match places.try_acquire(()) {
             Some(permit) => {
-                let (router, close) = (router.clone(), close.clone());
+                let (router, close, tasks) = (router.clone(), close.clone(), connections.clone());
                 connections.spawn(async move {
-                    connection(stream, peer, router, limits, &close).await;
+                    connection(stream, peer, router, limits, &close, &tasks).await;
                     drop(permit);
                 });
             }
@@ -139,15 +140,18 @@ async fn connection(
     router: Router,
     limits: Limits,
     close: &CancellationToken,
+    tasks: &TaskTracker,
 ) {
     let asked = Arc::new(AtomicBool::new(false));
     let service = {
-        let asked = Arc::clone(&asked);
+        let (asked, tasks) = (Arc::clone(&asked), tasks.clone());
         service_fn(move |request: Request<Incoming>| {
             asked.store(true, Ordering::Release);
-            let mut request = request.map(Body::new);
+            let (mut request, unread) = unread::track(request);
             request.extensions_mut().insert(ConnectInfo(peer));
-            router.clone().oneshot(request)
+            let answer = router.clone().oneshot(request);
+            let tasks = tasks.clone();
+            async move { answer.await.map(|response| unread.settle(response, &tasks)) }
         })
     };
     let io = TokioIo::new(WriteTimeoutStream::new(stream, limits.write_timeout));

@@ -22,6 +22,7 @@ mod full;
 mod served;
 mod shares;
 mod synchronous;
+mod unread;
 
 #[sqlx::test]
 async fn who_asks_nothing_or_drips_is_hung_up_on(_: PgPoolOptions, options: PgConnectOptions) {
