@@ -39,6 +39,8 @@ use crate::{
 
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_CHARS: usize = 128;
+/// Routes of files that belong to pages.
+const ASSETS: [&str; 2] = ["/assets/{file}", "/docs/{file}"];
 
 /// Where authentication leaves, and when, what the response's headers and the log tell of the caller.
 #[derive(Clone, Default)]
@@ -246,7 +248,8 @@ pub async fn request_context(mut request: Request, next: Next, route: &str) -> R
                 admin_token, elapsed_ms, "answered")
         };
     }
-    let is_routine = is_part || MONITORING.contains(&route) && status.is_success();
+    let is_expected = MONITORING.contains(&route) || ASSETS.contains(&route);
+    let is_routine = is_part || is_expected && status.is_success();
     span.in_scope(|| {
         if is_routine {
             answered!(debug);
