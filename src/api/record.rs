@@ -226,8 +226,8 @@ impl GenerationSummary {
             usage: g.usage.map(sorted),
             error: g.failure.map(|failure| RecordError {
                 code: failure.code,
+                retryable: failure.is_retryable(),
                 message: failure.message,
-                retryable: failure.code.retryable(),
             }),
             progress: g.progress,
             created_at: g.created_at,

@@ -90,8 +90,9 @@ named_enum!(
 );
 
 impl FailureCode {
-    /// Whether the same request, unchanged, may succeed later.
-    pub const fn retryable(self) -> bool {
+    /// Whether the same request, unchanged, may succeed later. [`Failure::is_retryable`] also
+    /// considers why the provider failed.
+    const fn retryable(self) -> bool {
         match self {
             Self::ProviderError
             | Self::ProviderTimeout
@@ -112,12 +113,22 @@ pub struct Failure {
     pub message: String,
 }
 
+/// The message of a generation that failed because the provider refuses the server's own account.
+pub const ACCOUNT_REFUSED: &str =
+    "the provider refuses this server's account; its operator must act";
+
 impl Failure {
     pub fn new(code: FailureCode, message: impl Into<String>) -> Self {
         Self {
             code,
             message: message.into(),
         }
+    }
+
+    /// Whether the same request, unchanged, may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        // The code is the same as of other errors of the provider; the message is stored too.
+        self.code.retryable() && self.message != ACCOUNT_REFUSED
     }
 }
 

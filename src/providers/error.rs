@@ -6,6 +6,8 @@
 
 use std::{fmt, time::Duration};
 
+use crate::domain::generation::ACCOUNT_REFUSED;
+
 /// What an upstream failure means to a generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProviderErrorKind {
@@ -63,7 +65,8 @@ impl ProviderError {
             ProviderErrorKind::ContentPolicy => "the provider refused the content by its policy",
             ProviderErrorKind::Timeout => "the provider did not answer in time",
             ProviderErrorKind::Overloaded => "the provider is overloaded",
-            ProviderErrorKind::Account | ProviderErrorKind::Failed => "the provider failed",
+            ProviderErrorKind::Account => ACCOUNT_REFUSED,
+            ProviderErrorKind::Failed => "the provider failed",
         };
         Self {
             kind,
