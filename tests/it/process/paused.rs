@@ -35,9 +35,7 @@ async fn a_paused_server_shows_everything_and_changes_nothing() {
     assert_eq!(status, 202, "{video}");
     let path = format!("/v1/generate/{}", video["uuid"].as_str().unwrap());
     // Progress means that the submission is stored: without it, the video would end as interrupted.
-    while server.get(&key, &path).await["progress"].is_null() {
-        tokio::task::yield_now().await;
-    }
+    while server.get_within(&key, &path, 1).await["progress"].is_null() {}
     let text = server.stream(&key, "[[slow:600]]").await;
     let before = server.get(&key, "/v1/credits/balance").await;
     server.child.kill().await.unwrap();
