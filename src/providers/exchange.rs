@@ -12,7 +12,7 @@ use super::{
         HttpClient, JsonPost, TEXT_BODY_CAP,
         classify::{self, ErrorInfo, Head, clean_id},
     },
-    sse::Event,
+    sse::{Event, Events},
 };
 use crate::domain::{
     conversation::{Delta, Part, Stop, ToolCall},
@@ -57,17 +57,32 @@ pub async fn exchange<'a, P: TextParser<'a>, B: Serialize + ?Sized>(
         parts: PartBuffer::new(deltas),
         id: None,
         model_noted: false,
+        early: None,
     });
     if deltas.is_none() {
         parser.whole(&answer.json(TEXT_BODY_CAP).await?)?;
         return parser.end(false);
     }
-    let mut events = answer.events();
-    while let Some(event) = events
-        .next()
-        .await
-        .map_err(|error| head.with_context(error))?
-    {
+    match read_events(parser, answer.events(), &head).await {
+        // The call ends with this function, so there are no further counts.
+        Err(error) if error.is_over_limit => match deltas.and_then(DeltaSink::delivered) {
+            Some(delivered) => Ok(TextAnswer {
+                stop: Stop::Limit,
+                ..delivered
+            }),
+            None => Err(error),
+        },
+        ended => ended,
+    }
+}
+
+async fn read_events<'a, P: TextParser<'a>>(
+    mut parser: P,
+    mut events: Events,
+    head: &Head,
+) -> Result<TextAnswer, ProviderError> {
+    let with_context = |error| head.with_context(error);
+    while let Some(event) = events.next().await.map_err(with_context)? {
         if parser.event(&event)? {
             break;
         }
@@ -84,6 +99,8 @@ pub struct AnswerBuilder<'a> {
     parts: PartBuffer<'a>,
     id: Option<String>,
     model_noted: bool,
+    /// Why the provider ended the answer early.
+    early: Option<Stop>,
 }
 
 impl AnswerBuilder<'_> {
@@ -167,17 +184,33 @@ impl AnswerBuilder<'_> {
         self.parts.note(usage, id);
     }
 
-    /// An empty answer is valid only at the token limit, which reasoning may have used up, and
-    /// before a stop sequence, which not every vendor tells of. Whoever calls tools ends for them,
-    /// whatever the vendor says.
+    /// Notes that the provider ended the answer early: it stays an answer if part of it was
+    /// delivered, and otherwise fails with `error`.
+    pub fn end_early(&mut self, stop: Stop, error: ProviderError) -> Result<(), ProviderError> {
+        if !self.parts.has_delivered() {
+            return Err(error);
+        }
+        self.early.get_or_insert(stop);
+        Ok(())
+    }
+
+    /// The whole answer. Without a text or a call it is one only if the provider counted output,
+    /// as hidden reasoning is, or if the caller was shown some thinking. A count of zero is valid
+    /// at the token limit, and before a stop sequence, which not every vendor reports. An answer
+    /// with calls ends for tools, whatever the vendor says.
     pub fn finish(self, usage: TokenCounts, stop: Stop) -> Result<TextAnswer, ProviderError> {
-        let stop = match (stop, self.calls().next()) {
+        let stop = match (self.early.clone().unwrap_or(stop), self.calls().next()) {
             (Stop::Done, Some(_)) => Stop::Tools,
             (Stop::Tools, None) => Stop::Done,
             (stop, _) => stop,
         };
-        let may_have_stopped = !self.call.sampling.stop.is_empty() && usage.output.is_some();
-        if self.is_empty() && stop == Stop::Done && !may_have_stopped {
+        let may_be_empty = stop == Stop::Limit || !self.call.sampling.stop.is_empty();
+        let has_output = match usage.output {
+            None => false,
+            Some(0) => may_be_empty,
+            Some(_) => true,
+        };
+        if self.is_empty() && !has_output && !self.parts.has_delivered() {
             return Err(self.head.failed("empty answer"));
         }
         Ok(TextAnswer {
