@@ -260,6 +260,12 @@ impl Message {
 }
 
 impl ToolCall {
+    /// UTF-8 bytes of its strings.
+    pub fn bytes(&self) -> usize {
+        let signature = self.thought_signature.as_ref().map_or(0, String::len);
+        self.id.len() + self.name.len() + self.arguments.len() + signature
+    }
+
     /// The arguments as an object, which they need not be: a model wrote them.
     pub fn object(&self) -> Option<Json> {
         let arguments = self.arguments.trim();
@@ -298,10 +304,7 @@ impl Part {
             Self::Redacted { data } => data.len(),
             // Counted by its size: `catalogue::Vision`.
             Self::Image(_) => 0,
-            Self::ToolCall(call) => {
-                let signature = call.thought_signature.as_ref().map_or(0, String::len);
-                call.id.len() + call.name.len() + call.arguments.len() + signature
-            }
+            Self::ToolCall(call) => call.bytes(),
             Self::ToolResult(result) => {
                 result.call_id.len() + result.parts.iter().map(Self::bytes).sum::<usize>()
             }

@@ -62,10 +62,11 @@ impl DeltaSink {
         if state.is_closed {
             return;
         }
+        let bytes = piece.bytes();
         if self.channel.send(piece.clone()).is_err() {
             state.caller_gone = true;
-        } else if self.visibility.shows(&piece) {
-            state.delivered.usage.uncounted_bytes += piece.bytes();
+        } else if bytes > 0 && self.visibility.shows(&piece) {
+            state.delivered.usage.uncounted_bytes += bytes;
             piece.add_to(&mut state.delivered.parts);
         }
     }

@@ -19,6 +19,10 @@ use crate::domain::{
     usage::TokenCounts,
 };
 
+/// Output tokens that vendors count for an answer of nothing (platform.claude.com, "Handling stop
+/// reasons": 2 to 3).
+const END_TOKENS: u64 = 3;
+
 /// Parses one response of a vendor.
 pub trait TextParser<'a>: Sized {
     fn new(answer: AnswerBuilder<'a>) -> Self;
@@ -194,23 +198,15 @@ impl AnswerBuilder<'_> {
         Ok(())
     }
 
-    /// The whole answer. Without a text or a call it is one only if the provider counted output,
-    /// as hidden reasoning is, or if the caller was shown some thinking. A count of zero is valid
-    /// at the token limit, and before a stop sequence, which not every vendor reports. An answer
-    /// with calls ends for tools, whatever the vendor says.
+    /// The whole answer. An answer with calls ends for tools, whatever the vendor says. One without
+    /// a text or a call is none, unless thinking was delivered or the provider billed for output.
     pub fn finish(self, usage: TokenCounts, stop: Stop) -> Result<TextAnswer, ProviderError> {
         let stop = match (self.early.clone().unwrap_or(stop), self.calls().next()) {
             (Stop::Done, Some(_)) => Stop::Tools,
             (Stop::Tools, None) => Stop::Done,
             (stop, _) => stop,
         };
-        let may_be_empty = stop == Stop::Limit || !self.call.sampling.stop.is_empty();
-        let has_output = match usage.output {
-            None => false,
-            Some(0) => may_be_empty,
-            Some(_) => true,
-        };
-        if self.is_empty() && !has_output && !self.parts.has_delivered() {
+        if self.is_empty() && !self.parts.has_delivered() && !self.was_billed(&usage, &stop) {
             return Err(self.head.failed("empty answer"));
         }
         Ok(TextAnswer {
@@ -219,5 +215,18 @@ impl AnswerBuilder<'_> {
             usage,
             request_id: self.head.request_id.or(self.id),
         })
+    }
+
+    /// Whether the provider counted output of an answer without a text or a call: reasoning, shown
+    /// or not, and more tokens than mark the end. At the token limit, and where a stop sequence may
+    /// have ended it, which not every vendor reports, any count will do.
+    fn was_billed(&self, usage: &TokenCounts, stop: &Stop) -> bool {
+        let Some(output) = usage.output else {
+            return false;
+        };
+        let thought = !self.parts.parts().is_empty() && output > 0;
+        let reasoned = usage.reasoning.is_some_and(|count| count > 0);
+        let may_be_empty = *stop == Stop::Limit || !self.call.sampling.stop.is_empty();
+        thought || reasoned || may_be_empty || output > END_TOKENS
     }
 }

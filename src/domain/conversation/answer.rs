@@ -93,7 +93,7 @@ impl Delta {
             | Self::Signature(text)
             | Self::Redacted(text)
             | Self::Arguments(text) => text.len(),
-            Self::ToolCall(call) => call.name.len() + call.arguments.len(),
+            Self::ToolCall(call) => call.bytes(),
             Self::Opaque(block) => block.to_string().len(),
         }
     }

@@ -86,6 +86,7 @@ async fn streams() {
     }
     // Reasoning that is not shown, or that used up the limit.
     for reason in ["stop", "length"] {
+        let usage = json!({"prompt_tokens": 16, "completion_tokens": 300});
         let counted = json!({"choices": [], "usage": usage});
         let end = chunk(&json!({}), Some(reason));
         let items = [first.clone(), end.clone(), counted];
