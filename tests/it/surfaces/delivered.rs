@@ -561,22 +561,23 @@ async fn an_end_of_the_providers_own_keeps_what_was_delivered(
 ) {
     let upstream = Upstream::start().await;
     let app = TestApp::upstream(options, &upstream).await;
-    let account = app.account("1000").await;
     let stream = |body: String| Reply::Raw(200, "text/event-stream", body);
     for (model, reason, recorded, failed) in ENDS {
+        // A retry joins requests of its own account.
+        let account = app.account("1000").await;
         for path in [CHAT, MESSAGES, RESPONSES] {
             let body = streamed(path, model, &json!({}));
             let sent = start(model) + &text(model, "Hello") + &end(model, reason, 3_000);
             upstream.reply(stream(sent));
-            let answer = app.post(&account.key, path, &body).await;
+            let tried = |count| [("x-stainless-retry-count", count)];
+            let answer = app.post_with(&account.key, path, &tried("0"), &body).await;
             assert_told(path, &answer.text, recorded);
             let found = record(&app, &account, &answer).await;
             assert_charged(&found, Some(recorded), (100, 3_000));
             assert_eq!(found["result"], "Hello");
             // An SDK's retry is answered with it, in any form.
-            let retry = [("x-stainless-retry-count", "1")];
             let calls = upstream.count();
-            let again = app.post_with(&account.key, path, &retry, &body).await;
+            let again = app.post_with(&account.key, path, &tried("1"), &body).await;
             assert_told(path, &again.text, recorded);
             assert_eq!(record(&app, &account, &again).await["uuid"], found["uuid"]);
             assert_eq!(upstream.count(), calls);

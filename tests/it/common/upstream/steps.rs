@@ -81,6 +81,8 @@ pub(super) fn answer(shared: &Arc<Shared>, events: Vec<String>) -> Response {
         steps.let_go.acquire().await.unwrap().forget();
         steps.waiting.send_modify(|waiting| *waiting -= 1);
         let event = if event == CUT {
+            // What is there is sent before the connection is cut.
+            tokio::task::yield_now().await;
             Err(std::io::Error::other("cut"))
         } else {
             Ok(event)

@@ -1,5 +1,7 @@
 //! What must come of a stream, by the rules of the documentation.
 
+use std::ops::Range;
+
 use super::{
     Case,
     wire::{Ask, Event, PROMPT, Vendor},
@@ -28,6 +30,7 @@ pub enum Ended {
     },
 }
 
+const CANCELLED: Option<&str> = Some("cancelled");
 const BROKEN: Ended = Ended::Failed(&["provider_error"]);
 
 /// What is known after some of the events.
@@ -161,14 +164,34 @@ impl Expected {
         is_cancelled: bool,
         before: usize,
     ) -> Vec<Ended> {
+        if is_cancelled && !self.is_delivered {
+            return vec![Ended::Failed(&["cancelled"])];
+        }
+        if is_cancelled && !self.ask.hides {
+            let cut = states.iter();
+            return cut
+                .map(|s| s.completed(CANCELLED, s.delivered, s.uncounted))
+                .collect();
+        }
+        // A cut connection may take the events before it along.
+        let all = case.events.len();
+        let least = if case.end == End::Cut { before } else { all };
+        let upto = least..=all;
+        upto.map(|upto| self.end_after(case, before..upto, is_cancelled))
+            .collect()
+    }
+
+    /// The end where these of the events are read, without a delivery after a cancel.
+    fn end_after(&self, case: &Case, read: Range<usize>, is_cancelled: bool) -> Ended {
         let mut last = self.clone();
-        for (at, event) in case.events.iter().enumerate().skip(before) {
-            if last.ended.is_none() {
-                if is_cancelled {
-                    last.read_on(at, event);
-                } else {
-                    last.read(at, event);
-                }
+        for at in read {
+            if last.ended.is_some() {
+                break;
+            }
+            if is_cancelled {
+                last.read_on(at, &case.events[at]);
+            } else {
+                last.read(at, &case.events[at]);
             }
         }
         if last.ended.is_none() {
@@ -176,23 +199,13 @@ impl Expected {
         }
         let end = last.ended.clone().unwrap();
         if !is_cancelled {
-            return vec![end];
-        }
-        if !self.is_delivered {
-            return vec![Ended::Failed(&["cancelled"])];
-        }
-        let reason = Some("cancelled");
-        if !self.ask.hides {
-            let cut = states.iter();
-            return cut
-                .map(|s| s.completed(reason, s.delivered, s.uncounted))
-                .collect();
+            return end;
         }
         let uncounted = match end {
             Ended::Completed { .. } => 0,
             Ended::Failed(_) => last.uncounted,
         };
-        vec![last.completed(reason, self.delivered, uncounted)]
+        last.completed(CANCELLED, self.delivered, uncounted)
     }
 
     /// After a cancel nothing more is delivered.
