@@ -280,9 +280,6 @@ pub enum ServiceError {
     /// It cannot be cancelled any more.
     #[error("the generation is finished")]
     AlreadyFinished,
-    /// The server that streams the text has not ended it in time.
-    #[error("the cancel was requested and is not carried out yet")]
-    CancelRequested,
     /// It cannot be deleted yet.
     #[error("the generation is not finished")]
     NotFinished,

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     domain::{
-        conversation::Delta,
+        conversation::{Delta, Visibility},
         generation::{Generation, Status},
         ids::GenerationId,
         request::{GenerationRequest, ImageRequest, SpeechRequest, TextRequest, VideoRequest},
@@ -200,7 +200,10 @@ where
     let request: GenerationRequest =
         body.read_as(|request| state.service.violations(caller, request))?;
     let respond_async = !request.is_streamed() && Prefer::read(headers).respond_async;
-    let (sink, deltas) = request.is_streamed().then(DeltaSink::channel).unzip();
+    let (sink, deltas) = request
+        .is_streamed()
+        .then(|| DeltaSink::channel(Visibility::TEXT))
+        .unzip();
     let submitted = state
         .service
         .generate(caller, request, key.as_ref(), sink, respond_async, || ())

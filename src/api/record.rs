@@ -58,7 +58,7 @@ pub struct RecordMetadata {
     /// The provider's own id of the request, for its support.
     #[schema(required, nullable)]
     pub provider_request_id: Option<String>,
-    /// Why it was completed early; null where the provider ended it.
+    /// Why a completed text may be incomplete: `length` (its output limit, or a limit of this server), `content_filter` (the provider's policy), `malformed_function_call` or `other` (another reason of the provider), `cancelled`. Null where it ended by itself.
     #[schema(required, nullable)]
     pub finish_reason: Option<FinishReason>,
     /// From start to end, in milliseconds; null until finished.

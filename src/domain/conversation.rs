@@ -14,7 +14,9 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use answer::{Answered, Delta};
+use super::generation::FinishReason;
+
+pub use answer::{Answered, Delta, Visibility};
 pub use json::Json;
 pub use picture::{Detail, Image, ImageSource, ImageType, MAX_IMAGES};
 pub use tools::{Effort, Format, Function, Reasoning, Schema, Thinking, ToolChoice, Tools};
@@ -115,7 +117,8 @@ pub struct Sampling {
     pub reasoning: Reasoning,
 }
 
-/// Why a text ended.
+/// Why a text ended. Stored in [`Answered`], which servers of the release before read: reasons that
+/// they do not know are stored as [`FinishReason`] only.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
@@ -128,6 +131,39 @@ pub enum Stop {
     Sequence(String),
     /// For tools to be called.
     Tools,
+    /// The provider ended it early, for its content policy.
+    #[serde(skip)]
+    ContentFilter,
+    /// The provider could not read a tool call that the model wrote.
+    #[serde(skip)]
+    MalformedFunctionCall,
+    /// The provider ended it early, for another reason of its own.
+    #[serde(skip)]
+    Other,
+}
+
+impl Stop {
+    /// The reason that the record shows; `None` where the answer ended by itself.
+    pub const fn finish_reason(&self) -> Option<FinishReason> {
+        match self {
+            Self::Done | Self::Sequence(_) | Self::Tools => None,
+            Self::Limit => Some(FinishReason::Length),
+            Self::ContentFilter => Some(FinishReason::ContentFilter),
+            Self::MalformedFunctionCall => Some(FinishReason::MalformedFunctionCall),
+            Self::Other => Some(FinishReason::Other),
+        }
+    }
+
+    /// The reason that a record shows; `None` where it does not say why the answer ended.
+    pub const fn from_finish_reason(reason: FinishReason) -> Option<Self> {
+        match reason {
+            FinishReason::Cancelled => None,
+            FinishReason::Length => Some(Self::Limit),
+            FinishReason::ContentFilter => Some(Self::ContentFilter),
+            FinishReason::MalformedFunctionCall => Some(Self::MalformedFunctionCall),
+            FinishReason::Other => Some(Self::Other),
+        }
+    }
 }
 
 impl Conversation {
@@ -224,6 +260,12 @@ impl Message {
 }
 
 impl ToolCall {
+    /// UTF-8 bytes of its strings.
+    pub fn bytes(&self) -> usize {
+        let signature = self.thought_signature.as_ref().map_or(0, String::len);
+        self.id.len() + self.name.len() + self.arguments.len() + signature
+    }
+
     /// The arguments as an object, which they need not be: a model wrote them.
     pub fn object(&self) -> Option<Json> {
         let arguments = self.arguments.trim();
@@ -262,10 +304,7 @@ impl Part {
             Self::Redacted { data } => data.len(),
             // Counted by its size: `catalogue::Vision`.
             Self::Image(_) => 0,
-            Self::ToolCall(call) => {
-                let signature = call.thought_signature.as_ref().map_or(0, String::len);
-                call.id.len() + call.name.len() + call.arguments.len() + signature
-            }
+            Self::ToolCall(call) => call.bytes(),
             Self::ToolResult(result) => {
                 result.call_id.len() + result.parts.iter().map(Self::bytes).sum::<usize>()
             }

@@ -85,7 +85,8 @@ impl Answer {
         let limit = generation.parameters["max_tokens"].as_u64();
         let at_limit = limit.is_some_and(|limit| usage.output_tokens >= limit);
         let answered = generation.answer.clone();
-        let stop = answered.as_ref().map(|answered| answered.stop.clone());
+        let reason = generation.finish_reason.and_then(Stop::from_finish_reason);
+        let stop = reason.or_else(|| answered.as_ref().map(|answered| answered.stop.clone()));
         let parts = answered.and_then(|answered| answered.parts);
         let text = || {
             let text = generation.result.clone().filter(|text| !text.is_empty());

@@ -64,10 +64,18 @@ named_enum!(
 );
 
 named_enum!(
-    /// Why a text is incomplete, where the provider did not end it.
+    /// Why a completed text may be incomplete.
     FinishReason {
-        /// Cancelled by the caller, who keeps what was delivered.
+        /// The caller cancelled it and keeps what was delivered.
         Cancelled = "cancelled",
+        /// It reached its output limit, or one of the server's own limits.
+        Length = "length",
+        /// The provider stopped for its content policy.
+        ContentFilter = "content_filter",
+        /// The model wrote a tool call that its provider could not read.
+        MalformedFunctionCall = "malformed_function_call",
+        /// The provider ended it for another reason of its own.
+        Other = "other",
     }
 );
 
@@ -184,7 +192,7 @@ pub struct Generation {
     /// `None` until finished, zero when failed.
     pub charged: Option<Credits>,
     pub failure: Option<Failure>,
-    /// Why it ended early.
+    /// Why a completed text may be incomplete.
     pub finish_reason: Option<FinishReason>,
     /// What its answer says beyond its text, where it does.
     pub answer: Option<Answered>,

@@ -124,7 +124,7 @@ impl Runner {
                 ..self.settlement(of, Outcome::Failed(failure), None, None)
             };
             if let Ok(Some(row)) = self.end(&settlement).await {
-                self.0.running.cancel(of.1);
+                self.0.running.abandon(of.1);
                 self.cancel_task(&row.provider, row.remote_id.as_deref())
                     .await;
                 return;

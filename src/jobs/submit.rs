@@ -57,6 +57,8 @@ pub(super) enum Submission {
     /// Work of the process that made the row. No other one submits it: it needs no stored
     /// intent.
     Once,
+    /// As [`Self::Once`]; the call itself handles a cancel.
+    OfText,
     /// A job that another process may go on with: its intent to submit is stored first.
     OfJob,
     /// As [`Self::OfJob`]; a cancel does not cut the call, because without the task's id the
@@ -79,15 +81,15 @@ impl Runner {
     {
         let mut submissions = Submissions::begin(self.0.submit);
         loop {
-            if kind != Submission::Once && !self.store_intent(job, submissions.made).await {
+            let is_job = matches!(kind, Submission::OfJob | Submission::OfTask);
+            if is_job && !self.store_intent(job, submissions.made).await {
                 return Err(Step::LeaseLost);
             }
             guard.submitted();
             submissions.made += 1;
-            let answer = if kind == Submission::OfTask {
-                self.unless_interrupted(call()).await?
-            } else {
-                self.unless_stopped(guard, call()).await?
+            let answer = match kind {
+                Submission::OfText | Submission::OfTask => self.unless_interrupted(call()).await?,
+                Submission::Once | Submission::OfJob => self.unless_stopped(guard, call()).await?,
             };
             let error = match answer {
                 Ok(answer) => return Ok(answer),

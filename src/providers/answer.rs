@@ -45,6 +45,11 @@ impl<'a> PartBuffer<'a> {
         }
     }
 
+    /// Whether the caller was sent any piece.
+    pub fn has_delivered(&self) -> bool {
+        self.sink.is_some_and(DeltaSink::has_delivered)
+    }
+
     /// Adds a piece. Fails above 4 MiB in all.
     pub fn push(&mut self, piece: Delta) -> Result<(), ProviderError> {
         let nothing = matches!(
@@ -81,12 +86,9 @@ impl<'a> PartBuffer<'a> {
     }
 
     fn add(&mut self, piece: Delta) -> Result<(), ProviderError> {
-        self.bytes += match &piece {
-            Delta::Signature(signature) => signature.len(),
-            piece => piece.bytes(),
-        };
+        self.bytes += piece.bytes();
         if self.bytes > TEXT_CAP {
-            return Err(ProviderError::failed("text over the cap"));
+            return Err(ProviderError::over_limit("text over the cap"));
         }
         if let Some(sink) = self.sink {
             sink.push(piece.clone());

@@ -202,6 +202,11 @@ impl TextProvider for Anthropic {
         };
         exchange::<ResponseParser<'_>, _>(&self.http, post, &self.name, call, deltas).await
     }
+
+    fn may_hide_reasoning(&self, call: &TextCall) -> bool {
+        let settings = self.models.get(&call.model).map(|(settings, _)| settings);
+        request::may_think(call, settings.unwrap_or(&AnthropicModel::default()))
+    }
 }
 
 #[cfg(test)]

@@ -12,12 +12,16 @@ use super::{
         HttpClient, JsonPost, TEXT_BODY_CAP,
         classify::{self, ErrorInfo, Head, clean_id},
     },
-    sse::Event,
+    sse::{Event, Events},
 };
 use crate::domain::{
     conversation::{Delta, Part, Stop, ToolCall},
     usage::TokenCounts,
 };
+
+/// Output tokens that vendors count for an answer of nothing (platform.claude.com, "Handling stop
+/// reasons": 2 to 3).
+const END_TOKENS: u64 = 3;
 
 /// Parses one response of a vendor.
 pub trait TextParser<'a>: Sized {
@@ -57,17 +61,32 @@ pub async fn exchange<'a, P: TextParser<'a>, B: Serialize + ?Sized>(
         parts: PartBuffer::new(deltas),
         id: None,
         model_noted: false,
+        early: None,
     });
     if deltas.is_none() {
         parser.whole(&answer.json(TEXT_BODY_CAP).await?)?;
         return parser.end(false);
     }
-    let mut events = answer.events();
-    while let Some(event) = events
-        .next()
-        .await
-        .map_err(|error| head.with_context(error))?
-    {
+    match read_events(parser, answer.events(), &head).await {
+        // The call ends with this function, so there are no further counts.
+        Err(error) if error.is_over_limit => match deltas.and_then(DeltaSink::delivered) {
+            Some(delivered) => Ok(TextAnswer {
+                stop: Stop::Limit,
+                ..delivered
+            }),
+            None => Err(error),
+        },
+        ended => ended,
+    }
+}
+
+async fn read_events<'a, P: TextParser<'a>>(
+    mut parser: P,
+    mut events: Events,
+    head: &Head,
+) -> Result<TextAnswer, ProviderError> {
+    let with_context = |error| head.with_context(error);
+    while let Some(event) = events.next().await.map_err(with_context)? {
         if parser.event(&event)? {
             break;
         }
@@ -84,6 +103,8 @@ pub struct AnswerBuilder<'a> {
     parts: PartBuffer<'a>,
     id: Option<String>,
     model_noted: bool,
+    /// Why the provider ended the answer early.
+    early: Option<Stop>,
 }
 
 impl AnswerBuilder<'_> {
@@ -167,17 +188,25 @@ impl AnswerBuilder<'_> {
         self.parts.note(usage, id);
     }
 
-    /// An empty answer is valid only at the token limit, which reasoning may have used up, and
-    /// before a stop sequence, which not every vendor tells of. Whoever calls tools ends for them,
-    /// whatever the vendor says.
+    /// Notes that the provider ended the answer early: it stays an answer if part of it was
+    /// delivered, and otherwise fails with `error`.
+    pub fn end_early(&mut self, stop: Stop, error: ProviderError) -> Result<(), ProviderError> {
+        if !self.parts.has_delivered() {
+            return Err(error);
+        }
+        self.early.get_or_insert(stop);
+        Ok(())
+    }
+
+    /// The whole answer. An answer with calls ends for tools, whatever the vendor says. One without
+    /// a text or a call is none, unless thinking was delivered or the provider billed for output.
     pub fn finish(self, usage: TokenCounts, stop: Stop) -> Result<TextAnswer, ProviderError> {
-        let stop = match (stop, self.calls().next()) {
+        let stop = match (self.early.clone().unwrap_or(stop), self.calls().next()) {
             (Stop::Done, Some(_)) => Stop::Tools,
             (Stop::Tools, None) => Stop::Done,
             (stop, _) => stop,
         };
-        let may_have_stopped = !self.call.sampling.stop.is_empty() && usage.output.is_some();
-        if self.is_empty() && stop == Stop::Done && !may_have_stopped {
+        if self.is_empty() && !self.parts.has_delivered() && !self.was_billed(&usage, &stop) {
             return Err(self.head.failed("empty answer"));
         }
         Ok(TextAnswer {
@@ -186,5 +215,18 @@ impl AnswerBuilder<'_> {
             usage,
             request_id: self.head.request_id.or(self.id),
         })
+    }
+
+    /// Whether the provider counted output of an answer without a text or a call: reasoning, shown
+    /// or not, and more tokens than mark the end. At the token limit, and where a stop sequence may
+    /// have ended it, which not every vendor reports, any count will do.
+    fn was_billed(&self, usage: &TokenCounts, stop: &Stop) -> bool {
+        let Some(output) = usage.output else {
+            return false;
+        };
+        let thought = !self.parts.parts().is_empty() && output > 0;
+        let reasoned = usage.reasoning.is_some_and(|count| count > 0);
+        let may_be_empty = *stop == Stop::Limit || !self.call.sampling.stop.is_empty();
+        thought || reasoned || may_be_empty || output > END_TOKENS
     }
 }

@@ -281,13 +281,17 @@ fn json(head: &Head, body: &[u8]) -> Result<Value, ProviderError> {
     })
 }
 
-/// The chunks of a body; ends after the first error.
+/// The chunks of a streamed body; ends after the first error. Its only timeout is that of the whole
+/// stream: [`Events`] has that of a gap.
 fn chunks(response: Response) -> impl Stream<Item = Result<Bytes, ProviderError>> + Send {
     stream::try_unfold(response, |mut response| async move {
-        let chunk = response
-            .chunk()
-            .await
-            .map_err(|error| classify::transport(&error))?;
+        let chunk = response.chunk().await.map_err(|error| {
+            let is_over_limit = error.is_timeout();
+            ProviderError {
+                is_over_limit,
+                ..classify::transport(&error)
+            }
+        })?;
         Ok(chunk.map(|bytes| (bytes, response)))
     })
 }

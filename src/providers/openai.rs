@@ -90,6 +90,11 @@ impl TextProvider for OpenAi {
         };
         exchange::<ResponseParser<'_>, _>(&self.http, post, &self.name, call, deltas).await
     }
+
+    fn may_hide_reasoning(&self, call: &TextCall) -> bool {
+        let settings = self.models.get(&call.model).cloned().unwrap_or_default();
+        settings.reasoning && request::sent_effort(call, &settings) != Some("none")
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod bodies;
 mod breakers;
+mod delivered;
 mod media;
 mod passed;
 mod pictures;

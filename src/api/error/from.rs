@@ -79,10 +79,6 @@ impl From<ServiceError> for ApiError {
             ServiceError::AlreadyFinished => {
                 Self::new(Code::AlreadyFinished, "the generation is finished")
             }
-            ServiceError::CancelRequested => Self::busy(
-                Code::Overloaded,
-                "the cancel was requested, but the server that streams the text is not answering",
-            ),
             ServiceError::NotFinished => Self::new(
                 Code::NotFinished,
                 "the generation is not finished; cancel it first",

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Part, Stop, ToolCall};
+use crate::domain::generation::Surface;
 
 /// A piece of an answer, in order: each belongs to the part that the last one began, or begins the
 /// next.
@@ -21,6 +22,59 @@ pub enum Delta {
     Opaque(Value),
 }
 
+/// The pieces that a surface sends to its caller. Text is always sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Visibility {
+    pub calls: bool,
+    /// Thinking that can be read.
+    pub thinking: bool,
+    /// Signatures and encrypted thinking.
+    pub encrypted: bool,
+    pub opaque: bool,
+}
+
+impl Visibility {
+    pub const TEXT: Self = Self {
+        calls: false,
+        thinking: false,
+        encrypted: false,
+        opaque: false,
+    };
+
+    /// What the writer of a surface's dialect sends. Responses sends encrypted thinking only on
+    /// request.
+    pub const fn of(surface: Surface) -> Self {
+        match surface {
+            Surface::OpenAiChat => Self {
+                calls: true,
+                ..Self::TEXT
+            },
+            Surface::OpenAiResponses => Self {
+                calls: true,
+                thinking: true,
+                ..Self::TEXT
+            },
+            Surface::AnthropicMessages => Self {
+                calls: true,
+                thinking: true,
+                encrypted: true,
+                opaque: true,
+            },
+            Surface::Generate | Surface::OpenAiImages | Surface::OpenAiSpeech => Self::TEXT,
+        }
+    }
+
+    pub const fn shows(self, piece: &Delta) -> bool {
+        match piece {
+            Delta::Text(_) => true,
+            Delta::ToolCall(_) | Delta::Arguments(_) => self.calls,
+            Delta::Thinking(_) => self.thinking,
+            Delta::Signature(_) | Delta::Redacted(_) => self.encrypted,
+            Delta::Opaque(_) => self.opaque,
+        }
+    }
+}
+
 /// What an answer says beyond its text: enough to give it once more.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Answered {
@@ -31,13 +85,15 @@ pub struct Answered {
 }
 
 impl Delta {
-    /// Bytes of what the model wrote.
+    /// UTF-8 bytes of its strings.
     pub fn bytes(&self) -> usize {
         match self {
-            Self::Text(text) | Self::Thinking(text) | Self::Arguments(text) => text.len(),
-            Self::Signature(_) => 0,
-            Self::Redacted(data) => data.len(),
-            Self::ToolCall(call) => call.name.len() + call.arguments.len(),
+            Self::Text(text)
+            | Self::Thinking(text)
+            | Self::Signature(text)
+            | Self::Redacted(text)
+            | Self::Arguments(text) => text.len(),
+            Self::ToolCall(call) => call.bytes(),
             Self::Opaque(block) => block.to_string().len(),
         }
     }
@@ -97,8 +153,15 @@ impl Delta {
 }
 
 impl Answered {
-    /// What must be kept of an answer beside its text; nothing where that and the usage say it all.
+    /// The part of an answer that must be stored beside its text and its finish reason; `None`
+    /// where these and the usage are enough to repeat it.
     pub fn beyond_text(parts: &[Part], stop: &Stop, at_limit: bool) -> Option<Self> {
+        let stop = match stop {
+            Stop::ContentFilter | Stop::MalformedFunctionCall | Stop::Other => {
+                &Self::told_by(at_limit)
+            }
+            stop => stop,
+        };
         let plain = parts.iter().all(|part| matches!(part, Part::Text { .. }));
         let told = *stop == Self::told_by(at_limit);
         (!plain || !told).then(|| Self {

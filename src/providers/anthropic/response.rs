@@ -25,7 +25,7 @@ use crate::domain::{
 #[derive(Debug)]
 pub struct ResponseParser<'a> {
     answer: AnswerBuilder<'a>,
-    stop: Stop,
+    stop: Option<Stop>,
     usage: Map<String, Value>,
     /// Whether a stream had its `message_stop`.
     stopped: bool,
@@ -37,7 +37,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
     fn new(answer: AnswerBuilder<'a>) -> Self {
         Self {
             answer,
-            stop: Stop::Done,
+            stop: None,
             usage: Map::new(),
             stopped: false,
             is_opaque: false,
@@ -80,9 +80,11 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
                 }
             }
             Some("message_delta") => {
-                self.merge_usage(root.get("usage"));
+                let usage = root.get("usage").filter(|usage| usage.is_object());
+                self.merge_usage(usage);
                 self.stop(root.get("delta").unwrap_or(&Value::Null))?;
-                self.answer.note(Some(reported(&self.usage)));
+                // Earlier counts do not cover the pieces since.
+                self.answer.note(usage.map(|_| reported(&self.usage)));
             }
             Some("message_stop") => self.stopped = true,
             Some(_) => {}
@@ -95,7 +97,10 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
         if streamed && !self.stopped {
             return Err(self.answer.head.failed("stream was cut"));
         }
-        self.answer.finish(reported(&self.usage), self.stop)
+        let Some(stop) = self.stop else {
+            return Err(self.answer.head.failed("answer without a stop reason"));
+        };
+        self.answer.finish(reported(&self.usage), stop)
     }
 }
 
@@ -114,25 +119,29 @@ impl ResponseParser<'_> {
         self.merge_usage(message.get("usage"));
     }
 
-    /// A refusal may follow text, which is then discarded.
+    /// Reads the reason of the end. A refusal may follow text. A reason that is not listed here is a
+    /// breakdown.
     fn stop(&mut self, holder: &Value) -> Result<(), ProviderError> {
-        let reason = holder.get("stop_reason").and_then(Value::as_str);
-        if reason == Some("refusal") {
-            let category = holder
-                .pointer("/stop_details/category")
-                .and_then(Value::as_str);
-            return Err(self.answer.head.refused(category));
-        }
-        let sequence = holder.get("stop_sequence").and_then(Value::as_str);
-        match reason {
-            None => {}
-            Some("max_tokens" | "model_context_window_exceeded") => self.stop = Stop::Limit,
-            Some("stop_sequence") => {
-                self.stop = Stop::Sequence(sequence.unwrap_or_default().to_owned());
+        let text = |path: &str| holder.pointer(path).and_then(Value::as_str);
+        let reason = match holder.get("stop_reason") {
+            None | Some(Value::Null) => return Ok(()),
+            reason => reason.and_then(Value::as_str).unwrap_or_default(),
+        };
+        let stop = match reason {
+            "end_turn" | "pause_turn" => Stop::Done,
+            "max_tokens" | "model_context_window_exceeded" => Stop::Limit,
+            "stop_sequence" => {
+                Stop::Sequence(text("/stop_sequence").unwrap_or_default().to_owned())
             }
-            Some("tool_use") => self.stop = Stop::Tools,
-            Some(_) => self.stop = Stop::Done,
-        }
+            "tool_use" => Stop::Tools,
+            "refusal" => {
+                let refused = self.answer.head.refused(text("/stop_details/category"));
+                self.answer.end_early(Stop::ContentFilter, refused)?;
+                Stop::ContentFilter
+            }
+            _ => return Err(self.answer.head.failed("generation ended in an error")),
+        };
+        self.stop = Some(stop);
         Ok(())
     }
 

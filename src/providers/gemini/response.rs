@@ -23,7 +23,7 @@ use crate::domain::{
 #[derive(Debug)]
 pub struct ResponseParser<'a> {
     answer: AnswerBuilder<'a>,
-    finish: Option<String>,
+    stop: Option<Stop>,
     usage: Option<Value>,
 }
 
@@ -31,7 +31,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
     fn new(answer: AnswerBuilder<'a>) -> Self {
         Self {
             answer,
-            finish: None,
+            stop: None,
             usage: None,
         }
     }
@@ -40,7 +40,8 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
         errors::error_info(root)
     }
 
-    /// Fails on an error object, a blocked prompt and a content policy finish reason.
+    /// Fails on an error object, and on a blocked prompt or a finish reason that ends the answer
+    /// early before any of it was delivered.
     fn whole(&mut self, root: &Value) -> Result<(), ProviderError> {
         if errors::error_of(root).is_some() {
             return Err(self.answer.error(&errors::error_info(Some(root))));
@@ -59,7 +60,9 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
             .pointer("/promptFeedback/blockReason")
             .and_then(Value::as_str);
         if let Some(reason) = blocked.filter(|r| *r != "BLOCKED_REASON_UNSPECIFIED") {
-            return Err(self.answer.head.refused(Some(reason)));
+            let refused = self.answer.head.refused(Some(reason));
+            self.answer.end_early(Stop::ContentFilter, refused)?;
+            self.stop = Some(Stop::ContentFilter);
         }
         match root.get("candidates") {
             None | Some(Value::Null) => {}
@@ -82,14 +85,11 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
     }
 
     fn end(self, streamed: bool) -> Result<TextAnswer, ProviderError> {
-        let stop = match self.finish.as_deref() {
-            None if streamed => return Err(self.answer.head.failed("stream was cut")),
-            None | Some("STOP") => Stop::Done,
-            // CONTINUATION: the same limit, with an offer to continue.
-            Some("MAX_TOKENS" | "CONTINUATION") => Stop::Limit,
-            // LANGUAGE, OTHER, MALFORMED_RESPONSE and the like.
-            Some(_) => return Err(self.answer.head.failed("generation ended in an error")),
-        };
+        if streamed && self.stop.is_none() {
+            return Err(self.answer.head.failed("stream was cut"));
+        }
+        // The default value of an enum is left out of a whole answer.
+        let stop = self.stop.unwrap_or_default();
         let usage = self.usage.as_ref();
         let usage = usage.map(|usage| reported(usage, self.answer.is_empty()));
         self.answer.finish(usage.unwrap_or_default(), stop)
@@ -98,22 +98,9 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
 
 impl ResponseParser<'_> {
     fn candidate(&mut self, candidate: &Value) -> Result<(), ProviderError> {
-        let reason = candidate.get("finishReason").and_then(Value::as_str);
-        if let Some(reason) = reason {
-            if is_policy(reason) {
-                return Err(self.answer.head.refused(Some(reason)));
-            }
-            if reason == "PUP_LIMITED_DISABLED" {
-                let error_info = ErrorInfo {
-                    code: Some(reason.to_owned()),
-                    kind: Some(ProviderErrorKind::Account),
-                    ..ErrorInfo::default()
-                };
-                return Err(self.answer.error(&error_info));
-            }
-            if reason != "FINISH_REASON_UNSPECIFIED" {
-                self.finish = Some(reason.to_owned());
-            }
+        match candidate.get("finishReason") {
+            None | Some(Value::Null) => {}
+            reason => self.finish(reason.and_then(Value::as_str).unwrap_or_default())?,
         }
         let parts = match candidate.pointer("/content/parts") {
             None | Some(Value::Null) => return Ok(()),
@@ -138,6 +125,42 @@ impl ResponseParser<'_> {
 }
 
 impl ResponseParser<'_> {
+    /// Reads a finish reason. One that is not listed here is a breakdown.
+    fn finish(&mut self, reason: &str) -> Result<(), ProviderError> {
+        let head = &self.answer.head;
+        let failed = head.failed("generation ended in an error");
+        let (stop, error) = match reason {
+            "FINISH_REASON_UNSPECIFIED" => return Ok(()),
+            "STOP" => (Stop::Done, None),
+            // CONTINUATION: the same limit, with an offer to continue.
+            "MAX_TOKENS" | "CONTINUATION" => (Stop::Limit, None),
+            reason if is_policy(reason) => (Stop::ContentFilter, Some(head.refused(Some(reason)))),
+            "MALFORMED_FUNCTION_CALL" => (Stop::MalformedFunctionCall, Some(failed)),
+            "LANGUAGE"
+            | "OTHER"
+            | "IMAGE_OTHER"
+            | "NO_IMAGE"
+            | "UNEXPECTED_TOOL_CALL"
+            | "TOO_MANY_TOOL_CALLS"
+            | "MALFORMED_RESPONSE"
+            | "MISSING_THOUGHT_SIGNATURE" => (Stop::Other, Some(failed)),
+            "PUP_LIMITED_DISABLED" => {
+                let error_info = ErrorInfo {
+                    code: Some(reason.to_owned()),
+                    kind: Some(ProviderErrorKind::Account),
+                    ..ErrorInfo::default()
+                };
+                (Stop::Other, Some(self.answer.error(&error_info)))
+            }
+            _ => return Err(failed),
+        };
+        if let Some(error) = error {
+            self.answer.end_early(stop.clone(), error)?;
+        }
+        self.stop = Some(stop);
+        Ok(())
+    }
+
     /// A call comes whole.
     fn call(&mut self, call: &Value, signature: Option<&Value>) -> Result<(), ProviderError> {
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);

@@ -2,7 +2,7 @@
 //!
 //! Both forms share their fields (`message` and `delta`), so one parser serves both. Lenient
 //! where compatible servers differ, strict where it costs money: an empty answer, a
-//! truncated stream and a refusal are failures. Source: openai 3.51.0 (`PyPI`)
+//! truncated stream, an unknown reason of the end, and a refusal before any text are failures. Source: openai 3.51.0 (`PyPI`)
 //! `chat_completion.py`, `chat_completion_chunk.py`, `completion_usage.py`.
 
 use serde_json::Value;
@@ -33,7 +33,7 @@ enum Place {
 #[derive(Debug)]
 pub struct ResponseParser<'a> {
     answer: AnswerBuilder<'a>,
-    finish: Option<String>,
+    stop: Option<Stop>,
     usage: Option<TokenCounts>,
     /// The calls of a stream, by the vendor's index and id; the last is open.
     calls: Vec<(u64, String)>,
@@ -43,7 +43,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
     fn new(answer: AnswerBuilder<'a>) -> Self {
         Self {
             answer,
-            finish: None,
+            stop: None,
             usage: None,
             calls: Vec::new(),
         }
@@ -70,22 +70,29 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
     }
 
     fn end(self, streamed: bool) -> Result<TextAnswer, ProviderError> {
-        let finish = self.finish.as_deref();
-        if streamed && finish.is_none() {
+        if streamed && self.stop.is_none() {
             return Err(self.answer.head.failed("stream was cut"));
         }
-        // OpenRouter and Mistral; DeepSeek.
-        if matches!(finish, Some("error" | "insufficient_system_resource")) {
-            return Err(self.answer.head.failed("generation ended in an error"));
-        }
-        // `model_length`: Mistral's full context.
-        let stop = match finish {
-            Some("length" | "model_length") => Stop::Limit,
-            Some("tool_calls" | "function_call") => Stop::Tools,
-            _ => Stop::Done,
-        };
+        // Some compatible servers leave the reason out of a whole answer.
+        let stop = self.stop.unwrap_or_default();
         self.answer.finish(self.usage.unwrap_or_default(), stop)
     }
+}
+
+/// The reasons of an answer that is complete or that a limit or a policy ended. Any other one is a
+/// breakdown: `error` (OpenRouter, Mistral), `insufficient_system_resource` (`DeepSeek`),
+/// `network_error` (Zhipu), `abort` (vLLM, `SGLang`), and whatever servers make up.
+fn stop_of(reason: &str) -> Option<Stop> {
+    Some(match reason {
+        // `eos`: Together. `eos_token`, `stop_sequence`: Text Generation Inference. `end_turn`: xAI.
+        "stop" | "eos" | "eos_token" | "stop_sequence" | "end_turn" => Stop::Done,
+        // `model_length`: Mistral's full context. `model_context_window_exceeded`: Zhipu's.
+        "length" | "max_tokens" | "model_length" | "model_context_window_exceeded" => Stop::Limit,
+        "tool_calls" | "function_call" => Stop::Tools,
+        // `sensitive`: Zhipu.
+        "content_filter" | "sensitive" => Stop::ContentFilter,
+        _ => return None,
+    })
 }
 
 impl ResponseParser<'_> {
@@ -124,12 +131,10 @@ impl ResponseParser<'_> {
     }
 
     fn choice(&mut self, choice: &Value, place: Place) -> Result<(), ProviderError> {
-        let reason = choice.get("finish_reason").and_then(Value::as_str);
-        if reason == Some("content_filter") {
-            return Err(self.answer.head.refused(reason));
-        }
-        if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
-            self.finish = Some(reason.to_owned());
+        match choice.get("finish_reason") {
+            None | Some(Value::Null) => {}
+            Some(Value::String(reason)) if reason.is_empty() => {}
+            reason => self.finish(reason.and_then(Value::as_str))?,
         }
         let body = match place {
             Place::Message => choice.get("message"),
@@ -141,12 +146,9 @@ impl ResponseParser<'_> {
             _ => return Err(self.answer.head.failed("choice without a message")),
         };
         // Text in `refusal` instead of the content: the model declined.
-        if body
-            .get("refusal")
-            .and_then(Value::as_str)
-            .is_some_and(|text| !text.is_empty())
-        {
-            return Err(self.answer.head.refused(None));
+        if !text(body.get("refusal")).is_empty() {
+            let refused = self.answer.head.refused(None);
+            self.answer.end_early(Stop::ContentFilter, refused)?;
         }
         match body.get("content") {
             None | Some(Value::Null) => {}
@@ -167,6 +169,19 @@ impl ResponseParser<'_> {
             Some(Value::Array(calls)) => calls.iter().try_for_each(|call| self.call(call)),
             Some(_) => Err(self.answer.head.failed("tool calls are no array")),
         }
+    }
+
+    /// Reads the reason of the end. Only those of [`stop_of`] are no failure.
+    fn finish(&mut self, reason: Option<&str>) -> Result<(), ProviderError> {
+        let Some(stop) = reason.and_then(stop_of) else {
+            return Err(self.answer.head.failed("generation ended in an error"));
+        };
+        if stop == Stop::ContentFilter {
+            let refused = self.answer.head.refused(reason);
+            self.answer.end_early(Stop::ContentFilter, refused)?;
+        }
+        self.stop = Some(stop);
+        Ok(())
     }
 
     /// A whole call, or the beginning of one, or more of its arguments. Some servers give several

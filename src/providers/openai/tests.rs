@@ -37,6 +37,7 @@ fn real() -> OpenAiModel {
         token_field: TokenField::MaxCompletionTokens,
         system_role: SystemRole::Developer,
         reasoning_effort: Some("none".to_owned()),
+        reasoning: true,
         explicit_cache: true,
         service_tier: Some("default".to_owned()),
         stream_usage: true,

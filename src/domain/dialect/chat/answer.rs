@@ -35,7 +35,7 @@ pub struct ChatChoice {
     /// Always null.
     #[schema(value_type = Option<String>)]
     pub(super) logprobs: (),
-    /// `stop`, `length` at the limit, or `tool_calls`.
+    /// `stop`, `length` at the limit, `tool_calls`, or `content_filter`.
     pub(super) finish_reason: &'static str,
 }
 
@@ -238,8 +238,9 @@ impl From<&TextUsage> for ChatUsage {
 
 pub(super) const fn finish_reason(stop: &Stop) -> &'static str {
     match stop {
-        Stop::Done | Stop::Sequence(_) => "stop",
+        Stop::Done | Stop::Sequence(_) | Stop::MalformedFunctionCall | Stop::Other => "stop",
         Stop::Limit => "length",
         Stop::Tools => "tool_calls",
+        Stop::ContentFilter => "content_filter",
     }
 }
