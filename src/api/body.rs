@@ -92,6 +92,11 @@ impl<T: Described> JsonBody<T> {
         self.digest
     }
 
+    /// Adds an error that reading the body reports with its own.
+    pub fn add_error(&mut self, error: FieldError) {
+        self.errors.push(error);
+    }
+
     /// The members with their bytes, once.
     pub fn take_original(&mut self) -> Option<Members> {
         Members::parse(&self.original.take()?).ok()

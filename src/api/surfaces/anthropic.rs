@@ -29,11 +29,15 @@ use crate::{
         generation::Surface,
         receipt::Prefixes,
         request::DialogueRequest,
-        validate::{Body, Fields, Input, integer, text},
+        validate::{Body, FieldCode, FieldError, Fields, Input, integer, text},
     },
 };
 
 const MESSAGES: &str = "/anthropic/v1/messages";
+const BETA: &str = "anthropic-beta";
+/// Beginnings of the betas of refused fields: compaction, whose tokens the usage leaves out, and the
+/// choice of who is billed.
+const REFUSED_BETAS: [&str; 2] = ["compact-", "user-profiles-billing-"];
 /// Models that one page has at most.
 const MAX_PAGE: i64 = 1000;
 
@@ -162,6 +166,12 @@ fn dialogue<T: Body>(
     headers: Vec<(&'static str, String)>,
     of: impl FnOnce(T) -> DialogueRequest,
 ) -> Result<DialogueRequest, ApiError> {
+    let betas = headers.iter().filter(|(name, _)| *name == BETA);
+    let refused = betas.flat_map(|(_, values)| values.split(',').map(str::trim));
+    for beta in refused.filter(|beta| REFUSED_BETAS.iter().any(|name| beta.starts_with(name))) {
+        let message = format!("has {beta}, which is not supported here");
+        body.add_error(FieldError::new(BETA, FieldCode::NotSupported, message));
+    }
     let members = body.take_original();
     let prefixes = Prefixes::of(Surface::AnthropicMessages, body.members(), &headers);
     let original = members.map(|members| original(members, body.members(), headers));
@@ -174,7 +184,7 @@ fn dialogue<T: Body>(
 
 /// The headers that belong to a body.
 fn own_headers(headers: &HeaderMap) -> Vec<(&'static str, String)> {
-    let names = ["anthropic-beta", "anthropic-version"].into_iter();
+    let names = [BETA, "anthropic-version"].into_iter();
     let found = names.filter_map(|name| {
         let values = headers.get_all(name).iter();
         let values: Vec<&str> = values.filter_map(|value| value.to_str().ok()).collect();
