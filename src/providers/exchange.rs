@@ -4,15 +4,17 @@
 
 use serde::Serialize;
 use serde_json::Value;
+use tokio::time::timeout;
 
 use super::{
-    DeltaSink, ProviderError, TextAnswer, TextCall,
+    DeltaSink, ProviderError, ProviderErrorKind, TextAnswer, TextCall,
     answer::{PartBuffer, note_model},
     http::{
         HttpClient, JsonPost, TEXT_BODY_CAP,
         classify::{self, ErrorInfo, Head, clean_id},
     },
     sse::Event,
+    surrogates,
 };
 use crate::domain::{
     conversation::{Delta, Part, Stop, ToolCall},
@@ -36,7 +38,8 @@ pub trait TextParser<'a>: Sized {
     fn end(self, streamed: bool) -> Result<TextAnswer, ProviderError>;
 }
 
-/// Sends once and parses the response, as events with `deltas` and as one body without.
+/// Sends once and parses the response. With `deltas` a stream is requested; how the response is read
+/// depends on its content type, since some servers do not send what was requested.
 pub async fn exchange<'a, P: TextParser<'a>, B: Serialize + ?Sized>(
     http: &HttpClient,
     post: JsonPost<'_, B>,
@@ -44,6 +47,7 @@ pub async fn exchange<'a, P: TextParser<'a>, B: Serialize + ?Sized>(
     call: &'a TextCall,
     deltas: Option<&'a DeltaSink>,
 ) -> Result<TextAnswer, ProviderError> {
+    let bound = post.timeout;
     let answer = match deltas {
         None => http.post_json(post).await?,
         Some(_) => http.open_stream(post).await?,
@@ -58,8 +62,10 @@ pub async fn exchange<'a, P: TextParser<'a>, B: Serialize + ?Sized>(
         id: None,
         model_noted: false,
     });
-    if deltas.is_none() {
-        parser.whole(&answer.json(TEXT_BODY_CAP).await?)?;
+    if !answer.is_stream().unwrap_or(deltas.is_some()) {
+        let late = |_| ProviderError::new(ProviderErrorKind::Timeout, "no answer in time");
+        let body = timeout(bound, answer.json(TEXT_BODY_CAP)).await;
+        parser.whole(&body.map_err(late)??)?;
         return parser.end(false);
     }
     let mut events = answer.events();
@@ -88,7 +94,7 @@ pub struct AnswerBuilder<'a> {
 
 impl AnswerBuilder<'_> {
     pub fn json(&self, event: &Event) -> Result<Value, ProviderError> {
-        serde_json::from_str(&event.data).map_err(|_| self.head.failed("event is not JSON"))
+        surrogates::parse(&event.data).map_err(|_| self.head.failed("event is not JSON"))
     }
 
     /// An error inside a 200.
@@ -167,9 +173,9 @@ impl AnswerBuilder<'_> {
         self.parts.note(usage, id);
     }
 
-    /// An empty answer is valid only at the token limit, which reasoning may have used up, and
-    /// before a stop sequence, which not every vendor tells of. Whoever calls tools ends for them,
-    /// whatever the vendor says.
+    /// The whole answer. An empty one is valid if the provider counted output, at the token limit,
+    /// which reasoning may have used up, and before a stop sequence, which not every vendor reports.
+    /// An answer with calls ends for tools, whatever the vendor says.
     pub fn finish(self, usage: TokenCounts, stop: Stop) -> Result<TextAnswer, ProviderError> {
         let stop = match (stop, self.calls().next()) {
             (Stop::Done, Some(_)) => Stop::Tools,
@@ -177,7 +183,12 @@ impl AnswerBuilder<'_> {
             (stop, _) => stop,
         };
         let may_have_stopped = !self.call.sampling.stop.is_empty() && usage.output.is_some();
-        if self.is_empty() && stop == Stop::Done && !may_have_stopped {
+        let has_output = usage.output.is_some_and(|count| count > 0);
+        if self.is_empty()
+            && matches!(stop, Stop::Done | Stop::Paused)
+            && !has_output
+            && !may_have_stopped
+        {
             return Err(self.head.failed("empty answer"));
         }
         Ok(TextAnswer {

@@ -11,6 +11,8 @@ use super::{Part, Stop, ToolCall};
 pub enum Delta {
     Text(String),
     Thinking(String),
+    /// Thinking of a chat server, which every dialect shows.
+    Reasoning(ReasoningField, String),
     /// The signature of the thinking before, or of thinking that is not shown.
     Signature(String),
     Redacted(String),
@@ -19,6 +21,40 @@ pub enum Delta {
     /// More of the last call's arguments.
     Arguments(String),
     Opaque(Value),
+}
+
+/// The field in which a chat server reports its thinking. Chat callers are sent the same field, so
+/// that the next turn brings it back unchanged. Source: vendors' SDKs (`reasoning_content`: `DeepSeek`,
+/// Kimi, Qwen, GLM, `SGLang`; `reasoning`: `OpenRouter`, Groq, Together, Cerebras, Ollama, `vLLM`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReasoningField {
+    ReasoningContent,
+    Reasoning,
+}
+
+impl ReasoningField {
+    pub const ALL: [Self; 2] = [Self::ReasoningContent, Self::Reasoning];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ReasoningContent => "reasoning_content",
+            Self::Reasoning => "reasoning",
+        }
+    }
+
+    /// The signature of such thinking. It keeps the field and marks the thinking as a chat server's:
+    /// no other vendor accepts it.
+    pub const fn signature(self) -> &'static str {
+        match self {
+            Self::ReasoningContent => "chat:reasoning_content",
+            Self::Reasoning => "chat:reasoning",
+        }
+    }
+
+    pub fn from_signature(signature: &str) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|field| field.signature() == signature)
+    }
 }
 
 /// What an answer says beyond its text: enough to give it once more.
@@ -34,7 +70,10 @@ impl Delta {
     /// Bytes of what the model wrote.
     pub fn bytes(&self) -> usize {
         match self {
-            Self::Text(text) | Self::Thinking(text) | Self::Arguments(text) => text.len(),
+            Self::Text(text)
+            | Self::Thinking(text)
+            | Self::Reasoning(_, text)
+            | Self::Arguments(text) => text.len(),
             Self::Signature(_) => 0,
             Self::Redacted(data) => data.len(),
             Self::ToolCall(call) => call.name.len() + call.arguments.len(),
@@ -47,7 +86,10 @@ impl Delta {
         match part {
             Part::Text { text } => vec![Self::Text(text)],
             Part::Thinking { text, signature } => {
-                vec![Self::Thinking(text), Self::Signature(signature)]
+                match ReasoningField::from_signature(&signature) {
+                    Some(field) => vec![Self::Reasoning(field, text)],
+                    None => vec![Self::Thinking(text), Self::Signature(signature)],
+                }
             }
             Part::Redacted { data } => vec![Self::Redacted(data)],
             Part::ToolCall(call) => vec![Self::ToolCall(call)],
@@ -69,6 +111,11 @@ impl Delta {
             ) => {
                 text.push_str(&piece);
             }
+            (Self::Reasoning(field, piece), Some(Part::Thinking { text, signature }))
+                if signature == field.signature() =>
+            {
+                text.push_str(&piece);
+            }
             // Thinking that is signed has ended.
             (Self::Thinking(piece), Some(Part::Thinking { text, signature }))
                 if signature.is_empty() =>
@@ -82,6 +129,10 @@ impl Delta {
             (Self::Thinking(text), _) => parts.push(Part::Thinking {
                 text,
                 signature: String::new(),
+            }),
+            (Self::Reasoning(field, text), _) => parts.push(Part::Thinking {
+                text,
+                signature: field.signature().to_owned(),
             }),
             (Self::Signature(signature), _) => parts.push(Part::Thinking {
                 text: String::new(),
@@ -143,6 +194,9 @@ mod tests {
             Delta::Thinking(text("b")),
             Delta::Signature(text("s")),
             Delta::Thinking(text("c")),
+            Delta::Reasoning(ReasoningField::Reasoning, text("d")),
+            Delta::Reasoning(ReasoningField::Reasoning, text("e")),
+            Delta::Reasoning(ReasoningField::ReasoningContent, text("f")),
             Delta::Redacted(text("r")),
             Delta::Text(text("Hi")),
             Delta::Text(text(" you")),
@@ -159,6 +213,8 @@ mod tests {
         let parts = vec![
             thinking("ab", "s"),
             thinking("c", ""),
+            thinking("de", "chat:reasoning"),
+            thinking("f", "chat:reasoning_content"),
             Part::Redacted { data: text("r") },
             Part::text("Hi you"),
             Part::ToolCall(call("1", "{\"a\":1}")),

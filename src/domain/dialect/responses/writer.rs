@@ -304,7 +304,7 @@ impl Writer for ResponsesWriter {
                 continue;
             }
             match delta {
-                Delta::Thinking(piece) => {
+                Delta::Thinking(piece) | Delta::Reasoning(_, piece) => {
                     if untold {
                         events += &self.summarize();
                     }
@@ -325,7 +325,7 @@ impl Writer for ResponsesWriter {
         let last = self.close();
         let kind = match answer.stop {
             Stop::Limit => "response.incomplete",
-            Stop::Done | Stop::Sequence(_) | Stop::Tools => "response.completed",
+            Stop::Done | Stop::Sequence(_) | Stop::Tools | Stop::Paused => "response.completed",
         };
         last + &self.response(kind, Progress::Ended(answer))
     }
