@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::generation::FinishReason;
 
-pub use answer::{Answered, Delta, Visibility};
+pub use answer::{Answered, Delta, ReasoningField, Visibility};
 pub use json::Json;
 pub use picture::{Detail, Image, ImageSource, ImageType, MAX_IMAGES};
 pub use tools::{Effort, Format, Function, Reasoning, Schema, Thinking, ToolChoice, Tools};
@@ -131,6 +131,9 @@ pub enum Stop {
     Sequence(String),
     /// For tools to be called.
     Tools,
+    /// The provider paused a long turn (Anthropic's `pause_turn`). The caller continues it by
+    /// sending the answer back.
+    Paused,
     /// The provider ended it early, for its content policy.
     #[serde(skip)]
     ContentFilter,
@@ -146,7 +149,7 @@ impl Stop {
     /// The reason that the record shows; `None` where the answer ended by itself.
     pub const fn finish_reason(&self) -> Option<FinishReason> {
         match self {
-            Self::Done | Self::Sequence(_) | Self::Tools => None,
+            Self::Done | Self::Sequence(_) | Self::Tools | Self::Paused => None,
             Self::Limit => Some(FinishReason::Length),
             Self::ContentFilter => Some(FinishReason::ContentFilter),
             Self::MalformedFunctionCall => Some(FinishReason::MalformedFunctionCall),
@@ -250,6 +253,16 @@ pub fn texts(parts: &[Part], between: &str) -> String {
     texts.collect::<Vec<_>>().join(between)
 }
 
+/// All thinking that a chat server reported in this field.
+pub fn reasoning(parts: &[Part], field: ReasoningField) -> Option<String> {
+    let texts = parts.iter().filter_map(|part| match part {
+        Part::Thinking { text, .. } if part.reasoning_field() == Some(field) => Some(text.as_str()),
+        _ => None,
+    });
+    let text: String = texts.collect();
+    (!text.is_empty()).then_some(text)
+}
+
 impl Message {
     pub fn text(role: Role, text: impl Into<String>) -> Self {
         Self {
@@ -286,6 +299,14 @@ impl Part {
     /// Whether it is a call after thoughts of Gemini's.
     pub const fn has_thought_signature(&self) -> bool {
         matches!(self, Self::ToolCall(call) if call.thought_signature.is_some())
+    }
+
+    /// The field that a chat server reported this thinking in; `None` for other parts.
+    pub fn reasoning_field(&self) -> Option<ReasoningField> {
+        match self {
+            Self::Thinking { signature, .. } => ReasoningField::from_signature(signature),
+            _ => None,
+        }
     }
 
     /// Itself and the parts in it.

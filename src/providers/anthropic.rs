@@ -41,6 +41,7 @@ pub const ADAPTERS: Adapters = Adapters {
             json_object: false,
             free_arguments: false,
             image_detail: false,
+            reasoning_fields: false,
             thought_signatures: false,
             own: Some(Surface::AnthropicMessages),
             ..Dialogue::ALL

@@ -4,24 +4,22 @@
 
 use serde::Serialize;
 use serde_json::Value;
+use tokio::time::timeout;
 
 use super::{
-    DeltaSink, ProviderError, TextAnswer, TextCall,
+    DeltaSink, ProviderError, ProviderErrorKind, TextAnswer, TextCall,
     answer::{PartBuffer, note_model},
     http::{
         HttpClient, JsonPost, TEXT_BODY_CAP,
         classify::{self, ErrorInfo, Head, clean_id},
     },
     sse::{Event, Events},
+    surrogates,
 };
 use crate::domain::{
     conversation::{Delta, Part, Stop, ToolCall},
     usage::TokenCounts,
 };
-
-/// Output tokens that vendors count for an answer of nothing (platform.claude.com, "Handling stop
-/// reasons": 2 to 3).
-const END_TOKENS: u64 = 3;
 
 /// Parses one response of a vendor.
 pub trait TextParser<'a>: Sized {
@@ -40,7 +38,8 @@ pub trait TextParser<'a>: Sized {
     fn end(self, streamed: bool) -> Result<TextAnswer, ProviderError>;
 }
 
-/// Sends once and parses the response, as events with `deltas` and as one body without.
+/// Sends once and parses the response. With `deltas` a stream is requested; how the response is read
+/// depends on its content type, since some servers do not send what was requested.
 pub async fn exchange<'a, P: TextParser<'a>, B: Serialize + ?Sized>(
     http: &HttpClient,
     post: JsonPost<'_, B>,
@@ -48,6 +47,7 @@ pub async fn exchange<'a, P: TextParser<'a>, B: Serialize + ?Sized>(
     call: &'a TextCall,
     deltas: Option<&'a DeltaSink>,
 ) -> Result<TextAnswer, ProviderError> {
+    let bound = post.timeout;
     let answer = match deltas {
         None => http.post_json(post).await?,
         Some(_) => http.open_stream(post).await?,
@@ -63,8 +63,10 @@ pub async fn exchange<'a, P: TextParser<'a>, B: Serialize + ?Sized>(
         model_noted: false,
         early: None,
     });
-    if deltas.is_none() {
-        parser.whole(&answer.json(TEXT_BODY_CAP).await?)?;
+    if !answer.is_stream().unwrap_or(deltas.is_some()) {
+        let late = |_| ProviderError::new(ProviderErrorKind::Timeout, "no answer in time");
+        let body = timeout(bound, answer.json(TEXT_BODY_CAP)).await;
+        parser.whole(&body.map_err(late)??)?;
         return parser.end(false);
     }
     match read_events(parser, answer.events(), &head).await {
@@ -109,7 +111,7 @@ pub struct AnswerBuilder<'a> {
 
 impl AnswerBuilder<'_> {
     pub fn json(&self, event: &Event) -> Result<Value, ProviderError> {
-        serde_json::from_str(&event.data).map_err(|_| self.head.failed("event is not JSON"))
+        surrogates::parse(&event.data).map_err(|_| self.head.failed("event is not JSON"))
     }
 
     /// An error inside a 200.
@@ -199,7 +201,7 @@ impl AnswerBuilder<'_> {
     }
 
     /// The whole answer. An answer with calls ends for tools, whatever the vendor says. One without
-    /// a text or a call is none, unless thinking was delivered or the provider billed for output.
+    /// a text or a call is a failure, unless thinking was delivered or the provider counted output.
     pub fn finish(self, usage: TokenCounts, stop: Stop) -> Result<TextAnswer, ProviderError> {
         let stop = match (self.early.clone().unwrap_or(stop), self.calls().next()) {
             (Stop::Done, Some(_)) => Stop::Tools,
@@ -217,16 +219,12 @@ impl AnswerBuilder<'_> {
         })
     }
 
-    /// Whether the provider counted output of an answer without a text or a call: reasoning, shown
-    /// or not, and more tokens than mark the end. At the token limit, and where a stop sequence may
-    /// have ended it, which not every vendor reports, any count will do.
+    /// Whether the provider counted output. At the token limit, and where a stop sequence may have
+    /// ended the answer, which not every vendor reports, a count of 0 is enough.
     fn was_billed(&self, usage: &TokenCounts, stop: &Stop) -> bool {
-        let Some(output) = usage.output else {
-            return false;
-        };
-        let thought = !self.parts.parts().is_empty() && output > 0;
-        let reasoned = usage.reasoning.is_some_and(|count| count > 0);
         let may_be_empty = *stop == Stop::Limit || !self.call.sampling.stop.is_empty();
-        thought || reasoned || may_be_empty || output > END_TOKENS
+        usage
+            .output
+            .is_some_and(|output| output > 0 || may_be_empty)
     }
 }

@@ -1,11 +1,12 @@
 //! OpenAI Chat Completions, for OpenAI itself and for compatible servers.
 //!
 //! One adapter, because compatible servers differ only in details, which are settings of a
-//! model. Submodules: [`request`] with [`message`], [`response`], [`errors`], and the other modalities,
-//! [`images`] and [`speech`]. Not here: which model takes which parameter; that is in the
+//! model. Submodules: [`request`] with [`message`], [`response`] with [`calls`] and [`usage`],
+//! [`errors`], and the other modalities, [`images`] and [`speech`]. Not here: which model takes which parameter; that is in the
 //! catalogue. Source: openai 3.51.0 (`PyPI`) `openai/types/chat/`, and recorded bodies of the
 //! compatible servers; checked against requests recorded from the package.
 
+mod calls;
 pub mod errors;
 pub mod images;
 pub mod message;
@@ -13,6 +14,7 @@ pub mod request;
 pub mod response;
 pub mod speech;
 pub mod split;
+mod usage;
 pub mod vendor;
 
 use std::{collections::BTreeMap, time::Duration};

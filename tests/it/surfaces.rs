@@ -10,6 +10,7 @@ mod receipts;
 mod streams;
 mod texts;
 mod translated;
+mod upstreams;
 
 use http::Method;
 use serde_json::{Value, json};

@@ -12,6 +12,8 @@ use crate::domain::generation::Surface;
 pub enum Delta {
     Text(String),
     Thinking(String),
+    /// Thinking of a chat server, which every dialect shows.
+    Reasoning(ReasoningField, String),
     /// The signature of the thinking before, or of thinking that is not shown.
     Signature(String),
     Redacted(String),
@@ -28,6 +30,8 @@ pub struct Visibility {
     pub calls: bool,
     /// Thinking that can be read.
     pub thinking: bool,
+    /// Thinking that a chat server reports in a field of its own.
+    pub reasoning: bool,
     /// Signatures and encrypted thinking.
     pub encrypted: bool,
     pub opaque: bool,
@@ -37,6 +41,7 @@ impl Visibility {
     pub const TEXT: Self = Self {
         calls: false,
         thinking: false,
+        reasoning: false,
         encrypted: false,
         opaque: false,
     };
@@ -47,16 +52,19 @@ impl Visibility {
         match surface {
             Surface::OpenAiChat => Self {
                 calls: true,
+                reasoning: true,
                 ..Self::TEXT
             },
             Surface::OpenAiResponses => Self {
                 calls: true,
                 thinking: true,
+                reasoning: true,
                 ..Self::TEXT
             },
             Surface::AnthropicMessages => Self {
                 calls: true,
                 thinking: true,
+                reasoning: true,
                 encrypted: true,
                 opaque: true,
             },
@@ -69,9 +77,44 @@ impl Visibility {
             Delta::Text(_) => true,
             Delta::ToolCall(_) | Delta::Arguments(_) => self.calls,
             Delta::Thinking(_) => self.thinking,
+            Delta::Reasoning(..) => self.reasoning,
             Delta::Signature(_) | Delta::Redacted(_) => self.encrypted,
             Delta::Opaque(_) => self.opaque,
         }
+    }
+}
+
+/// The field in which a chat server reports its thinking. Chat callers are sent the same field, so
+/// that the next turn brings it back unchanged. Source: vendors' SDKs (`reasoning_content`: `DeepSeek`,
+/// Kimi, Qwen, GLM, `SGLang`; `reasoning`: `OpenRouter`, Groq, Together, Cerebras, Ollama, `vLLM`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReasoningField {
+    ReasoningContent,
+    Reasoning,
+}
+
+impl ReasoningField {
+    pub const ALL: [Self; 2] = [Self::ReasoningContent, Self::Reasoning];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ReasoningContent => "reasoning_content",
+            Self::Reasoning => "reasoning",
+        }
+    }
+
+    /// The signature of such thinking. It keeps the field and marks the thinking as a chat server's:
+    /// no other vendor accepts it.
+    pub const fn signature(self) -> &'static str {
+        match self {
+            Self::ReasoningContent => "chat:reasoning_content",
+            Self::Reasoning => "chat:reasoning",
+        }
+    }
+
+    pub fn from_signature(signature: &str) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|field| field.signature() == signature)
     }
 }
 
@@ -90,6 +133,7 @@ impl Delta {
         match self {
             Self::Text(text)
             | Self::Thinking(text)
+            | Self::Reasoning(_, text)
             | Self::Signature(text)
             | Self::Redacted(text)
             | Self::Arguments(text) => text.len(),
@@ -103,7 +147,10 @@ impl Delta {
         match part {
             Part::Text { text } => vec![Self::Text(text)],
             Part::Thinking { text, signature } => {
-                vec![Self::Thinking(text), Self::Signature(signature)]
+                match ReasoningField::from_signature(&signature) {
+                    Some(field) => vec![Self::Reasoning(field, text)],
+                    None => vec![Self::Thinking(text), Self::Signature(signature)],
+                }
             }
             Part::Redacted { data } => vec![Self::Redacted(data)],
             Part::ToolCall(call) => vec![Self::ToolCall(call)],
@@ -125,6 +172,11 @@ impl Delta {
             ) => {
                 text.push_str(&piece);
             }
+            (Self::Reasoning(field, piece), Some(Part::Thinking { text, signature }))
+                if signature == field.signature() =>
+            {
+                text.push_str(&piece);
+            }
             // Thinking that is signed has ended.
             (Self::Thinking(piece), Some(Part::Thinking { text, signature }))
                 if signature.is_empty() =>
@@ -138,6 +190,10 @@ impl Delta {
             (Self::Thinking(text), _) => parts.push(Part::Thinking {
                 text,
                 signature: String::new(),
+            }),
+            (Self::Reasoning(field, text), _) => parts.push(Part::Thinking {
+                text,
+                signature: field.signature().to_owned(),
             }),
             (Self::Signature(signature), _) => parts.push(Part::Thinking {
                 text: String::new(),
@@ -206,6 +262,9 @@ mod tests {
             Delta::Thinking(text("b")),
             Delta::Signature(text("s")),
             Delta::Thinking(text("c")),
+            Delta::Reasoning(ReasoningField::Reasoning, text("d")),
+            Delta::Reasoning(ReasoningField::Reasoning, text("e")),
+            Delta::Reasoning(ReasoningField::ReasoningContent, text("f")),
             Delta::Redacted(text("r")),
             Delta::Text(text("Hi")),
             Delta::Text(text(" you")),
@@ -222,6 +281,8 @@ mod tests {
         let parts = vec![
             thinking("ab", "s"),
             thinking("c", ""),
+            thinking("de", "chat:reasoning"),
+            thinking("f", "chat:reasoning_content"),
             Part::Redacted { data: text("r") },
             Part::text("Hi you"),
             Part::ToolCall(call("1", "{\"a\":1}")),

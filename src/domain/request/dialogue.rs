@@ -101,6 +101,17 @@ impl DialogueRequest {
         }
     }
 
+    /// Leaves out the thinking of chat servers, which other vendors refuse.
+    pub fn leave_out_reasoning_fields(&mut self) {
+        let messages = &mut self.conversation.messages;
+        for message in messages.iter_mut() {
+            message
+                .parts
+                .retain(|part| part.reasoning_field().is_none());
+        }
+        messages.retain(|message| !message.parts.is_empty());
+    }
+
     /// About as much memory as it takes.
     pub fn bytes(&self) -> usize {
         let images = self.conversation.images().map(|image| image.source.bytes());

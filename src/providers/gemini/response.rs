@@ -3,12 +3,12 @@
 //! Source: google-genai 3.4.0 (`PyPI`) `google/genai/types.py` (`FinishReason`,
 //! `GenerateContentResponseUsageMetadata`).
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
     super::{
         ProviderError, ProviderErrorKind, TextAnswer,
-        answer::{count, count_or_zero},
+        answer::{count, count_or_zero, merge_usage, object_arguments},
         exchange::{AnswerBuilder, TextParser},
         http::classify::ErrorInfo,
         sse::Event,
@@ -24,7 +24,7 @@ use crate::domain::{
 pub struct ResponseParser<'a> {
     answer: AnswerBuilder<'a>,
     stop: Option<Stop>,
-    usage: Option<Value>,
+    usage: Map<String, Value>,
 }
 
 impl<'a> TextParser<'a> for ResponseParser<'a> {
@@ -32,7 +32,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
         Self {
             answer,
             stop: None,
-            usage: None,
+            usage: Map::new(),
         }
     }
 
@@ -52,9 +52,9 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
         self.answer
             .identify(root.get("responseId"), root.get("modelVersion"));
         // On every chunk and cumulative.
-        let usage = root.get("usageMetadata").filter(|usage| usage.is_object());
+        let usage = root.get("usageMetadata").and_then(Value::as_object);
         if let Some(usage) = usage {
-            self.usage = Some(usage.clone());
+            merge_usage(&mut self.usage, usage);
         }
         let blocked = root
             .pointer("/promptFeedback/blockReason")
@@ -73,8 +73,12 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
             }
             Some(_) => return Err(self.answer.head.failed("candidates are no array")),
         }
-        let usage = usage.map(|usage| reported(usage, self.answer.is_empty()));
-        self.answer.note(usage);
+        let no_text = self.answer.is_empty();
+        let counts = usage.map(|usage| TokenCounts {
+            output: reported(usage, no_text).output,
+            ..reported(&self.usage, no_text)
+        });
+        self.answer.note(counts);
         Ok(())
     }
 
@@ -90,9 +94,8 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
         }
         // The default value of an enum is left out of a whole answer.
         let stop = self.stop.unwrap_or_default();
-        let usage = self.usage.as_ref();
-        let usage = usage.map(|usage| reported(usage, self.answer.is_empty()));
-        self.answer.finish(usage.unwrap_or_default(), stop)
+        let counts = reported(&self.usage, self.answer.is_empty());
+        self.answer.finish(counts, stop)
     }
 }
 
@@ -167,9 +170,8 @@ impl ResponseParser<'_> {
         let Some(name) = text(call.get("name")) else {
             return Err(self.answer.head.failed("function call without a name"));
         };
-        let arguments = match call.get("args") {
-            None | Some(Value::Null) => String::new(),
-            Some(arguments) => arguments.to_string(),
+        let Some(arguments) = object_arguments(call.get("args")) else {
+            return Err(self.answer.head.failed("args are no object"));
         };
         self.answer.call(ToolCall {
             id: text(call.get("id")).unwrap_or_default(),
@@ -200,7 +202,7 @@ pub fn is_policy(reason: &str) -> bool {
 
 /// Thoughts are billed as output and not included in the candidates' count. Zero counts are
 /// omitted, so a missing one means zero beside a prompt count, unless there is text.
-fn reported(usage: &Value, no_text: bool) -> TokenCounts {
+fn reported(usage: &Map<String, Value>, no_text: bool) -> TokenCounts {
     let field = |name: &str| usage.get(name).filter(|value| !value.is_null());
     let sum = |a: Option<u64>, b: Option<u64>| a.zip(b).and_then(|(a, b)| a.checked_add(b));
     let prompt = count(field("promptTokenCount"));

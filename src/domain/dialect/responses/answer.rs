@@ -316,6 +316,7 @@ pub(super) const fn incomplete(stop: &Stop) -> Option<&'static str> {
         Stop::Done
         | Stop::Sequence(_)
         | Stop::Tools
+        | Stop::Paused
         | Stop::MalformedFunctionCall
         | Stop::Other => None,
     }

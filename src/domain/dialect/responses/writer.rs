@@ -307,7 +307,7 @@ impl Writer for ResponsesWriter {
                 continue;
             }
             match delta {
-                Delta::Thinking(piece) => {
+                Delta::Thinking(piece) | Delta::Reasoning(_, piece) => {
                     if untold {
                         events += &self.summarize();
                     }
