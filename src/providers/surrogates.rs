@@ -203,8 +203,8 @@ mod tests {
         let (mut joiner, mut parts) = (Joiner::default(), Vec::new());
         for piece in pieces {
             // As a `PartBuffer`, which drops empty pieces.
-            let joined = joiner.join(piece).filter(|piece| piece.bytes() > 0);
-            joined.for_each(|piece| piece.add_to(&mut parts));
+            let complete = joiner.join(piece).filter(|piece| piece.bytes() > 0);
+            complete.for_each(|piece| piece.add_to(&mut parts));
         }
         if let Some(piece) = joiner.end() {
             piece.add_to(&mut parts);
@@ -283,8 +283,8 @@ mod tests {
                     break;
                 }
                 let piece = &units[at..(at + cut).min(units.len())];
-                let escaped: String = piece.iter().map(|unit| format!("\\u{unit:04x}")).collect();
-                pieces.push(Delta::Text(text(&format!("\"{escaped}\""))));
+                let escaped: Vec<String> = piece.iter().map(|unit| format!("\\u{unit:04x}")).collect();
+                pieces.push(Delta::Text(text(&format!("\"{}\"", escaped.concat()))));
                 at += cut;
             }
             let parts = joined(pieces);

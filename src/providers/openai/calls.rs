@@ -20,7 +20,7 @@ const MAX_CALLS: usize = 1_000;
 
 #[derive(Debug, Default)]
 pub struct Calls {
-    calls: Vec<Call>,
+    known: Vec<Call>,
     /// What is not delivered completely, in order of arrival.
     queue: VecDeque<Item>,
     /// Bytes that wait for delivery.
@@ -120,25 +120,25 @@ impl Calls {
         let piece = Piece::read(call).map_err(failed)?;
         let at = match self.find(&piece).map_err(failed)? {
             Some(at) => at,
-            None if self.calls.len() == MAX_CALLS => return Err(failed("too many tool calls")),
+            None if self.known.len() == MAX_CALLS => return Err(failed("too many tool calls")),
             None => {
-                self.queue.push_back(Item::Call(self.calls.len()));
-                let repeated = self.calls.iter().rfind(|call| call.is_repeated);
+                self.queue.push_back(Item::Call(self.known.len()));
+                let repeated = self.known.iter().rfind(|call| call.is_repeated);
                 let name = repeated.filter(|_| piece.name.is_empty());
-                self.calls.push(Call {
+                self.known.push(Call {
                     index: piece.index,
                     id: piece.id.to_owned(),
                     name: name.map(|call| call.name.clone()).unwrap_or_default(),
                     ..Call::default()
                 });
-                self.calls.len() - 1
+                self.known.len() - 1
             }
         };
         self.wait(
             piece.arguments.len() + piece.name.len() + piece.id.len(),
             answer,
         )?;
-        let result = self.calls.get_mut(at).map(|call| call.add(&piece));
+        let result = self.known.get_mut(at).map(|call| call.add(&piece));
         result.transpose().map_err(failed)?;
         self.deliver(answer)
     }
@@ -154,7 +154,7 @@ impl Calls {
     /// The call that a piece belongs to; `None` for a new one. Some servers give several calls one
     /// index, leave out the ids or the index, or send a new id with each piece.
     fn find(&self, piece: &Piece<'_>) -> Result<Option<usize>, &'static str> {
-        let last = |is: &dyn Fn(&Call) -> bool| self.calls.iter().rposition(is);
+        let last = |is: &dyn Fn(&Call) -> bool| self.known.iter().rposition(is);
         let Piece {
             index, id, name, ..
         } = *piece;
@@ -165,7 +165,7 @@ impl Calls {
         // Without an index and an id, a piece continues the last call.
         let continues = index.is_none() && (id.is_empty() || name.is_empty());
         let found = found.or_else(|| continues.then(|| last(&|_| true)).flatten());
-        let Some((at, call)) = found.and_then(|at| Some((at, self.calls.get(at)?))) else {
+        let Some((at, call)) = found.and_then(|at| Some((at, self.known.get(at)?))) else {
             return Ok(None);
         };
         let is_value = piece.arguments.trim_start().starts_with('{');
@@ -198,7 +198,7 @@ impl Calls {
     fn deliver(&mut self, answer: &mut AnswerBuilder<'_>) -> Result<(), ProviderError> {
         while let Some(item) = self.queue.pop_front() {
             if let Item::Call(at) = item
-                && let Some(call) = self.calls.get_mut(at)
+                && let Some(call) = self.known.get_mut(at)
             {
                 call.is_closed = call.value.state == State::Complete && !self.queue.is_empty();
                 if !call.is_closed {
@@ -228,7 +228,7 @@ impl Calls {
             }
             Item::Call(at) => at,
         };
-        let (before, rest) = self.calls.split_at_mut(at);
+        let (before, rest) = self.known.split_at_mut(at);
         let Some(call) = rest.first_mut() else {
             return Ok(());
         };

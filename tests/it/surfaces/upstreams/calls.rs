@@ -107,7 +107,6 @@ async fn streamed(
     Some(calls(&answer))
 }
 
-#[expect(clippy::too_many_lines, reason = "one table of cases")]
 #[sqlx::test]
 async fn pieces_are_given_to_their_calls(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;

@@ -100,7 +100,6 @@ fn raw(events: &[Value], texts: &[&str]) -> Reply {
     Reply::Raw(200, "text/event-stream", body)
 }
 
-#[expect(clippy::too_many_lines, reason = "one table of cases")]
 #[sqlx::test]
 async fn split_characters_are_joined(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
