@@ -40,7 +40,7 @@ use crate::{
     },
     jobs::{RunError, Runner, webhooks::Sender},
     providers::Registry,
-    resource::Resource,
+    resource::{Refusals, Resource},
     store::{
         Store, StoreError,
         credits::{Balance, LedgerEntry},
@@ -110,6 +110,7 @@ struct Inner {
     lines: Lines,
     /// Of large bodies that wait for credits on hold.
     waiting_kib: Arc<Semaphore>,
+    refusals: Refusals,
     /// Few at once, so that holds find connections.
     reports: Resource,
     /// They take CPU.
@@ -143,6 +144,7 @@ impl Service {
             synchronous: Limiter::new(usize::MAX, per_account),
             lines: Lines::default(),
             waiting_kib: Arc::new(Semaphore::new(LARGE_KIB)),
+            refusals: Refusals::new("provider calls"),
             reports: Resource::new("usage reports", REPORTS.0, REPORTS.1, REPORTS.2),
             renderings: Resource::new(
                 "template renderings",

@@ -4,7 +4,11 @@
 //! (the accept loop's), and how much one caller may ask.
 
 use std::{
-    collections::HashSet, net::SocketAddr, panic::AssertUnwindSafe, sync::Arc, time::Duration,
+    collections::HashSet,
+    net::{Ipv4Addr, SocketAddr},
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::Duration,
 };
 
 use axum::{
@@ -100,12 +104,10 @@ pub async fn admit(
     let path = request.extensions().get::<MatchedPath>();
     let bounded = !path.is_some_and(|path| admission.unbounded.contains(path.as_str()));
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
-    let Some(ConnectInfo(peer)) = peer else {
-        tracing::error!("request without a peer address");
-        return ApiError::internal().into_response();
-    };
+    // Calls within the process may have no peer; they share one address.
+    let peer = peer.map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.0.ip());
     let trusted = &admission.trusted_proxies;
-    let address = Address::from(client(peer.ip(), request.headers(), trusted));
+    let address = Address::from(client(peer, request.headers(), trusted));
     let Some(permit) = admission.requests.try_acquire(address) else {
         admission.refusals.log(address.into());
         return ApiError::overloaded().into_response();

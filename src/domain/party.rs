@@ -24,7 +24,7 @@ impl From<IpAddr> for Address {
     fn from(address: IpAddr) -> Self {
         Self(match address.to_canonical() {
             IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-            address => address,
+            address @ IpAddr::V4(_) => address,
         })
     }
 }
