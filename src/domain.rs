@@ -16,6 +16,7 @@ pub mod json;
 pub mod limiter;
 pub(crate) mod named;
 pub mod page;
+pub mod party;
 pub mod pricing;
 pub mod rate;
 pub mod receipt;

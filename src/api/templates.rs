@@ -103,12 +103,15 @@ pub struct PreviewBody {
 )]
 pub async fn preview(
     State(state): State<ApiState>,
-    _auth: Authorized<Manage>,
+    auth: Authorized<Manage>,
     body: JsonBody<TemplatePreview>,
 ) -> Result<Json<PreviewBody>, ApiError> {
     let preview = body.read()?;
     let variables = preview.text.variables.clone();
-    let rendered = state.service.preview_template(preview).await?;
+    let rendered = state
+        .service
+        .preview_template(&auth.caller, preview)
+        .await?;
     Ok(Json(PreviewBody {
         prompt: rendered.prompt,
         system_prompt: rendered.system_prompt,

@@ -50,8 +50,8 @@ impl Client {
     /// For what came in with `parts`, with `token` or without.
     pub fn new(console: &Console, parts: &Parts, token: Option<SecretString>) -> Self {
         let mut headers = HeaderMap::new();
-        if let Some(value) = parts.headers.get(&FORWARDED_FOR) {
-            headers.insert(FORWARDED_FOR, value.clone());
+        for value in parts.headers.get_all(&FORWARDED_FOR) {
+            headers.append(FORWARDED_FOR, value.clone());
         }
         let id = parts.extensions.get::<RequestId>();
         if let Some(Ok(id)) = id.map(|RequestId(id)| HeaderValue::from_str(id)) {

@@ -5,7 +5,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Runner, RunningGuard, step::Step};
-use crate::{providers::ProviderError, store::jobs::Job};
+use crate::{
+    providers::{ProviderError, ProviderPermit},
+    store::jobs::Job,
+};
 
 /// Retry policy of submissions.
 #[derive(Debug, Clone, Copy)]
@@ -67,6 +70,15 @@ pub(super) enum Submission {
 }
 
 impl Runner {
+    /// A permit for a call, once it is the account's turn; `None` after a poll interval or at a
+    /// shutdown, so that other jobs find a worker.
+    pub(super) async fn provider_permit(&self, job: &Job) -> Option<ProviderPermit> {
+        let acquiring = self.0.providers.acquire(&job.provider, job.account_id);
+        let acquiring = tokio::time::timeout(self.0.poll_interval, acquiring);
+        let acquired = self.0.stopping.run_until_cancelled(acquiring).await;
+        acquired?.ok()?
+    }
+
     /// Submits until the provider has taken the request or must not be asked again. `Err`: what
     /// the step comes to instead.
     pub(super) async fn submit<T, F>(

@@ -68,7 +68,7 @@ impl Service {
         secret: &[u8],
     ) -> Result<WebhookRecord, ServiceError> {
         let (url, parsed) = &request.url;
-        let checked = self.0.sender.check(parsed).await;
+        let checked = self.0.sender.check(caller.account_id, parsed).await;
         checked.map_err(|refusal| match refusal {
             AddressRefusal::Private => refused("must lead to a public address"),
             AddressRefusal::Busy => ServiceError::Overloaded,
