@@ -111,7 +111,7 @@ async fn omni_is_asked_in_the_background(_: PgPoolOptions, options: PgConnectOpt
     let uuid = app.queue(&account, "video", &ask).await;
     let record = app.until_finished(&account, &uuid).await;
     assert_eq!(record["status"], "completed", "{record}");
-    assert_eq!(record["credits"]["charged"], "30.6");
+    assert_eq!(record["credits"]["charged"], "21");
     let requests = upstream.requests();
     assert_eq!(requests[0].body["background"], true);
     let fetch = requests.last().unwrap();
