@@ -2,13 +2,16 @@
 
 mod bodies;
 mod breakers;
+mod failures;
 mod media;
+mod nulls;
 mod passed;
 mod pictures;
 mod receipts;
 mod streams;
 mod texts;
 mod translated;
+mod vendors;
 
 use http::Method;
 use serde_json::{Value, json};
