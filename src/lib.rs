@@ -38,6 +38,7 @@ pub mod media;
 pub mod observe;
 pub mod offload;
 pub mod providers;
+pub mod resource;
 pub mod service;
 pub mod store;
 pub mod telemetry;

@@ -1,6 +1,6 @@
 //! Bodies: JSON objects, or none, in time and within the size limits.
 
-use std::{marker::PhantomData, sync::Arc, time::Duration};
+use std::{marker::PhantomData, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
@@ -11,9 +11,8 @@ use http::{HeaderMap, StatusCode, header, request::Parts};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use tokio::{
-    sync::OwnedSemaphorePermit,
     task::spawn_blocking,
-    time::{Instant, timeout, timeout_at},
+    time::{Instant, timeout_at},
 };
 
 use super::{
@@ -21,15 +20,18 @@ use super::{
     admission::RequestPermit,
     error::ApiError,
     extract::{Query, into_result, nul_errors},
+    middleware::CallerSlot,
     surfaces::{RETRY_COUNT, Sdk, anthropic::BetaQuery},
 };
 use crate::domain::{
     json::{self, Members},
+    limiter::Permit,
+    party::Party,
     validate::{Body as Described, FieldError, Input, read_fields},
 };
 
-/// How many large bodies are read and parsed at once: some hundred MiB, and some seconds of CPU.
-pub const LARGE_BODIES: usize = 8;
+/// Concurrent large bodies, while they are received and parsed, and those that wait.
+pub const LARGE_BODIES: (usize, usize) = (8, 64);
 /// Bytes a second of the slowest sender who is waited for.
 const SLOWEST: u32 = 64 << 10;
 
@@ -43,9 +45,8 @@ pub struct JsonBody<T> {
     digest: Option<[u8; 32]>,
     /// As it came, on the paths of SDKs.
     original: Option<Bytes>,
-    /// Where to go through it takes so long that it would hold up what else runs on a thread: until
-    /// it is read, one of [`LARGE_BODIES`].
-    large: Option<OwnedSemaphorePermit>,
+    /// One of [`LARGE_BODIES`], held until a body is read whose parsing would block a thread for long.
+    large: Option<Permit<Party>>,
     body: PhantomData<T>,
 }
 
@@ -150,7 +151,7 @@ impl<T> JsonBody<T> {
         bytes: Bytes,
         repeats: bool,
         keeps: bool,
-        large: Option<OwnedSemaphorePermit>,
+        large: Option<Permit<Party>>,
     ) -> Result<Self, ApiError> {
         let value = parse(&bytes)?;
         let errors = nul_errors(&value).collect();
@@ -255,7 +256,7 @@ async fn read_body(
     parts: &Parts,
     body: Body,
     state: &ApiState,
-) -> Result<(Bytes, Option<OwnedSemaphorePermit>), ApiError> {
+) -> Result<(Bytes, Option<Permit<Party>>), ApiError> {
     let settings = &state.settings;
     let limit = match Sdk::of(parts.uri.path()) {
         Some(_) => settings.max_sdk_body_bytes,
@@ -274,11 +275,12 @@ async fn read_body(
     }
     let mut permit = None;
     if announced.unwrap_or(limit) > settings.max_body_bytes {
-        let turn = timeout(
-            settings.body_timeout,
-            Arc::clone(&settings.large_bodies).acquire_owned(),
-        );
-        permit = turn.await.map_err(|_elapsed| ApiError::overloaded())?.ok();
+        // Routes with large bodies authenticate their caller first.
+        let slot = parts.extensions.get::<CallerSlot>();
+        let account = slot.and_then(CallerSlot::account);
+        let account = account.ok_or_else(ApiError::internal)?;
+        let acquired = settings.large_bodies.acquire(account).await;
+        permit = Some(acquired.ok_or_else(ApiError::overloaded)?);
     }
     let bytes = collect(body, announced, limit, settings.body_timeout).await?;
     if let Some(seat) = seat {

@@ -21,7 +21,7 @@ pub use sdk::{AnthropicError, GENERATION, OpenAiError, sdk_status};
 use super::{media::MediaLinks, record::GenerationRecord};
 use crate::{
     domain::{
-        generation::{FailureCode, Generation},
+        generation::{Failure, FailureCode, Generation},
         validate::FieldError,
     },
     media::LinkError,
@@ -244,7 +244,8 @@ impl ApiError {
         message: impl Into<String>,
         retry_after: Option<Duration>,
     ) -> Self {
-        let retryable = code.retryable();
+        let failure = Failure::new(code, message);
+        let retryable = failure.is_retryable();
         let code = match code {
             FailureCode::ProviderError => Code::ProviderError,
             FailureCode::ProviderRejected => Code::ProviderRejected,
@@ -256,7 +257,7 @@ impl ApiError {
             FailureCode::Interrupted => Code::ShuttingDown,
             FailureCode::Cancelled => Code::Cancelled,
         };
-        let mut error = Self::new(code, message);
+        let mut error = Self::new(code, failure.message);
         error.0.retryable = retryable;
         let asked = retry_after.filter(|_| retryable).map(|wait| {
             let seconds = wait.as_millis().div_ceil(1_000);

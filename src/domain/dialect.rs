@@ -23,20 +23,22 @@ use super::{
 
 /// Output tokens that a request may ask for: more than any model writes.
 const MAX_LIMIT: i64 = 2_147_483_647;
-/// Fields of any dialect, and of servers that imitate one, that cost what cannot be bounded, name
-/// another model, or that keep state at the vendor. With
-/// the values that ask for neither, some are read by the dialects: `n`, `service_tier`, `speed`,
-/// `store`.
+/// Fields of any dialect, and of servers that imitate one, whose cost cannot be bounded, that name
+/// another model or another payer, or that keep state at the vendor. The dialects read some others
+/// with the values that ask for none of this: `n`, `service_tier`, `speed`, `store`.
 const REFUSED: &[&str] = &[
     "agent_id",
     "audio",
     "background",
     "best_of",
+    "billing_policy",
+    "compaction",
     "compound_custom",
     "container",
     "conversation",
     "deferred",
     "enable_search",
+    "fallback_credit_token",
     "fallbacks",
     "inference_geo",
     "mcp_servers",
@@ -85,7 +87,8 @@ impl Answer {
         let limit = generation.parameters["max_tokens"].as_u64();
         let at_limit = limit.is_some_and(|limit| usage.output_tokens >= limit);
         let answered = generation.answer.clone();
-        let stop = answered.as_ref().map(|answered| answered.stop.clone());
+        let reason = generation.finish_reason.and_then(Stop::from_finish_reason);
+        let stop = reason.or_else(|| answered.as_ref().map(|answered| answered.stop.clone()));
         let parts = answered.and_then(|answered| answered.parts);
         let text = || {
             let text = generation.result.clone().filter(|text| !text.is_empty());

@@ -52,7 +52,7 @@ impl Events {
                     if seen <= cap {
                         return Some((Ok(chunk), Some((bytes, seen))));
                     }
-                    Err(ProviderError::failed("stream over the cap"))
+                    Err(ProviderError::over_limit("stream over the cap"))
                 }
             };
             Some((item, None))

@@ -5,7 +5,9 @@ use std::{fs, path::Path};
 /// What each folder or file under `src/` may import of the others.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("domain", &[]),
-    ("offload", &[]),
+    ("offload", &["domain"]),
+    // Named limiters, for whichever module has a resource.
+    ("resource", &["domain"]),
     ("store", &["domain", "observe"]),
     ("providers", &["domain", "offload"]),
     ("media", &["domain"]),
@@ -16,6 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "domain",
             "offload",
+            "resource",
             "store",
             "providers",
             "media",
@@ -24,13 +27,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "service",
-        &["domain", "store", "providers", "media", "jobs"],
+        &["domain", "resource", "store", "providers", "media", "jobs"],
     ),
     (
         "api",
         &[
             "domain",
             "offload",
+            "resource",
             "store",
             "providers",
             "media",
@@ -48,6 +52,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "app",
         &[
             "domain",
+            "resource",
             "store",
             "providers",
             "media",

@@ -2,6 +2,7 @@
 
 mod bodies;
 mod breakers;
+mod delivered;
 mod failures;
 mod media;
 mod nulls;
@@ -11,6 +12,7 @@ mod receipts;
 mod streams;
 mod texts;
 mod translated;
+mod upstreams;
 mod vendors;
 
 use http::Method;

@@ -22,7 +22,7 @@ use crate::{
         dialect::images::{ImageAnswer, ImageFormat, ImagesAnswer, ImagesRequest},
         generation::Output,
     },
-    offload::offload,
+    offload::{for_account, offload},
 };
 
 const IMAGES: &str = "/openai/v1/images/generations";
@@ -45,6 +45,7 @@ pub async fn images(
 ) -> Result<Response, ApiError> {
     let (key, body) = idempotent(&auth.caller, headers, IMAGES, body).await?;
     let ImagesRequest { request, format } = body.read()?;
+    let account = auth.caller.account_id;
     let call = Call {
         sdk: Sdk::OpenAi,
         state,
@@ -81,7 +82,9 @@ pub async fn images(
         };
         Json(answer).into_response()
     });
-    let response = answered.await.ok_or_else(ApiError::internal)?;
+    let response = for_account(account, answered)
+        .await
+        .ok_or_else(ApiError::internal)?;
     Ok(marked(Headers::of(&record, &[]).on(response), is_replay))
 }
 

@@ -86,7 +86,7 @@ impl OpenAiModelBody {
 )]
 pub async fn chat(
     State(state): State<ApiState>,
-    auth: Authorized<GenerateText>,
+    mut auth: Authorized<GenerateText>,
     headers: HeaderMap,
     permit: RequestPermit,
     request_id: RequestId,
@@ -96,7 +96,7 @@ pub async fn chat(
     let (request, names) = match is_mixed(body.members_mut()) {
         None => (body.apart(read).await?, None),
         Some(include_usage) => {
-            bring_back(&state, &auth.caller, body.members_mut()).await?;
+            bring_back(&state, &mut auth.caller, body.members_mut()).await?;
             let read = body.of_another::<ResponsesRequest>();
             let read = read.apart(read_responses).await?;
             if !read.echo.shown.tools.is_empty() {

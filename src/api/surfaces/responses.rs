@@ -51,14 +51,14 @@ pub(super) const RENAMED: &[(&str, &str)] =
 )]
 pub async fn respond(
     State(state): State<ApiState>,
-    auth: Authorized<GenerateText>,
+    mut auth: Authorized<GenerateText>,
     headers: HeaderMap,
     permit: RequestPermit,
     request_id: RequestId,
     body: JsonBody<ResponsesRequest>,
 ) -> Result<Response, ApiError> {
     let (key, mut body) = idempotent(&auth.caller, headers, RESPONSES, body).await?;
-    bring_back(&state, &auth.caller, body.members_mut()).await?;
+    bring_back(&state, &mut auth.caller, body.members_mut()).await?;
     let ResponsesRequest { dialogue, echo } = body.apart(read).await?;
     let call = Call {
         sdk: Sdk::OpenAi,
@@ -90,10 +90,10 @@ pub(super) fn read(body: JsonBody<ResponsesRequest>) -> Result<ResponsesRequest,
 )]
 pub async fn input_tokens(
     State(state): State<ApiState>,
-    auth: Authorized<CountTokens>,
+    mut auth: Authorized<CountTokens>,
     mut body: JsonBody<InputTokensRequest>,
 ) -> Result<Json<ResponseInputTokens>, ApiError> {
-    bring_back(&state, &auth.caller, body.members_mut()).await?;
+    bring_back(&state, &mut auth.caller, body.members_mut()).await?;
     let reading = body.apart(|body| {
         let prefixes = Prefixes::of(Surface::OpenAiResponses, body.members(), &[]);
         let InputTokensRequest(mut dialogue) = body.read()?;
@@ -114,7 +114,7 @@ const MAX_ANSWERS: usize = 64;
 /// where it has reasoning without what its vendor signed.
 pub(super) async fn bring_back(
     state: &ApiState,
-    caller: &Caller,
+    caller: &mut Caller,
     members: &mut Map<String, Value>,
 ) -> Result<(), ApiError> {
     let Some(Value::Array(items)) = members.get_mut("input") else {
@@ -147,6 +147,7 @@ pub(super) async fn bring_back(
                 return Err(ServiceError::invalid(error).into());
             }
             if !is_known {
+                *caller = state.service.confirmed(caller).await?;
                 let found = answered(state, caller, GenerationId(uuid), generation).await?;
                 answers.insert(uuid, found);
             }

@@ -24,6 +24,8 @@ pub struct Dialogue {
     pub top_p_with_temperature: bool,
     /// Thoughts of earlier turns, brought back.
     pub thinking: bool,
+    /// Thinking that a chat server reported in a field of its own, brought back.
+    pub reasoning_fields: bool,
     /// A request for at most one call. Without it the answer is cut to one call where one function
     /// is forced.
     pub one_at_a_time: bool,
@@ -66,6 +68,7 @@ impl Dialogue {
         late_instructions: true,
         top_p_with_temperature: true,
         thinking: true,
+        reasoning_fields: true,
         one_at_a_time: true,
         strict_tools: true,
         free_arguments: true,
@@ -136,10 +139,11 @@ impl TextModel {
         request.original.is_some()
             && self.dialogue.own == Some(request.surface)
             && (request.surface == Surface::OpenAiChat
-                || !request
-                    .conversation
-                    .parts()
-                    .any(|part| part.has_thought_signature() || part.is_unsigned_thinking()))
+                || !request.conversation.parts().any(|part| {
+                    part.has_thought_signature()
+                        || part.is_unsigned_thinking()
+                        || part.reasoning_field().is_some()
+                }))
     }
 
     /// What the vendor may write to its cache.
@@ -313,6 +317,7 @@ impl TextModel {
         let can = self.dialogue;
         let mut left_out = request.left_out.clone();
         let is_lost = |part: &Part| match part {
+            part if part.reasoning_field().is_some() => !can.reasoning_fields,
             Part::Thinking { .. } => !can.thinking || part.is_unsigned_thinking(),
             Part::Redacted { .. } => !can.thinking,
             _ => false,

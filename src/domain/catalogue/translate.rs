@@ -42,6 +42,7 @@ impl TextModel {
         let is_said = |part: &Part| match part {
             Part::Text { text } if can.blank_texts => !text.is_empty(),
             Part::Text { text } => !text.trim().is_empty(),
+            part if part.reasoning_field().is_some() => can.reasoning_fields,
             Part::Thinking { .. } => can.thinking && !part.is_unsigned_thinking(),
             Part::Redacted { .. } => can.thinking,
             _ => true,

@@ -32,6 +32,7 @@ pub const ADAPTERS: Adapters = Adapters {
             thinking: false,
             one_at_a_time: false,
             strict_tools: false,
+            reasoning_fields: false,
             free_arguments: false,
             alternating_roles: true,
             // google-genai 3.6.1 `FunctionDeclaration.name`; colons are newer than the rest.

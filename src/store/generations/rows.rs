@@ -85,8 +85,8 @@ impl Store {
                 charged as "charged: _", usage, result, error_code as "error_code: _",
                 error_message, attempts as "attempts!", provider_request_id,
                 created_at as "created_at!", started_at, completed_at, outputs as "outputs: _",
-                progress, finish_reason as "finish_reason: _", template_id as "template_id: _",
-                template_version, surface as "surface: _", answer as "answer: _", joined
+                progress, coalesce(finish_reason, stop_reason) as "finish_reason: _",
+                template_id as "template_id: _", template_version, surface as "surface: _", answer as "answer: _", joined
             from generations
             where account_id = $1 and id = $2 and ($3 or deleted_at is null)
             "#,
