@@ -117,12 +117,12 @@ impl ApiState {
 #[expect(clippy::too_many_lines, reason = "one table")]
 fn routes() -> Vec<Route> {
     use Code::{
-        AlreadyFinished, Cancelled, ContentPolicy, CreditsOnHold, ExpiredSignature,
-        IdempotencyInProgress, IdempotencyKeyReused, InsufficientCredits, InvalidCredentials,
-        InvalidSignature, InvalidToken, LoopbackOnly, MaxCostExceeded, MissingToken, NotFinished,
-        NotFound, Paused, ProviderError, ProviderOverloaded, ProviderRejected, ProviderTimeout,
-        RangeNotSatisfiable, ReferenceReused, SpendLimitExceeded, StorageUnavailable, TooManyJobs,
-        TooManyLogins, TooManyRequests,
+        AlreadyFinished, Cancelled, ContentPolicy, ContextLengthExceeded, CreditsOnHold,
+        ExpiredSignature, IdempotencyInProgress, IdempotencyKeyReused, InsufficientCredits,
+        InvalidCredentials, InvalidSignature, InvalidToken, LoopbackOnly, MaxCostExceeded,
+        MissingToken, NotFinished, NotFound, Paused, ProviderError, ProviderOverloaded,
+        ProviderRejected, ProviderTimeout, RangeNotSatisfiable, ReferenceReused,
+        SpendLimitExceeded, StorageUnavailable, TooManyJobs, TooManyLogins, TooManyRequests,
     };
     /// A generation is refused.
     const REFUSED: [Code; 9] = [
@@ -151,7 +151,7 @@ fn routes() -> Vec<Route> {
         route.errors(&[TooManyRequests])
     };
     vec![
-        waited_for(route!(generate::text)),
+        waited_for(route!(generate::text)).errors(&[ContextLengthExceeded]),
         waited_for(route!(generate::image)),
         route!(generate::video).unbounded().errors(&REFUSED),
         route!(generate::audio).unbounded().errors(&REFUSED),

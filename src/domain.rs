@@ -6,6 +6,7 @@
 pub mod ability;
 pub mod catalogue;
 pub mod clock;
+pub mod context;
 pub mod conversation;
 pub mod credits;
 pub mod dialect;

@@ -32,6 +32,7 @@ use crate::{
         ability::Ability,
         catalogue::Catalogue,
         clock::{MAX_SKEW, SharedClock},
+        context::ContextOverflow,
         credits::Credits,
         ids::{AccountId, GenerationIds},
         limiter::Limiter,
@@ -265,6 +266,9 @@ pub enum ServiceError {
     /// Every failing field.
     #[error("the request is invalid")]
     Invalid(Vec<FieldError>),
+    /// The request cannot fit the model's context.
+    #[error("{0}")]
+    ContextLength(ContextOverflow),
     #[error("not found")]
     NotFound,
     /// The key is bound to another request.

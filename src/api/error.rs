@@ -8,6 +8,8 @@ mod example;
 mod from;
 mod sdk;
 
+use std::time::Duration;
+
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde::{Serialize, Serializer};
@@ -30,6 +32,8 @@ use crate::{
 const DATABASE_RETRY_SECONDS: u64 = 2;
 /// Seconds after which a request that holds, jobs or load were in the way of may be retried.
 const BUSY_RETRY_SECONDS: u64 = 1;
+/// The longest wait that is passed on from a provider.
+const MAX_RETRY_SECONDS: u64 = 600;
 
 /// An error on its way to the client.
 #[derive(Debug, Clone)]
@@ -229,17 +233,23 @@ impl ApiError {
             tracing::error!(generation = %generation.id, "a failed generation without a reason");
             return Self::internal();
         };
-        let mut error = Self::failed(failure.code, failure.message.clone());
+        let mut error = Self::failed(failure.code, failure.message.clone(), failure.retry_after);
         error.0.generation = Some(Box::new(GenerationRecord::of(generation, links)));
         error
     }
 
-    fn failed(code: FailureCode, message: impl Into<String>) -> Self {
+    /// `retry_after`: how long the provider asks to wait.
+    fn failed(
+        code: FailureCode,
+        message: impl Into<String>,
+        retry_after: Option<Duration>,
+    ) -> Self {
         let failure = Failure::new(code, message);
         let retryable = failure.is_retryable();
         let code = match code {
             FailureCode::ProviderError => Code::ProviderError,
             FailureCode::ProviderRejected => Code::ProviderRejected,
+            FailureCode::ContextLengthExceeded => Code::ContextLengthExceeded,
             FailureCode::ContentPolicy => Code::ContentPolicy,
             FailureCode::ProviderOverloaded => Code::ProviderOverloaded,
             FailureCode::StorageUnavailable => Code::StorageUnavailable,
@@ -249,10 +259,16 @@ impl ApiError {
         };
         let mut error = Self::new(code, failure.message);
         error.0.retryable = retryable;
-        if code.status() == StatusCode::SERVICE_UNAVAILABLE {
-            error = error.header(header::RETRY_AFTER, BUSY_RETRY_SECONDS);
+        let asked = retry_after.filter(|_| retryable).map(|wait| {
+            let seconds = wait.as_millis().div_ceil(1_000);
+            let seconds = u64::try_from(seconds).unwrap_or(MAX_RETRY_SECONDS);
+            seconds.clamp(BUSY_RETRY_SECONDS, MAX_RETRY_SECONDS)
+        });
+        let is_busy = code.status() == StatusCode::SERVICE_UNAVAILABLE;
+        match asked.or(is_busy.then_some(BUSY_RETRY_SECONDS)) {
+            Some(seconds) => error.header(header::RETRY_AFTER, seconds),
+            None => error,
         }
-        error
     }
 
     /// 409: what was asked for was cut short by its owner.

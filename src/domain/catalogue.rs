@@ -3,6 +3,7 @@
 mod dialogue;
 mod media;
 mod text;
+mod translate;
 mod vision;
 
 use std::{collections::BTreeMap, sync::Arc};

@@ -1,12 +1,13 @@
 //! What a text model is asked, and what it answers, whichever vendor's it is.
 //!
 //! Here: messages and their parts. Submodules: images ([`picture`]), tools and the form of the answer
-//! ([`tools`]), and answers, whole and piece by piece ([`answer`]). Not here: the model and its output
-//! limit, which belong to the call.
+//! ([`tools`]), names and ids that a vendor accepts ([`spelling`]), and answers, whole and piece by
+//! piece ([`answer`]). Not here: the model and its output limit, which belong to the call.
 
 pub mod answer;
 mod json;
 mod picture;
+mod spelling;
 mod tools;
 
 use std::collections::HashMap;
@@ -19,8 +20,16 @@ use super::generation::FinishReason;
 pub use answer::{Answered, Delta, ReasoningField, Visibility};
 pub use json::Json;
 pub use picture::{Detail, Image, ImageSource, ImageType, MAX_IMAGES};
+pub use spelling::{ReplacedNames, Spelling};
 pub use tools::{Effort, Format, Function, Reasoning, Schema, Thinking, ToolChoice, Tools};
 
+/// Bytes of the longest token of any public tokenizer: 128 spaces.
+const LONGEST_TOKEN: usize = 128;
+/// Words that one token may cover. Most tokenizers never join two; this leaves room for those that do.
+const WORDS_PER_TOKEN: u64 = 4;
+/// Bytes that each token of [`Conversation::least_tokens`] stands for at least: words of one letter,
+/// each with a space.
+pub const LEAST_BYTES_PER_TOKEN: u64 = 2 * WORDS_PER_TOKEN;
 /// Tokens that a message may take beyond its text.
 const MESSAGE_TOKENS: usize = 8;
 /// Tokens that a tool may take beyond its strings.
@@ -46,7 +55,7 @@ pub struct Conversation {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
     pub role: Role,
-    /// The content, in order; at least one part.
+    /// The content, in order; none of an empty message.
     pub parts: Vec<Part>,
 }
 
@@ -208,6 +217,25 @@ impl Conversation {
             }
     }
 
+    /// The input tokens that it has at least, with any tokenizer. Thinking is not counted: vendors
+    /// may drop that of earlier turns.
+    pub fn least_tokens(&self) -> u64 {
+        fn least(text: &str) -> u64 {
+            let words = text.split_ascii_whitespace().count() as u64 / WORDS_PER_TOKEN;
+            words.max((text.len() / LONGEST_TOKEN) as u64)
+        }
+        fn within(part: &Part) -> u64 {
+            match part {
+                Part::Text { text } => least(text),
+                Part::ToolCall(call) => least(&call.arguments),
+                Part::ToolResult(result) => result.parts.iter().map(within).sum(),
+                _ => 0,
+            }
+        }
+        let system = self.system.as_deref().map_or(0, least);
+        system + self.parts().map(within).sum::<u64>()
+    }
+
     /// The parts of all messages.
     pub fn parts(&self) -> impl Iterator<Item = &Part> {
         self.messages.iter().flat_map(|message| &message.parts)
@@ -299,6 +327,11 @@ impl Part {
     /// Whether it is a call after thoughts of Gemini's.
     pub const fn has_thought_signature(&self) -> bool {
         matches!(self, Self::ToolCall(call) if call.thought_signature.is_some())
+    }
+
+    /// Whether it is thinking without a vendor's signature; no vendor accepts it back.
+    pub fn is_unsigned_thinking(&self) -> bool {
+        matches!(self, Self::Thinking { signature, .. } if signature.is_empty())
     }
 
     /// The field that a chat server reported this thinking in; `None` for other parts.

@@ -150,6 +150,12 @@ fn needed<T>(fields: &Fields<'_>, name: &str, value: Option<T>) -> Option<T> {
     value
 }
 
+/// Whether a field is a list of nothing: the content of an empty message.
+fn is_empty_list(fields: &Fields<'_>, name: &'static str) -> bool {
+    let items = fields.value(name).and_then(Value::as_array);
+    items.is_some_and(Vec::is_empty)
+}
+
 /// An image by its URL, or in it.
 fn image_url() -> Parsed<ImageSource> {
     let schema = || {
@@ -170,11 +176,12 @@ fn without_images(fields: &Fields<'_>, parts: &[Part]) {
 
 /// What cache markers may write, wherever in a body they are.
 fn marked_writes(members: &Map<String, Value>) -> CacheWrites {
-    let own = members.get("cache_control").map(|marker| {
-        match marker.get("ttl").and_then(Value::as_str) {
-            None | Some("5m") => CacheWrites::Short,
-            Some(_) => CacheWrites::Long,
-        }
+    let marker = members
+        .get("cache_control")
+        .filter(|marker| !marker.is_null());
+    let own = marker.map(|marker| match marker.get("ttl").and_then(Value::as_str) {
+        None | Some("5m") => CacheWrites::Short,
+        Some(_) => CacheWrites::Long,
     });
     let within = members.values().map(marked_within);
     within.chain(own).max().unwrap_or(CacheWrites::None)

@@ -1,5 +1,7 @@
 //! A generation: modality, status, record.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -46,6 +48,8 @@ named_enum!(
         ProviderError = "provider_error",
         /// The provider refused the request.
         ProviderRejected = "provider_rejected",
+        /// The request does not fit the model's context.
+        ContextLengthExceeded = "context_length_exceeded",
         /// The provider refused the content.
         ContentPolicy = "content_policy",
         /// The provider timed out.
@@ -108,7 +112,10 @@ impl FailureCode {
             | Self::StorageUnavailable
             | Self::Interrupted
             | Self::Expired => true,
-            Self::ProviderRejected | Self::ContentPolicy | Self::Cancelled => false,
+            Self::ProviderRejected
+            | Self::ContextLengthExceeded
+            | Self::ContentPolicy
+            | Self::Cancelled => false,
         }
     }
 }
@@ -117,8 +124,10 @@ impl FailureCode {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     pub code: FailureCode,
-    /// One sentence, never upstream text.
+    /// Of upstream text it has only what the provider says about the caller's input.
     pub message: String,
+    /// How long the provider asks to wait. Not stored: it is for those who wait for the end.
+    pub retry_after: Option<Duration>,
 }
 
 /// The message of a generation that failed because the provider refuses the server's own account.
@@ -130,6 +139,7 @@ impl Failure {
         Self {
             code,
             message: message.into(),
+            retry_after: None,
         }
     }
 

@@ -301,12 +301,16 @@ pub(super) fn storable(text: &str) -> String {
 fn failure(error: &ProviderError) -> Failure {
     let code = match error.kind {
         ProviderErrorKind::Rejected => FailureCode::ProviderRejected,
+        ProviderErrorKind::ContextLength => FailureCode::ContextLengthExceeded,
         ProviderErrorKind::ContentPolicy => FailureCode::ContentPolicy,
         ProviderErrorKind::Timeout => FailureCode::ProviderTimeout,
         ProviderErrorKind::Overloaded => FailureCode::ProviderOverloaded,
         ProviderErrorKind::Account | ProviderErrorKind::Failed => FailureCode::ProviderError,
     };
-    Failure::new(code, error.message.clone())
+    Failure {
+        retry_after: error.retry_after,
+        ..Failure::new(code, error.message())
+    }
 }
 
 /// Logs a provider's error once, where its generation ends. The adapter has logged a refused

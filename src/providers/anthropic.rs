@@ -28,6 +28,7 @@ use super::{
 };
 use crate::domain::{
     catalogue::{Dialogue, ModelKind},
+    conversation::Spelling,
     generation::{Modality, Surface},
     settings::{ConfigError, word},
     vendor::{ModelSettings, Vendor, read_settings},
@@ -40,6 +41,13 @@ pub const ADAPTERS: Adapters = Adapters {
             top_p_with_temperature: false,
             json_object: false,
             free_arguments: false,
+            blank_texts: false,
+            alternating_roles: true,
+            names: Spelling {
+                max_chars: 128,
+                ..WORDS
+            },
+            ids: WORDS,
             image_detail: false,
             reasoning_fields: false,
             thought_signatures: false,
@@ -57,6 +65,11 @@ pub const ADAPTERS: Adapters = Adapters {
     },
 };
 
+/// `^[a-zA-Z0-9_-]+$`
+const WORDS: Spelling = Spelling {
+    symbols: Some("_-"),
+    ..Spelling::ANY
+};
 const VERSION: &str = "anthropic-version";
 /// The least thinking of models that cannot do without.
 const BETWEEN_TOOLS: &str = "between_tools";

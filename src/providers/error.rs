@@ -1,11 +1,12 @@
 //! Upstream failures, in a closed set of kinds.
 //!
 //! The message for clients ([`ProviderError::message`]) and the detail for the log
-//! ([`ProviderError::detail`]) are separate: an upstream body may echo a prompt or part of a key,
-//! so it never becomes a message.
+//! ([`ProviderError::detail`]) are separate: an upstream body may echo a prompt, which the log must
+//! not have, or part of a key, which nobody must.
 
 use std::{fmt, time::Duration};
 
+use crate::domain::context::ContextOverflow;
 use crate::domain::generation::ACCOUNT_REFUSED;
 
 /// What an upstream failure means to a generation.
@@ -13,6 +14,8 @@ use crate::domain::generation::ACCOUNT_REFUSED;
 pub enum ProviderErrorKind {
     /// The provider refused this request (400, 404, 413, 422): repeating it cannot help.
     Rejected,
+    /// The request does not fit the model's context.
+    ContextLength,
     /// A content policy refusal, in any form.
     ContentPolicy,
     /// 408, 504, or our own timeout.
@@ -30,6 +33,7 @@ impl ProviderErrorKind {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Rejected => "rejected",
+            Self::ContextLength => "context_length",
             Self::ContentPolicy => "content_policy",
             Self::Timeout => "timeout",
             Self::Overloaded => "overloaded",
@@ -54,23 +58,16 @@ pub struct ProviderError {
     pub retry_after: Option<Duration>,
     /// The provider's own id of the request, for its support.
     pub request_id: Option<String>,
-    /// For clients. Never upstream text.
-    pub message: String,
+    /// What the provider says about the caller's input, without keys, hosts and ids of the operator.
+    pub sentence: Option<String>,
+    /// The numbers of [`ProviderErrorKind::ContextLength`].
+    pub overflow: Option<ContextOverflow>,
     /// For the log: a short code, or the transport's error. Never a body, never a key.
     pub detail: String,
 }
 
 impl ProviderError {
-    /// An error of `kind` with its standard message.
     pub fn new(kind: ProviderErrorKind, detail: impl Into<String>) -> Self {
-        let message = match kind {
-            ProviderErrorKind::Rejected => "the provider rejected the request",
-            ProviderErrorKind::ContentPolicy => "the provider refused the content by its policy",
-            ProviderErrorKind::Timeout => "the provider did not answer in time",
-            ProviderErrorKind::Overloaded => "the provider is overloaded",
-            ProviderErrorKind::Account => ACCOUNT_REFUSED,
-            ProviderErrorKind::Failed => "the provider failed",
-        };
         Self {
             kind,
             not_started: false,
@@ -78,8 +75,33 @@ impl ProviderError {
             status: None,
             retry_after: None,
             request_id: None,
-            message: message.to_owned(),
+            sentence: None,
+            overflow: None,
             detail: detail.into(),
+        }
+    }
+
+    /// The message for clients: one of ours, with the provider's sentence about their input.
+    pub fn message(&self) -> String {
+        let own = match self.kind {
+            ProviderErrorKind::Rejected => "the provider rejected the request",
+            ProviderErrorKind::ContentPolicy => "the provider refused the content by its policy",
+            ProviderErrorKind::Timeout => "the provider did not answer in time",
+            ProviderErrorKind::Overloaded => "the provider is overloaded",
+            ProviderErrorKind::Account => ACCOUNT_REFUSED,
+            ProviderErrorKind::Failed => "the provider failed",
+            ProviderErrorKind::ContextLength => {
+                let own = self.overflow.unwrap_or_default().to_string();
+                return match &self.sentence {
+                    Some(sentence) if !sentence.contains(&own) => format!("{own} ({sentence})"),
+                    Some(sentence) => sentence.clone(),
+                    None => own,
+                };
+            }
+        };
+        match &self.sentence {
+            Some(sentence) => format!("{own}: {sentence}"),
+            None => own.to_owned(),
         }
     }
 

@@ -47,6 +47,22 @@ pub async fn exchange<'a, P: TextParser<'a>, B: Serialize + ?Sized>(
     call: &'a TextCall,
     deltas: Option<&'a DeltaSink>,
 ) -> Result<TextAnswer, ProviderError> {
+    let answer = send::<P, B>(http, post, provider, call, deltas).await;
+    answer.map_err(|mut error| {
+        let estimate = (call.conversation.bytes() / 4 + call.image_tokens) as u64;
+        let maximum = call.max_input_tokens.map(u64::from);
+        error.overflow = error.overflow.map(|found| found.or(maximum, estimate));
+        error
+    })
+}
+
+async fn send<'a, P: TextParser<'a>, B: Serialize + ?Sized>(
+    http: &HttpClient,
+    post: JsonPost<'_, B>,
+    provider: &'a str,
+    call: &'a TextCall,
+    deltas: Option<&'a DeltaSink>,
+) -> Result<TextAnswer, ProviderError> {
     let bound = post.timeout;
     let answer = match deltas {
         None => http.post_json(post).await?,
@@ -144,8 +160,9 @@ impl AnswerBuilder<'_> {
         self.push(Delta::Text(text.to_owned()))
     }
 
-    /// Begins a call; one without an id gets one.
+    /// Begins a call, by the caller's name of the function; one without an id gets one.
     pub fn call(&mut self, mut call: ToolCall) -> Result<(), ProviderError> {
+        call.name = self.call.replaced_names.original(call.name);
         if call.id.is_empty() {
             let random = crate::domain::token::random::<12>().unwrap_or_default();
             let hex = random.map(|byte| format!("{byte:02x}"));
@@ -164,6 +181,11 @@ impl AnswerBuilder<'_> {
         } else {
             Ok(())
         }
+    }
+
+    /// Whether the answer has its one call already, of a vendor that cannot be told to make no more.
+    pub fn has_only_call(&self) -> bool {
+        self.call.conversation.tools.one_at_a_time && self.calls().next().is_some()
     }
 
     pub fn is_dialogue(&self) -> bool {

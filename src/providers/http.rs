@@ -1,13 +1,14 @@
 //! The HTTP client of all adapters: timeouts, size limits, secrets, no redirects.
 //!
 //! Submodules: endpoint URLs ([`base_url`]), form bodies ([`form`]), the meaning of failures
-//! ([`classify`]) and the wait after them ([`retry_after`]). Not here: vendors' fields, and
+//! ([`classify`]), what they say ([`said`]) and the wait after them ([`retry_after`]). Not here: vendors' fields, and
 //! retries, since only the caller knows what a second submission would cost.
 
 pub mod base_url;
 pub mod classify;
 pub mod form;
 pub mod retry_after;
+pub mod said;
 
 use std::time::Duration;
 
@@ -41,7 +42,7 @@ pub const IMAGE_CAP: usize = 20 << 20;
 pub const SPEECH_CAP: usize = 100 << 20;
 /// A streamed response including framing (some 300 bytes per token at OpenAI).
 pub const STREAM_CAP: usize = 64 << 20;
-/// Only a code is read from an error response; anything longer is a gateway's page.
+/// A code and a sentence are read from an error response; anything longer is a gateway's page.
 const ERROR_BODY_CAP: usize = 64 << 10;
 /// The longest gap in an open stream; keep-alives count as data. Generous, because a model may
 /// think before its first token and a local server may have to load the model.

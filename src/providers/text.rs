@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::{DeltaSink, ProviderError};
 use crate::domain::{
-    conversation::{Conversation, Part, Sampling, Stop, texts},
+    conversation::{Conversation, Part, ReplacedNames, Sampling, Stop, texts},
     request::Original,
     usage::TokenCounts,
 };
@@ -22,6 +22,8 @@ pub struct TextCall {
     /// What vendors refuse more input tokens than; `None`: not known.
     pub max_input_tokens: Option<u32>,
     pub sampling: Sampling,
+    /// Names of functions that the vendor is sent in place of the caller's.
+    pub replaced_names: ReplacedNames,
     /// A dialogue of an SDK, whose caller chooses what the vendor's cache does.
     pub is_dialogue: bool,
     /// The body as it came, for a vendor that speaks its dialect: sent in place of all the above

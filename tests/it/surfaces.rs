@@ -3,7 +3,9 @@
 mod bodies;
 mod breakers;
 mod delivered;
+mod failures;
 mod media;
+mod nulls;
 mod passed;
 mod pictures;
 mod receipts;
@@ -11,6 +13,7 @@ mod streams;
 mod texts;
 mod translated;
 mod upstreams;
+mod vendors;
 
 use http::Method;
 use serde_json::{Value, json};

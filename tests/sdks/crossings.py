@@ -64,7 +64,7 @@ class Chat:
     """Chat Completions."""
 
     tools = [openai.pydantic_function_tool(Weather)]
-    tools += [{"type": "function", "function": {"name": "now", "parameters": {"type": "object"}}}]
+    tools += [{"type": "function", "function": {"name": "now"}}]
 
     def client(self, **options):
         return openai.OpenAI(**{**OPENAI, **options})

@@ -1,5 +1,6 @@
 """A stand-in for the vendors, in their own formats: Chat Completions below /openai, Messages below
-/anthropic, generateContent below /gemini. It knows the markers of the sandbox, and counts.
+/anthropic, generateContent below /gemini. It knows the markers of the sandbox, counts, and refuses
+what the vendors refuse (strict.py).
 
 GET /calls?text=... answers how many requests had this text in their body.
 """
@@ -11,6 +12,8 @@ import sys
 import threading
 import time
 import urllib.parse
+
+import strict
 
 BODIES = []
 LOCK = threading.Lock()
@@ -214,6 +217,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         text = self.rfile.read(int(self.headers["content-length"])).decode()
         with LOCK:
             BODIES.append(text)
+        vendor = self.path.split("/")[1]
+        try:
+            strict.VENDORS[vendor](json.loads(text))
+        except strict.Refused as why:
+            print("refused:", why, text, file=sys.stderr, flush=True)
+            error = {"message": str(why), "type": "invalid_request_error"}
+            body = json.dumps({"type": "error", "error": error}).encode()
+            return self.send(400, "application/json", body)
         ask = Ask(self.path, json.loads(text))
         time.sleep(ask.slow)
         for marker, status in (("reject", 400), ("rate_limit", 429)):
@@ -221,7 +232,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 error = json.dumps({"error": {"message": "no", "type": "no"}}).encode()
                 return self.send(status, "application/json", error)
         words, why = ask.words()
-        answer = VENDORS[self.path.split("/")[1]](ask, ask.calls(), words, why)
+        answer = VENDORS[vendor](ask, ask.calls(), words, why)
         if not ask.streamed:
             status = 500 if ask.has("fail") else 200
             return self.send(status, "application/json", json.dumps(answer).encode())

@@ -61,6 +61,7 @@ macro_rules! codes {
 codes! {
     MalformedJson = "malformed_json", BAD_REQUEST InvalidRequest;
     InvalidHeader = "invalid_header", BAD_REQUEST InvalidRequest;
+    ContextLengthExceeded = "context_length_exceeded", BAD_REQUEST InvalidRequest;
     MissingToken = "missing_token", UNAUTHORIZED AuthenticationError;
     InvalidToken = "invalid_token", UNAUTHORIZED AuthenticationError;
     RevokedKey = "revoked_key", UNAUTHORIZED AuthenticationError;

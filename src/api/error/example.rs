@@ -54,26 +54,30 @@ impl ApiError {
             }
             Code::Cancelled => {
                 let message = "the generation was cancelled";
-                return Self::failed(FailureCode::Cancelled, message);
+                return Self::failed(FailureCode::Cancelled, message, None);
             }
             Code::ProviderError => {
-                return Self::failed(FailureCode::ProviderError, "the provider failed");
+                return Self::failed(FailureCode::ProviderError, "the provider failed", None);
             }
             Code::ProviderRejected => {
                 let message = "the provider rejected the request";
-                return Self::failed(FailureCode::ProviderRejected, message);
+                return Self::failed(FailureCode::ProviderRejected, message, None);
+            }
+            Code::ContextLengthExceeded => {
+                let message = "prompt is too long: 210000 tokens > 200000 maximum";
+                return Self::failed(FailureCode::ContextLengthExceeded, message, None);
             }
             Code::ContentPolicy => {
                 let message = "the provider refused the content by its policy";
-                return Self::failed(FailureCode::ContentPolicy, message);
+                return Self::failed(FailureCode::ContentPolicy, message, None);
             }
             Code::ProviderOverloaded => {
                 let message = "the provider is overloaded";
-                return Self::failed(FailureCode::ProviderOverloaded, message);
+                return Self::failed(FailureCode::ProviderOverloaded, message, None);
             }
             Code::ProviderTimeout => {
                 let message = "the provider did not answer in time";
-                return Self::failed(FailureCode::ProviderTimeout, message);
+                return Self::failed(FailureCode::ProviderTimeout, message, None);
             }
             Code::InvalidCredentials => ServiceError::InvalidCredentials,
             Code::InsufficientCredits => short(ShortOf::Balance, named),

@@ -54,6 +54,9 @@ impl From<ServiceError> for ApiError {
             )
             .retry_after(seconds),
             ServiceError::Invalid(errors) => Self::invalid(errors),
+            ServiceError::ContextLength(overflow) => {
+                Self::new(Code::ContextLengthExceeded, overflow.to_string())
+            }
             ServiceError::NotFound => Self::not_found("not found"),
             ServiceError::IdempotencyKeyReused => Self::new(
                 Code::IdempotencyKeyReused,

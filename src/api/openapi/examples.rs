@@ -68,6 +68,7 @@ fn is_failure(code: Code) -> bool {
         Code::Cancelled
             | Code::ProviderError
             | Code::ProviderRejected
+            | Code::ContextLengthExceeded
             | Code::ContentPolicy
             | Code::ProviderOverloaded
             | Code::ProviderTimeout

@@ -200,7 +200,7 @@ pub async fn count_tokens(
     let own = own_headers(&headers);
     let reading = body.apart(|body| dialogue(body, own, |CountRequest(dialogue)| dialogue));
     let dialogue = reading.await?;
-    let counting = state.service.count_tokens(&auth.caller, &dialogue);
+    let counting = state.service.count_tokens(&auth.caller, dialogue);
     let input_tokens = counting.await?;
     Ok(Json(TokenCount { input_tokens }))
 }

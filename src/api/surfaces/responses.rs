@@ -101,7 +101,7 @@ pub async fn input_tokens(
         Ok(dialogue)
     });
     let dialogue = reading.await?;
-    let tokens = state.service.count_tokens(&auth.caller, &dialogue).await;
+    let tokens = state.service.count_tokens(&auth.caller, dialogue).await;
     let tokens = tokens.map_err(|error| renamed(error, RENAMED))?;
     Ok(Json(ResponseInputTokens::new(tokens)))
 }

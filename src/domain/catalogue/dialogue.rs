@@ -6,7 +6,7 @@ use super::{TextModel, text::NOT_TAKEN};
 use crate::domain::{
     conversation::{
         Conversation, Detail, Format, Image, ImageSource, ImageType, MAX_IMAGES, Message, Part,
-        Role, Sampling, Thinking, ToolCall,
+        Role, Sampling, Spelling, Thinking, ToolChoice, Tools,
     },
     generation::Surface,
     pricing::CacheWrites,
@@ -26,12 +26,25 @@ pub struct Dialogue {
     pub thinking: bool,
     /// Thinking that a chat server reported in a field of its own, brought back.
     pub reasoning_fields: bool,
-    /// An answer of at most one call.
+    /// A request for at most one call. Without it the answer is cut to one call where one function
+    /// is forced.
     pub one_at_a_time: bool,
     /// Arguments that must follow their schema.
     pub strict_tools: bool,
     /// Arguments of earlier calls that are no JSON object.
     pub free_arguments: bool,
+    /// Texts of white space only.
+    pub blank_texts: bool,
+    /// Messages of the user and of the assistant must take turns.
+    pub alternating_roles: bool,
+    /// Instructions without any other message.
+    pub instructions_only: bool,
+    /// Names of functions.
+    pub names: Spelling,
+    /// Ids of calls.
+    pub ids: Spelling,
+    /// Maximum number of stop sequences.
+    pub max_stops: usize,
     /// Any JSON object as the answer.
     pub json_object: bool,
     /// Images that are not sent with the request.
@@ -59,6 +72,12 @@ impl Dialogue {
         one_at_a_time: true,
         strict_tools: true,
         free_arguments: true,
+        blank_texts: true,
+        alternating_roles: false,
+        instructions_only: false,
+        names: Spelling::ANY,
+        ids: Spelling::ANY,
+        max_stops: usize::MAX,
         json_object: true,
         image_urls: true,
         result_images: true,
@@ -74,6 +93,7 @@ impl Dialogue {
 struct Names {
     format: &'static str,
     one_at_a_time: &'static str,
+    stop: &'static str,
 }
 
 impl Names {
@@ -82,13 +102,34 @@ impl Names {
             Surface::AnthropicMessages => Self {
                 format: "output_config.format",
                 one_at_a_time: "tool_choice.disable_parallel_tool_use",
+                stop: "stop_sequences",
             },
             _ => Self {
                 format: "response_format",
                 one_at_a_time: "parallel_tool_calls",
+                stop: "stop",
             },
         }
     }
+}
+
+fn has_content(message: &Message) -> bool {
+    message.parts.iter().any(|part| match part {
+        Part::Text { text } => !text.trim().is_empty(),
+        Part::Thinking { .. } | Part::Redacted { .. } => false,
+        _ => true,
+    })
+}
+
+/// Whether a request asks for at most one call of those that the model may choose from. A second
+/// call of a function that is forced says nothing new: it can be left out.
+fn asks_for_one_of_several(tools: &Tools) -> bool {
+    let may_choose = match tools.choice {
+        ToolChoice::None | ToolChoice::Named(_) => false,
+        ToolChoice::Required => tools.functions.len() > 1,
+        ToolChoice::Auto => !tools.functions.is_empty(),
+    };
+    tools.one_at_a_time && may_choose
 }
 
 impl TextModel {
@@ -98,10 +139,11 @@ impl TextModel {
         request.original.is_some()
             && self.dialogue.own == Some(request.surface)
             && (request.surface == Surface::OpenAiChat
-                || !request
-                    .conversation
-                    .parts()
-                    .any(|part| part.has_thought_signature() || part.reasoning_field().is_some()))
+                || !request.conversation.parts().any(|part| {
+                    part.has_thought_signature()
+                        || part.is_unsigned_thinking()
+                        || part.reasoning_field().is_some()
+                }))
     }
 
     /// What the vendor may write to its cache.
@@ -141,6 +183,10 @@ impl TextModel {
         }
         let wrong = self.wrong_in_images(conversation);
         errors.extend(wrong.map(|message| unsupported("messages", &message)));
+        if !can.instructions_only && !conversation.messages.iter().any(has_content) {
+            let message = "must have a message of the user or the assistant that is not empty";
+            errors.push(FieldError::new("messages", FieldCode::Required, message));
+        }
         if own {
             if self.always_thinks && request.sampling.reasoning.thinking == Some(Thinking::Off) {
                 let message = "cannot be disabled with this model; leave it out";
@@ -158,8 +204,13 @@ impl TextModel {
             let message = "is supported by this model only with a schema";
             errors.push(unsupported(names.format, message));
         }
-        if conversation.tools.one_at_a_time && !can.one_at_a_time {
+        if !can.one_at_a_time && asks_for_one_of_several(&conversation.tools) {
             errors.push(unsupported(names.one_at_a_time, NOT_TAKEN));
+        }
+        let (stops, most) = (request.sampling.stop.len(), can.max_stops);
+        if stops > most {
+            let message = format!("has {stops} sequences; this model takes at most {most}");
+            errors.push(unsupported(names.stop, &message));
         }
         let wrong = self.wrong_in_messages(&conversation.messages);
         errors.extend(wrong.map(|message| unsupported("messages", message)));
@@ -222,9 +273,6 @@ impl TextModel {
             }
             match part {
                 Part::ToolCall(call) => {
-                    if !can.free_arguments && ToolCall::object(call).is_none() {
-                        return Some("has a call whose arguments are no JSON object");
-                    }
                     calls.insert(call.id.as_str());
                 }
                 Part::ToolResult(result) => {
@@ -270,13 +318,18 @@ impl TextModel {
         let mut left_out = request.left_out.clone();
         let is_lost = |part: &Part| match part {
             part if part.reasoning_field().is_some() => !can.reasoning_fields,
-            Part::Thinking { .. } | Part::Redacted { .. } => !can.thinking,
+            Part::Thinking { .. } => !can.thinking || part.is_unsigned_thinking(),
+            Part::Redacted { .. } => !can.thinking,
             _ => false,
         };
         if !left_out.contains(&"thinking") && request.conversation.parts().any(is_lost) {
             left_out.push("thinking");
         }
-        let functions = &request.conversation.tools.functions;
+        let tools = &request.conversation.tools;
+        let functions = &tools.functions;
+        if functions.is_empty() && (tools.choice != ToolChoice::Auto || tools.one_at_a_time) {
+            left_out.push("tool_choice");
+        }
         // Where an answer follows its schema only if that is asked for, as it may not be of this one.
         let is_loose = request.surface == Surface::AnthropicMessages
             && can.own == Some(Surface::OpenAiChat)

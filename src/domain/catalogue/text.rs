@@ -7,7 +7,8 @@ use utoipa::ToSchema;
 
 use super::{Dialogue, Vision};
 use crate::domain::{
-    conversation::{Conversation, Image},
+    context::ContextOverflow,
+    conversation::{Conversation, Image, LEAST_BYTES_PER_TOKEN},
     pricing::{CacheWrites, TextPrices},
     validate::{FieldCode, FieldError, too_long},
 };
@@ -93,6 +94,18 @@ impl TextModel {
     pub fn input_bound(&self, conversation: &Conversation, others: usize) -> u64 {
         let most = conversation.most_tokens() + self.image_tokens(conversation) + others;
         most as u64 + u64::from(self.overhead_tokens)
+    }
+
+    /// How a dialogue exceeds the model's context, if it does so for certain.
+    pub fn overflow(&self, conversation: &Conversation) -> Option<ContextOverflow> {
+        let maximum = u64::from(self.limits.max_input_tokens?);
+        // Cheap, and an upper bound of what is counted below.
+        let bytes = conversation.bytes() as u64;
+        if bytes / LEAST_BYTES_PER_TOKEN <= maximum || conversation.least_tokens() <= maximum {
+            return None;
+        }
+        let estimate = self.estimated_input(conversation);
+        Some(ContextOverflow::default().or(Some(maximum), estimate))
     }
 
     /// So many input tokens, as far as the model takes them.

@@ -55,6 +55,9 @@ pub(super) fn tools(
         let message = "names a function that is not among tools";
         fields.error("tool_choice", FieldCode::NotAllowed, message);
     }
+    if choice == ToolChoice::Required && functions.is_empty() {
+        fields.error("tool_choice", FieldCode::NotAllowed, "needs tools");
+    }
     Tools {
         functions,
         choice,

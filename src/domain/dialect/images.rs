@@ -57,6 +57,7 @@ const QUALITY: Parsed<Option<Quality>> = parsed(
 
 impl Input for ImagesRequest {
     fn read(fields: &Fields<'_>) -> Option<Self> {
+        fields.take_unknown_nulls();
         let about = "Not blank. The model may bound it further.";
         let prompt = fields.required("prompt", about, text(usize::MAX).not_blank());
         let about = "`provider/model` of GET /v1/models?type=image, or just `model`. Default: the \

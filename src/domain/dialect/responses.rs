@@ -76,6 +76,7 @@ named_enum!(
 
 /// What both requests have.
 fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
+    fields.take_unknown_nulls();
     let about = "`provider/model` of GET /openai/v1/models, or just `model`.";
     let model = fields.required("model", about, MODEL_NAME);
     let about = "Instructions above the input.";
@@ -106,12 +107,9 @@ fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
     });
     let about = "As it is anyway.";
     fields.optional("truncation", about, only([json!("disabled")]));
-    let (input, mut left_out) = item::without_unsigned(item::messages(input?));
-    if has_context {
-        // Of which turns the thoughts are kept, which is decided by who is sent them.
-        left_out.push("reasoning.context");
-    }
-    let (system, messages) = item::sorted(instructions.clone(), input);
+    // Of which turns the thoughts are kept, which is decided by who is sent them.
+    let left_out = has_context.then_some("reasoning.context");
+    let (system, messages) = item::sorted(instructions.clone(), item::messages(input?));
     let conversation = Conversation {
         system,
         messages,
@@ -128,7 +126,7 @@ fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
             },
             ..Sampling::default()
         },
-        left_out,
+        left_out: left_out.into_iter().collect(),
         ..DialogueRequest::new(Surface::OpenAiResponses, model?, conversation)
     };
     Some((dialogue, echo))

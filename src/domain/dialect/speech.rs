@@ -14,6 +14,7 @@ pub struct SpokenRequest(pub SpeechRequest);
 
 impl Input for SpokenRequest {
     fn read(fields: &Fields<'_>) -> Option<Self> {
+        fields.take_unknown_nulls();
         let about = "The text to speak; not blank. The model may bound it further.";
         let input = fields.required("input", about, text(usize::MAX).not_blank());
         let about = "`provider/model` of GET /v1/models?type=audio, or just `model`.";

@@ -1,6 +1,9 @@
 //! The reader over one object.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
 
 use serde_json::{Map, Value, json};
 
@@ -24,6 +27,8 @@ pub struct Fields<'a> {
     pub(super) is_query: bool,
     /// Where members that nobody asks for are no mistake: they are kept here.
     pub(super) others: RefCell<Option<Rc<RefCell<Others>>>>,
+    /// Whether unknown members are absent if they are null: SDKs send every field that they know.
+    pub(super) takes_nulls: Cell<bool>,
     /// Where the fields are described instead of read.
     pub(super) description: Option<RefCell<Description>>,
 }
@@ -90,6 +95,7 @@ impl<'a> Fields<'a> {
             errors,
             is_query: false,
             others: RefCell::default(),
+            takes_nulls: Cell::new(false),
             description: None,
         }
     }
@@ -186,6 +192,7 @@ impl<'a> Fields<'a> {
             errors: self.errors,
             is_query: self.is_query,
             others: RefCell::new(self.others.borrow().clone()),
+            takes_nulls: self.takes_nulls.clone(),
             description: self.description.as_ref().map(|outer| {
                 RefCell::new(Description {
                     open: outer.borrow().open,
@@ -257,6 +264,11 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// From here on, unknown members that are null are absent, also in the objects within this one.
+    pub fn take_unknown_nulls(&self) {
+        self.takes_nulls.set(true);
+    }
+
     /// What was kept, when all fields have been asked for.
     pub fn others(&self) -> Others {
         self.finish();
@@ -314,7 +326,8 @@ impl<'a> Fields<'a> {
     pub(super) fn finish(&self) {
         let (known, unsupported) = (self.known.borrow(), self.unsupported.borrow());
         if let Some(others) = &*self.others.borrow() {
-            for (name, value) in self.members.into_iter().flatten() {
+            let given = self.members.into_iter().flatten();
+            for (name, value) in given.filter(|(_, value)| !value.is_null()) {
                 if !known.contains(&name.as_str()) && !unsupported.contains(&name.as_str()) {
                     others.borrow_mut().add(&self.prefix, name, value);
                 }
@@ -326,7 +339,10 @@ impl<'a> Fields<'a> {
         } else {
             "a field of this request"
         };
-        for name in self.members.into_iter().flat_map(Map::keys) {
+        for (name, value) in self.members.into_iter().flatten() {
+            if value.is_null() && self.takes_nulls.get() {
+                continue;
+            }
             if !known.contains(&name.as_str()) && !unsupported.contains(&name.as_str()) {
                 let message = if known.is_empty() {
                     format!("is not {noun}, which takes none")

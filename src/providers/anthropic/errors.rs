@@ -1,13 +1,16 @@
 //! What Anthropic's error codes and types mean.
 //!
-//! `details.error_code` is more specific than `type`; the message is never read. Source: anthropic
+//! `details.error_code` is more specific than `type`. Source: anthropic
 //! 2.13.0 (`PyPI`) `anthropic/types/shared/*_error.py`.
 
 use serde_json::Value;
 
 use super::super::{
     ProviderErrorKind,
-    http::classify::{ErrorInfo, machine_code},
+    http::{
+        classify::{ErrorInfo, machine_code},
+        said::Said,
+    },
 };
 
 /// Reads an error body or an `error` event; the most specific code wins.
@@ -31,6 +34,7 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
         hint: kind_name.as_deref().and_then(hint),
         code: code.or(kind_name),
         retry_after: None,
+        said: Said::read(root),
     }
 }
 

@@ -108,10 +108,8 @@ impl<'a> From<&'a Message> for WireMessage<'a> {
     }
 }
 
-/// Empty texts, which agents bring back beside calls, are refused.
 fn blocks(parts: &[Part]) -> Vec<Block<'_>> {
-    let said = |part: &&Part| !matches!(part, Part::Text { text } if text.is_empty());
-    parts.iter().filter(said).map(Block::from).collect()
+    parts.iter().map(Block::from).collect()
 }
 
 impl<'a> From<&'a Part> for Block<'a> {
@@ -129,7 +127,7 @@ impl<'a> From<&'a Part> for Block<'a> {
             Part::ToolCall(call) => Self::ToolUse {
                 id: &call.id,
                 name: &call.name,
-                // Refused before where it is no object.
+                // It was made an object before.
                 input: ToolCall::object(call),
             },
             Part::ToolResult(result) => Self::ToolResult {
@@ -167,7 +165,7 @@ struct WireTool<'a> {
 }
 
 fn wire_tools(tools: &Tools) -> Vec<WireTool<'_>> {
-    let any = || Json::from(&json!({"type": "object"}));
+    let any = || Json::from(&json!({"type": "object", "properties": {}}));
     let functions = tools.functions.iter().map(|function| WireTool {
         name: &function.name,
         description: function.description.as_deref(),

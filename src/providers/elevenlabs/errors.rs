@@ -8,7 +8,10 @@ use serde_json::Value;
 
 use super::super::{
     ProviderErrorKind,
-    http::classify::{ErrorInfo, machine_code},
+    http::{
+        classify::{ErrorInfo, machine_code},
+        said::Said,
+    },
 };
 
 pub fn error_info(root: Option<&Value>) -> ErrorInfo {
@@ -30,6 +33,7 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     ErrorInfo {
         kind: codes.iter().find_map(|code| kind(code)),
         code: codes.into_iter().next(),
+        said: Said::read(root),
         ..ErrorInfo::default()
     }
 }

@@ -63,7 +63,7 @@ where
             (kind, not_started, seconds.map(Duration::from_secs)),
             "{case}: {error}"
         );
-        let said = format!("{} {}", error.message, error.detail);
+        let said = format!("{} {}", error.message(), error.detail);
         assert!(!said.contains("prompt") && !said.contains("key"), "{said}");
         assert_eq!(upstream.seen().len(), 1, "sent once: {case}");
     }

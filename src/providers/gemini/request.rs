@@ -142,7 +142,7 @@ impl<'a> WirePart<'a> {
             function_call: Some(FunctionCall {
                 id: &call.id,
                 name: &call.name,
-                // Refused before where it is no object.
+                // It was made an object before.
                 args: call.object(),
             }),
             thought_signature: call.thought_signature.as_deref().or(stand_in),
@@ -278,7 +278,6 @@ pub fn body<'a>(call: &'a TextCall, settings: &'a GeminiModel) -> Body<'a> {
     Body {
         contents: messages
             .map(|message| Content::of(message, &calls))
-            .filter(|content| !content.parts.is_empty())
             .collect(),
         system_instruction: conversation.system.as_deref().map(|text| Content {
             // Ignored upstream; it is what the SDK sends.

@@ -119,7 +119,9 @@ impl ResponseParser<'_> {
                 Some(Value::String(text)) => self.answer.text(text)?,
                 Some(_) => return Err(self.answer.head.failed("text is no string")),
             }
-            if let Some(call) = part.get("functionCall") {
+            if let Some(call) = part.get("functionCall")
+                && !self.answer.has_only_call()
+            {
                 self.call(call, part.get("thoughtSignature"))?;
             }
         }

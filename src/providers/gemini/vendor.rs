@@ -12,6 +12,7 @@ use super::{
 use crate::{
     domain::{
         catalogue::Dialogue,
+        conversation::Spelling,
         generation::Modality,
         request::SpeechFormat,
         settings::{ConfigError, read_table},
@@ -33,6 +34,15 @@ pub const ADAPTERS: Adapters = Adapters {
             strict_tools: false,
             reasoning_fields: false,
             free_arguments: false,
+            alternating_roles: true,
+            // google-genai 3.6.1 `FunctionDeclaration.name`; colons are newer than the rest.
+            names: Spelling {
+                symbols: Some("_.-"),
+                max_chars: 64,
+                starts_with_letter: true,
+            },
+            // google-genai 3.6.1 `GenerateContentConfig.stop_sequences`.
+            max_stops: 5,
             image_urls: false,
             result_images: false,
             image_detail: false,

@@ -1,7 +1,8 @@
 //! Maps HTTP statuses and transport errors to [`ProviderErrorKind`].
 //!
 //! Here: the rules for every vendor. An adapter adds what it found in the error body as an
-//! [`ErrorInfo`]; of a body only one machine code is kept.
+//! [`ErrorInfo`]; of a body one machine code is kept, and its sentence if it is about the caller's
+//! input.
 
 use std::{error::Error, fmt::Write as _, time::Duration};
 
@@ -10,6 +11,7 @@ use reqwest::header::HeaderMap;
 use super::{
     super::{ProviderError, ProviderErrorKind},
     retry_after,
+    said::Said,
 };
 
 /// Longest accepted machine code.
@@ -40,6 +42,8 @@ pub struct ErrorInfo {
     pub hint: Option<ProviderErrorKind>,
     /// From the body.
     pub retry_after: Option<Duration>,
+    /// For people.
+    pub said: Said,
 }
 
 impl Head {
@@ -124,12 +128,31 @@ fn finish(
             "the provider refuses our account: check its key, permissions and funds"
         );
     }
+    let said = &error_info.said;
+    let overflow = said.overflow.filter(|_| {
+        let may_be = matches!(
+            kind,
+            ProviderErrorKind::Rejected | ProviderErrorKind::Failed
+        );
+        may_be && head.status != 404
+    });
+    let kind = overflow.map_or(kind, |_| ProviderErrorKind::ContextLength);
     let mut error = head.with_context(ProviderError::new(kind, detail(head.status, code)));
     error.not_started = not_started;
-    error.retry_after = match (head.retry_after, error_info.retry_after) {
-        (Some(a), Some(b)) => Some(a.max(b)),
-        (a, b) => a.or(b),
-    };
+    error.overflow = overflow;
+    // Other refusals are about the operator's account or configuration.
+    let is_about_input =
+        head.is_success() || overflow.is_some() || matches!(head.status, 400 | 413 | 422);
+    if is_about_input
+        && matches!(
+            kind,
+            ProviderErrorKind::Rejected | ProviderErrorKind::ContextLength
+        )
+    {
+        error.sentence.clone_from(&said.sentence);
+    }
+    let waits = [head.retry_after, error_info.retry_after, said.retry_after];
+    error.retry_after = waits.into_iter().flatten().max();
     error
 }
 

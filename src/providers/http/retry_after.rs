@@ -34,6 +34,40 @@ pub fn from_proto(text: &str) -> Option<Duration> {
     duration(number(text.strip_suffix('s')?)?)
 }
 
+/// Words before the delay in a sentence, in lower case.
+const BEFORE: [&str; 4] = [
+    "try again in ",
+    "try again after ",
+    "retry in ",
+    "retry after ",
+];
+
+/// The delay in a sentence such as "Please try again in 1m30.5s", or "in 450ms", "in 20 seconds".
+pub fn from_sentence(text: &str) -> Option<Duration> {
+    let text = text.to_lowercase();
+    let mut after = BEFORE.iter().filter_map(|before| text.split_once(before));
+    let mut rest = after.next()?.1;
+    let mut seconds = None;
+    loop {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.');
+        let (digits, after) = rest.split_at(end.unwrap_or(rest.len()));
+        let Some(count) = number(digits) else { break };
+        let after = after.trim_start();
+        let end = after.find(|c: char| !c.is_ascii_alphabetic());
+        let (unit, after) = after.split_at(end.unwrap_or(after.len()));
+        let unit = match unit {
+            "ms" | "milliseconds" => 0.001,
+            "s" | "sec" | "second" | "seconds" => 1.0,
+            "m" | "min" | "minute" | "minutes" => 60.0,
+            "h" | "hour" | "hours" => 3_600.0,
+            _ => break,
+        };
+        seconds = Some(seconds.unwrap_or(0.0) + count * unit);
+        rest = after.trim_start();
+    }
+    duration(seconds?)
+}
+
 fn number(text: &str) -> Option<f64> {
     // `parse` would also accept "inf", "nan" and "1e9".
     let plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
@@ -98,6 +132,26 @@ mod tests {
         assert_eq!(from_proto("34.4s"), Some(Duration::from_millis(34_400)));
         assert_eq!(from_proto("34"), None);
         assert_eq!(from_proto("-3s"), None);
+        for (text, millis) in [
+            (
+                "Limit 3, Used 3. Please try again in 20s. Visit us",
+                Some(20_000),
+            ),
+            ("Please try again in 1m30.5s.", Some(90_500)),
+            ("please try again in 450ms.", Some(450)),
+            ("Please retry in 34.07s.", Some(34_070)),
+            ("Try again after 2 minutes", Some(120_000)),
+            ("retry after 1 hour 5 minutes", Some(3_900_000)),
+            ("try again in a while", None),
+            ("try again in 5 tries", None),
+            ("20s", None),
+        ] {
+            assert_eq!(
+                from_sentence(text),
+                millis.map(Duration::from_millis),
+                "{text}"
+            );
+        }
     }
 
     proptest! {
@@ -112,7 +166,8 @@ mod tests {
             if let Ok(value) = text.parse() {
                 headers.insert(name, value);
             }
-            for wait in [from_headers(&headers), from_proto(&text), from_proto(&format!("{text}s"))] {
+            let sentence = from_sentence(&format!("try again in {text}s"));
+            for wait in [from_headers(&headers), from_proto(&text), from_proto(&format!("{text}s")), sentence] {
                 prop_assert!(wait.is_none_or(|wait| wait <= LONGEST));
             }
         }

@@ -209,7 +209,7 @@ fn nothing_of_a_body_is_kept_but_a_code() {
             from_error_in_body("p", &head, &error_info),
         ] {
             assert_eq!(error.detail, want);
-            assert!(error.message.starts_with("the provider "));
+            assert!(error.message().starts_with("the provider "));
         }
         assert!(answered("p", &head, &error_info).not_started);
         assert!(!from_error_in_body("p", &head, &error_info).not_started);

@@ -1,14 +1,16 @@
 //! Error codes of `OpenAI` and compatible servers.
 //!
-//! Only codes and types are read, never messages: their wording changes and may echo a
-//! prompt. Source: openai 3.52.0 (`PyPI`)
+//! Only codes and types decide, not messages, whose wording changes. Source: openai 3.52.0 (`PyPI`)
 //! `openai/types/responses/response_error.py` for the policy codes.
 
 use serde_json::Value;
 
 use super::super::{
     ProviderErrorKind,
-    http::classify::{ErrorInfo, by_status, machine_code},
+    http::{
+        classify::{ErrorInfo, by_status, machine_code},
+        said::Said,
+    },
 };
 
 /// Whether `root` is an error instead of an answer: an `error` of any form, or Mistral's flat
@@ -57,6 +59,7 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
         kind: code.and_then(kind).or(named.and_then(kind)),
         hint: code.and_then(hint).or(named.and_then(hint)).or(by_number),
         retry_after: None,
+        said: Said::read(Some(root)),
     }
 }
 

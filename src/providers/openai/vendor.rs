@@ -13,6 +13,7 @@ use super::{
 use crate::{
     domain::{
         catalogue::Dialogue,
+        conversation::Spelling,
         generation::{Modality, Surface},
         pricing::CacheWrites,
         settings::ConfigError,
@@ -30,6 +31,13 @@ const DIALOGUE: Dialogue = Dialogue {
     reasoning_fields: false,
     result_images: false,
     thought_signatures: false,
+    instructions_only: true,
+    names: Spelling {
+        symbols: Some("_-"),
+        max_chars: 64,
+        starts_with_letter: false,
+    },
+    max_stops: 4,
     own: Some(Surface::OpenAiChat),
     // From gpt-5.6 on; earlier ones have no price for it.
     cache_writes: CacheWrites::Short,
@@ -39,7 +47,14 @@ const DIALOGUE: Dialogue = Dialogue {
 /// `OpenAI`.
 pub const ADAPTERS: Adapters = Adapters {
     vendor: Vendor {
-        dialogue: DIALOGUE,
+        dialogue: Dialogue {
+            // Other servers make longer ones themselves.
+            ids: Spelling {
+                max_chars: 40,
+                ..Spelling::ANY
+            },
+            ..DIALOGUE
+        },
         ..Vendor::new(
             "openai",
             &[Modality::Text, Modality::Image, Modality::Audio],

@@ -9,11 +9,14 @@ use url::Url;
 
 use super::super::{
     ProviderError, ProviderErrorKind, VideoOutput, VideoStatus,
-    http::classify::{self, ErrorInfo, Head},
+    http::{
+        classify::{self, ErrorInfo, Head},
+        said::Said,
+    },
 };
 
 /// `{"error": "a sentence"}` has no code, and an account without credits is reported only by its
-/// sentence, with status 400. It is matched, not kept.
+/// sentence, with status 400.
 pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     let text = root
         .and_then(|root| root.get("error")?.as_str())
@@ -22,6 +25,7 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     ErrorInfo {
         code: broke.then(|| "no_credits".to_owned()),
         kind: broke.then_some(ProviderErrorKind::Account),
+        said: Said::read(root),
         ..ErrorInfo::default()
     }
 }

@@ -1,12 +1,15 @@
 //! Stability's errors: `{"id", "name": "bad_request", "errors": ["..."]}`.
 //!
-//! Only `name` is read; `errors` may echo the prompt.
+//! Only `name` decides what an error means.
 
 use serde_json::Value;
 
 use super::super::{
     ProviderErrorKind,
-    http::classify::{ErrorInfo, machine_code},
+    http::{
+        classify::{ErrorInfo, machine_code},
+        said::Said,
+    },
 };
 
 pub fn error_info(root: Option<&Value>) -> ErrorInfo {
@@ -17,6 +20,7 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     ErrorInfo {
         code: name.map(str::to_owned),
         kind: name.and_then(kind),
+        said: Said::read(root),
         ..ErrorInfo::default()
     }
 }

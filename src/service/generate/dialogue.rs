@@ -6,7 +6,7 @@ use super::plan::{Plan, plan_call};
 use crate::{
     domain::{
         catalogue::{Model, ModelKind, TextModel},
-        conversation::{Image, ImageSource, Reasoning, Sampling, Thinking},
+        conversation::{Conversation, Image, ImageSource, Reasoning, Sampling, Thinking},
         credits::Credits,
         generation::{Modality, Surface},
         pricing::{Ceiling, TextCeiling},
@@ -31,8 +31,17 @@ impl Service {
         mut request: DialogueRequest,
         deltas: Option<DeltaSink>,
     ) -> Result<Plan<'a>, ServiceError> {
-        let (input_tokens, receipt) = self.most_input(caller, model, text, &request).await?;
         let passes = text.passes(&request);
+        // Before its input is bounded: what is sent may be longer than what came.
+        let replaced_names = text.translate(&mut request);
+        // A vendor that gets the body as it came may leave something out of it.
+        let may_shrink = passes
+            && (!request.others.names.is_empty()
+                || request.left_out.contains(&"context_management"));
+        if !may_shrink {
+            check_context(text, &request.conversation)?;
+        }
+        let (input_tokens, receipt) = self.most_input(caller, model, text, &request).await?;
         if !text.dialogue.thought_signatures {
             request.leave_out_thought_signatures();
         }
@@ -62,6 +71,7 @@ impl Service {
             max_tokens,
             max_input_tokens: text.limits.max_input_tokens,
             sampling: taken(request.sampling, text),
+            replaced_names,
             is_dialogue: true,
             original: request.original.filter(|_| passes),
         };
@@ -120,14 +130,15 @@ impl Service {
     pub async fn count_tokens(
         &self,
         caller: &Caller,
-        request: &DialogueRequest,
+        mut request: DialogueRequest,
     ) -> Result<u64, ServiceError> {
-        let (model, text) = self.text_model(caller, request)?;
-        let errors = text.dialogue_violations(request);
+        let (model, text) = self.text_model(caller, &request)?;
+        let errors = text.dialogue_violations(&request);
         if !errors.is_empty() {
             return Err(ServiceError::Invalid(errors));
         }
-        Ok(self.most_input(caller, model, text, request).await?.0)
+        text.translate(&mut request);
+        Ok(self.most_input(caller, model, text, &request).await?.0)
     }
 
     /// About as many input tokens as a dialogue has.
@@ -197,6 +208,17 @@ impl Service {
             begun: found.map_or(0, |receipt| receipt.tokens),
         });
         Ok((text.taken_input(most), blank))
+    }
+}
+
+/// Refuses what cannot fit the model's context, however its tokens are counted.
+pub(super) fn check_context(
+    text: &TextModel,
+    conversation: &Conversation,
+) -> Result<(), ServiceError> {
+    match text.overflow(conversation) {
+        Some(overflow) => Err(ServiceError::ContextLength(overflow)),
+        None => Ok(()),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::template::RenderedPrompt;
+use super::{dialogue::check_context, template::RenderedPrompt};
 use crate::{
     domain::{
         catalogue::{ImageModel, Model, ModelKind, SpeechModel, Support, TextModel, VideoModel},
@@ -106,7 +106,7 @@ impl Service {
         };
         match (&model.kind, request) {
             (ModelKind::Text(text), GenerationRequest::Text(request)) => {
-                Ok(plan_text(model, text, &request, rendered, deltas))
+                plan_text(model, text, &request, rendered, deltas)
             }
             (ModelKind::Text(text), GenerationRequest::Dialogue(request)) => {
                 self.plan_dialogue(caller, model, text, *request, deltas)
@@ -136,13 +136,14 @@ fn plan_text<'a>(
     request: &TextRequest,
     rendered: RenderedPrompt,
     deltas: Option<DeltaSink>,
-) -> Plan<'a> {
+) -> Result<Plan<'a>, ServiceError> {
     // The default is ours, so a smaller model may lower it; a requested value it may not.
     let max_tokens = request
         .max_tokens
         .unwrap_or(DEFAULT_MAX_TOKENS.min(text.limits.max_tokens));
     let conversation =
         Conversation::from_prompt(rendered.prompt.clone(), rendered.system_prompt.clone());
+    check_context(text, &conversation)?;
     let input_tokens = conversation.bytes() as u64 + u64::from(text.overhead_tokens);
     let call = TextCall {
         model: model.id.clone(),
@@ -156,12 +157,12 @@ fn plan_text<'a>(
         ..TextCall::default()
     };
     let input = (input_tokens, text.cache_writes);
-    Plan {
+    Ok(Plan {
         system_prompt: rendered.system_prompt,
         template: rendered.template,
         max_cost: request.max_cost,
         ..plan_call(model, text, rendered.prompt, call, input, deltas)
-    }
+    })
 }
 
 /// The plan of a text call. `input`: the upper bound of its tokens, and what may be written of it to

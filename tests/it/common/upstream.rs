@@ -3,7 +3,10 @@
 
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -19,6 +22,7 @@ use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 
 pub mod steps;
+mod strict;
 pub mod text;
 
 /// The longest wait for a request.
@@ -51,6 +55,8 @@ pub enum Reply {
     Steps(Vec<String>),
     /// A status with a JSON body.
     Status(u16, Value),
+    /// A status with headers and a JSON body.
+    With(u16, Vec<(&'static str, &'static str)>, Value),
     /// A status with a raw body and its content type.
     Raw(u16, &'static str, String),
     /// The same for bytes that need not be text.
@@ -90,6 +96,20 @@ struct Shared {
     held: Mutex<String>,
     gate: Semaphore,
     steps: steps::Steps,
+    is_lenient: AtomicBool,
+    /// What the vendors would have refused.
+    refusals: Mutex<Vec<String>>,
+}
+
+/// Fails the test if a vendor would have refused a request.
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        let refusals = self.shared.refusals.lock().unwrap();
+        assert!(
+            refusals.is_empty() || std::thread::panicking(),
+            "the vendor refuses: {refusals:#?}"
+        );
+    }
 }
 
 impl Upstream {
@@ -102,6 +122,8 @@ impl Upstream {
             held: Mutex::default(),
             gate: Semaphore::new(Semaphore::MAX_PERMITS),
             steps: steps::Steps::default(),
+            is_lenient: AtomicBool::new(false),
+            refusals: Mutex::default(),
         });
         let router = Router::new()
             .fallback(answer)
@@ -110,6 +132,11 @@ impl Upstream {
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move { axum::serve(listener, router).await });
         Self { address, shared }
+    }
+
+    /// Responds also to requests that the vendor would refuse, such as bodies that are passed through.
+    pub fn be_lenient(&self) {
+        self.shared.is_lenient.store(true, Ordering::Relaxed);
     }
 
     pub fn url(&self) -> String {
@@ -194,6 +221,14 @@ async fn answer(
     if held {
         shared.gate.acquire().await.unwrap().forget();
     }
+    if !shared.is_lenient.load(Ordering::Relaxed)
+        && let Some((why, error)) = strict::refusal(uri.path(), &recorded.body)
+    {
+        let refusal = format!("{why}: {}", recorded.text);
+        shared.refusals.lock().unwrap().push(refusal);
+        let json = [("content-type", "application/json")];
+        return (StatusCode::BAD_REQUEST, json, error.to_string()).into_response();
+    }
     let player = Arc::clone(&shared.player.lock().unwrap());
     let reply = player(&recorded);
     match reply {
@@ -215,6 +250,15 @@ async fn answer(
                 body.to_string(),
             )
                 .into_response()
+        }
+        Reply::With(status, headers, body) => {
+            let mut response = Response::new(Body::from(body.to_string()));
+            *response.status_mut() = StatusCode::from_u16(status).unwrap();
+            for (name, value) in headers {
+                let value = value.parse().unwrap();
+                response.headers_mut().insert(name, value);
+            }
+            response
         }
         Reply::Raw(status, content_type, body) => {
             let content_type = [("content-type", content_type)];

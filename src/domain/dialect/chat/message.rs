@@ -1,10 +1,13 @@
 //! The messages of a chat.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::domain::{
     conversation::{Detail, Image, Message, Part, Role, ToolCall, ToolResult},
-    dialect::{functions::ToolType, image_url, instructions, leading, needed, without_images},
+    dialect::{
+        functions::ToolType, image_url, instructions, is_empty_list, leading, needed,
+        without_images,
+    },
     named::named_enum,
     validate::{FieldCode, Fields, List, text, words},
 };
@@ -47,6 +50,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Message> {
     fields.neutral("annotations", vec![json!([])]);
     // What the package's helpers add to an answer, and bring back with it.
     fields.hints(&["parsed"]);
+    let thinking = thinking(fields);
     fields.unsupported(&["audio", "function_call"]);
     let role = role?;
     for (name, of) in [
@@ -69,10 +73,11 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Message> {
         ChatRole::System | ChatRole::Developer => Role::System,
         ChatRole::User => Role::User,
         ChatRole::Assistant => {
-            let mut parts = parts.unwrap_or_default();
+            let mut parts = [thinking, parts.unwrap_or_default()].concat();
             parts.extend(refusal.map(Part::text));
             parts.extend(calls.into_iter().flatten().map(Part::ToolCall));
-            if parts.is_empty() {
+            // An empty answer is brought back so.
+            if parts.is_empty() && !fields.is_null("content") && !fields.has("content") {
                 needed::<()>(fields, "content", None);
                 return None;
             }
@@ -96,6 +101,27 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Message> {
     Some(Message { role, parts })
 }
 
+/// What compatible servers answer of their thinking: `reasoning_content` of `DeepSeek`, Kimi, Qwen and
+/// vLLM, `reasoning` of Groq and newer vLLM, `reasoning_details` of `OpenRouter`, `thinking_blocks` of
+/// LiteLLM. No other vendor takes it back.
+fn thinking(fields: &Fields<'_>) -> Vec<Part> {
+    let about = "Of an assistant: what it thought, as it was answered.";
+    let content = fields.optional("reasoning_content", about, text(usize::MAX));
+    let others = ["reasoning", "reasoning_details", "thinking_blocks"].into_iter();
+    let others = others.filter_map(|name| match fields.value(name)? {
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    });
+    let texts = content.into_iter().chain(others);
+    let texts = texts.filter(|text| !text.is_empty());
+    texts
+        .map(|text| Part::Thinking {
+            text,
+            signature: String::new(),
+        })
+        .collect()
+}
+
 fn content(fields: &Fields<'_>) -> Option<Vec<Part>> {
     let list = List {
         about: "What is said.",
@@ -103,6 +129,9 @@ fn content(fields: &Fields<'_>) -> Option<Vec<Part>> {
         required: false,
         short: Some(|text| Part::text(text)),
     };
+    if is_empty_list(fields, "content") {
+        return Some(Vec::new());
+    }
     list.read(fields, "content", |part| {
         let kind = part.required("type", "What it is.", words::<ChatPartType>());
         let said = part.optional("text", "The text.", text(usize::MAX));

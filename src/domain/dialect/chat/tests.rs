@@ -232,7 +232,7 @@ fn what_is_wrong_with_tools_is_named() {
     let user = json!({"role": "user", "content": "x"});
     let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});
     for (param, more) in [
-        ("tool_choice", json!({"tool_choice": "auto"})),
+        ("tool_choice", json!({"tool_choice": "required"})),
         (
             "tool_choice",
             json!({"tool_choice": "some",

@@ -26,9 +26,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Tools {
         }
         function
     });
-    let tools = functions::tools(fields, functions, Choice::Within);
-    fields.needs("tool_choice", "tools", "needs tools");
-    tools
+    functions::tools(fields, functions, Choice::Within)
 }
 
 named_enum!(

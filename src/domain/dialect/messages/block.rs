@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{GEMINI, Noted};
 use crate::domain::{
     conversation::{Image, ImageSource, ImageType, Message, Part, Role, ToolCall, ToolResult},
-    dialect::{image_url, needed, schema_of, without_images},
+    dialect::{image_url, is_empty_list, needed, schema_of, without_images},
     named::named_enum,
     validate::{FieldCode, Fields, List, any_object, boolean, parsed, text, words},
 };
@@ -65,7 +65,11 @@ pub(super) fn message(fields: &Fields<'_>, noted: &Noted) -> Option<Message> {
         required: true,
         short: Some(|text| Part::text(text)),
     };
-    let parts = list.read(fields, "content", |fields| block(fields, noted));
+    let parts = if is_empty_list(fields, "content") {
+        Some(Vec::new())
+    } else {
+        list.read(fields, "content", |fields| block(fields, noted))
+    };
     let role = match role? {
         MessageRole::System => Role::System,
         MessageRole::User => Role::User,

@@ -279,7 +279,7 @@ fn blocks_are_read_in_their_order() {
 fn what_is_wrong_with_blocks_is_named() {
     let content = |block: Value| json!({"messages": [{"role": "user", "content": [block]}]});
     for (param, more) in [
-        ("tool_choice", json!({"tool_choice": {"type": "auto"}})),
+        ("tool_choice", json!({"tool_choice": {"type": "any"}})),
         (
             "tool_choice.name",
             json!({"tool_choice": {"type": "tool", "name": "g"},

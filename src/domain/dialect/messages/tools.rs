@@ -111,8 +111,10 @@ pub(super) fn read(fields: &Fields<'_>, noted: &Noted) -> Tools {
         };
         Some((choice, one.unwrap_or(false)))
     });
-    fields.needs("tool_choice", "tools", "needs tools");
     let (choice, one_at_a_time) = choice.unwrap_or_default();
+    if choice == ToolChoice::Required && functions.is_empty() {
+        fields.error("tool_choice", FieldCode::NotAllowed, "needs tools");
+    }
     Tools {
         functions,
         choice,

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::domain::{
     conversation::{Detail, Image, Message, Part, Role, ToolCall, ToolResult},
-    dialect::{image_url, instructions, leading, needed, without_images},
+    dialect::{image_url, instructions, is_empty_list, leading, needed, without_images},
     named::named_enum,
     validate::{Field, FieldCode, Fields, Kind, List, Schemas, only, text, words},
 };
@@ -167,8 +167,11 @@ fn content(fields: &Fields<'_>, name: &'static str, about: &'static str) -> Opti
         required: false,
         short: Some(|said: &str| Part::text(said)),
     };
+    if is_empty_list(fields, name) {
+        return Some(Vec::new());
+    }
     // A reasoning item has content of another kind, which nobody takes back.
-    list.read_any(fields, name, |part| {
+    list.read(fields, name, |part| {
         let kind = part.required("type", "What it is.", words::<ContentType>());
         let said = part.optional("text", "The text.", text(usize::MAX));
         let refusal = part.optional("refusal", "Of an assistant.", text(usize::MAX));
@@ -205,16 +208,6 @@ fn summary(fields: &Fields<'_>) -> String {
         part.required("text", "The text.", text(usize::MAX))
     });
     parts.unwrap_or_default().join("\n\n")
-}
-
-/// Without thoughts that no vendor has signed for us, which all refuse, and what that leaves out.
-pub(super) fn without_unsigned(mut items: Vec<Message>) -> (Vec<Message>, Vec<&'static str>) {
-    let all = items.len();
-    items.retain(|item| {
-        !matches!(&item.parts[..], [Part::Thinking { signature, .. }] if signature.is_empty())
-    });
-    let left_out = (items.len() < all).then_some("thinking");
-    (items, left_out.into_iter().collect())
 }
 
 /// Instructions that come first stand above the messages. What an assistant said and called is one

@@ -9,7 +9,7 @@ use super::{
     own::{self, OwnTools, Tool},
 };
 use crate::domain::{
-    conversation::{Format, Schema, ToolChoice, Tools},
+    conversation::{Format, Schema, Tools},
     dialect::{
         functions::{self, Choice},
         needed, schema_of,
@@ -55,7 +55,6 @@ named_enum!(
 pub(super) fn read(fields: &Fields<'_>, input: &[Item]) -> (Tools, OwnTools) {
     let about = "What the model may call.";
     let given = list(fields, "tools", about).unwrap_or_default();
-    let has_others = input.iter().any(|item| matches!(item, Item::Tools(_)));
     let others = input.iter().filter_map(|item| match item {
         Item::Tools(tools) => Some(tools),
         Item::Message(_) => None,
@@ -70,9 +69,6 @@ pub(super) fn read(fields: &Fields<'_>, input: &[Item]) -> (Tools, OwnTools) {
     }
     let functions = all.into_iter().map(|tool| tool.function.clone());
     let tools = functions::tools(fields, Some(functions.collect()), Choice::Beside);
-    if tools.choice == ToolChoice::Required && !has_others {
-        fields.needs("tool_choice", "tools", "needs tools");
-    }
     (tools, own)
 }
 

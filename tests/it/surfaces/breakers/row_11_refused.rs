@@ -21,7 +21,7 @@ async fn what_a_chat_asks_beyond_text_is_named(_: PgPoolOptions, options: PgConn
         {"role": "assistant", "content": "x", "tool_calls": null},
         {"role": "tool", "content": "1", "tool_call_id": "c"}]});
     for (param, more) in [
-        ("tool_choice", json!({"tool_choice": "auto"})),
+        ("tool_choice", json!({"tool_choice": "required"})),
         ("functions", json!({"functions": []})),
         ("function_call", json!({"function_call": "none"})),
         ("n", json!({"n": 2})),
@@ -93,7 +93,7 @@ async fn what_messages_ask_beyond_text_is_named(_: PgPoolOptions, options: PgCon
     let cited = json!([{"type": "text", "text": "x", "citations": [{"type": "page_location"}]}]);
     let document = json!([{"type": "document", "source": source}]);
     for (param, more) in [
-        ("tool_choice", json!({"tool_choice": {"type": "auto"}})),
+        ("tool_choice", json!({"tool_choice": {"type": "any"}})),
         ("top_k", json!({"top_k": 5})),
         ("service_tier", json!({"service_tier": "priority"})),
         ("speed", json!({"speed": "fast"})),

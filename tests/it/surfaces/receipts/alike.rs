@@ -12,6 +12,7 @@ use crate::common::{Reply, TestApp, Upstream};
 #[sqlx::test]
 async fn cache_markers_may_move(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
+    upstream.be_lenient();
     let app = TestApp::upstream(options, &upstream).await;
     upstream.reply(counted(COUNT));
     let block = |text: &Value| json!([{"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}]);

@@ -1,0 +1,294 @@
+//! Names of functions and ids of calls, as a vendor accepts them.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap, HashSet},
+};
+
+use sha2::{Digest as _, Sha256};
+
+use super::{Conversation, Part, ToolChoice};
+
+/// Hexadecimal digits of the digest that ends a replaced name.
+const DIGEST_DIGITS: usize = 8;
+
+/// The names or ids that a vendor accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spelling {
+    /// Accepted characters besides ASCII letters and digits; `None`: any character.
+    pub symbols: Option<&'static str>,
+    pub max_chars: usize,
+    /// Whether the first character must be a letter or an underscore.
+    pub starts_with_letter: bool,
+}
+
+impl Spelling {
+    pub const ANY: Self = Self {
+        symbols: None,
+        max_chars: usize::MAX,
+        starts_with_letter: false,
+    };
+
+    fn takes(&self, c: char) -> bool {
+        self.symbols
+            .is_none_or(|symbols| c.is_ascii_alphanumeric() || symbols.contains(c))
+    }
+
+    fn fits(&self, name: &str) -> bool {
+        let first = name.chars().next();
+        let starts = first.is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+        (starts || !self.starts_with_letter)
+            && name.chars().all(|c| self.takes(c))
+            && name.chars().take(self.max_chars.saturating_add(1)).count() <= self.max_chars
+    }
+
+    /// The name itself if it is accepted. Otherwise a readable beginning of it and a digest of
+    /// `salt` and the name: the same in every turn, so that the vendor's cache still matches.
+    fn spell<'a>(&self, name: &'a str, salt: usize) -> Cow<'a, str> {
+        if salt == 0 && self.fits(name) {
+            return Cow::Borrowed(name);
+        }
+        let mut hash = Sha256::new();
+        hash.update(salt.to_le_bytes());
+        hash.update(name);
+        let digest = hash.finalize();
+        let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut spelled = String::new();
+        let starts = name
+            .chars()
+            .next()
+            .is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+        if self.starts_with_letter && !starts {
+            spelled.push('_');
+        }
+        let replaced = name.chars().map(|c| {
+            if self.takes(c) && c.is_ascii() {
+                c
+            } else {
+                '_'
+            }
+        });
+        spelled.extend(replaced);
+        spelled.truncate(self.max_chars.min(64) - DIGEST_DIGITS - 1);
+        spelled.push('_');
+        spelled.push_str(&digest[..DIGEST_DIGITS]);
+        Cow::Owned(spelled)
+    }
+}
+
+/// The names of functions that a vendor does not accept, by the names that it is sent instead.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReplacedNames(BTreeMap<String, String>);
+
+impl ReplacedNames {
+    /// The caller's name of a function that the vendor calls.
+    pub fn original(&self, name: String) -> String {
+        self.0.get(&name).cloned().unwrap_or(name)
+    }
+}
+
+impl Conversation {
+    /// Replaces the names that `spelling` does not accept, everywhere in the conversation.
+    pub fn respell_names(&mut self, spelling: Spelling) -> ReplacedNames {
+        let called = self.messages.iter().flat_map(|message| &message.parts);
+        let called = called.filter_map(|part| match part {
+            Part::ToolCall(call) => Some(&call.name),
+            _ => None,
+        });
+        let declared = self.tools.functions.iter().map(|function| &function.name);
+        let names: Vec<&String> = declared.chain(called).collect();
+        let (kept, other): (Vec<&String>, Vec<&String>) =
+            names.into_iter().partition(|name| spelling.fits(name));
+        if other.is_empty() {
+            return ReplacedNames::default();
+        }
+        let mut taken: HashSet<String> = kept.into_iter().cloned().collect();
+        let mut new: HashMap<String, String> = HashMap::new();
+        for name in other {
+            if new.contains_key(name) {
+                continue;
+            }
+            let mut salt = 0;
+            let spelled = loop {
+                let spelled = spelling.spell(name, salt).into_owned();
+                if taken.insert(spelled.clone()) {
+                    break spelled;
+                }
+                salt += 1;
+            };
+            new.insert(name.clone(), spelled);
+        }
+        let replace = |name: &mut String| {
+            if let Some(spelled) = new.get(name) {
+                name.clone_from(spelled);
+            }
+        };
+        for function in &mut self.tools.functions {
+            replace(&mut function.name);
+        }
+        if let ToolChoice::Named(name) = &mut self.tools.choice {
+            replace(name);
+        }
+        for part in self.parts_mut() {
+            if let Part::ToolCall(call) = part {
+                replace(&mut call.name);
+            }
+        }
+        ReplacedNames(new.into_iter().map(|(name, new)| (new, name)).collect())
+    }
+
+    /// Replaces the ids of calls that `spelling` does not accept, and those that an earlier call
+    /// has already; results follow their calls.
+    pub fn respell_ids(&mut self, spelling: Spelling) {
+        let mut taken: HashSet<String> = HashSet::new();
+        // The ids of the calls that came with one id, and whether each has its result.
+        let mut calls: HashMap<String, Vec<(String, bool)>> = HashMap::new();
+        for part in self.parts_mut() {
+            match part {
+                Part::ToolCall(call) => {
+                    let mut salt = 0;
+                    let id = loop {
+                        let id = spelling.spell(&call.id, salt).into_owned();
+                        if taken.insert(id.clone()) {
+                            break id;
+                        }
+                        salt += 1;
+                    };
+                    let given = std::mem::replace(&mut call.id, id.clone());
+                    calls.entry(given).or_default().push((id, false));
+                }
+                Part::ToolResult(result) => {
+                    let Some(ids) = calls.get_mut(&result.call_id) else {
+                        continue;
+                    };
+                    // Results of calls with the same id come in the order of the calls.
+                    let open = ids.iter().position(|(_, has_result)| !has_result);
+                    let at = open.unwrap_or(ids.len() - 1);
+                    ids[at].1 = true;
+                    result.call_id.clone_from(&ids[at].0);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn parts_mut(&mut self) -> impl Iterator<Item = &mut Part> {
+        self.messages
+            .iter_mut()
+            .flat_map(|message| &mut message.parts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::conversation::{Function, Message, Role, ToolCall, ToolResult};
+
+    const NAMES: Spelling = Spelling {
+        symbols: Some("_-"),
+        max_chars: 64,
+        starts_with_letter: true,
+    };
+
+    fn call(id: &str, name: &str) -> Part {
+        Part::ToolCall(ToolCall {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            ..ToolCall::default()
+        })
+    }
+
+    fn conversation(names: &[&str], parts: Vec<Part>) -> Conversation {
+        let mut conversation = Conversation::from_prompt("x".to_owned(), None);
+        let functions = names.iter().map(|name| Function {
+            name: (*name).to_owned(),
+            description: None,
+            parameters: None,
+            strict: None,
+        });
+        conversation.tools.functions = functions.collect();
+        let role = Role::Assistant;
+        conversation.messages.push(Message { role, parts });
+        conversation
+    }
+
+    fn declared(conversation: &Conversation) -> Vec<&str> {
+        let functions = conversation.tools.functions.iter();
+        functions.map(|function| function.name.as_str()).collect()
+    }
+
+    #[test]
+    fn replaced_names_are_accepted_distinct_and_reversible() {
+        let long = "x".repeat(65);
+        let names = ["a.b", "a/b", "é", &long, "plain", "1st", "a b"];
+        let mut first = conversation(&names, vec![call("1", "a.b"), call("2", "gone.now")]);
+        first.tools.choice = ToolChoice::Named("a/b".to_owned());
+        let replaced = first.respell_names(NAMES);
+        let spelled = declared(&first);
+        assert!(
+            spelled
+                .iter()
+                .all(|name| NAMES.fits(name) && name.is_ascii()),
+            "{spelled:?}"
+        );
+        let distinct: HashSet<&&str> = spelled.iter().collect();
+        assert_eq!(distinct.len(), names.len());
+        assert_eq!(spelled[4], "plain");
+        assert_eq!(first.tools.choice, ToolChoice::Named(spelled[1].to_owned()));
+        for (spelled, name) in spelled.iter().zip(names) {
+            assert_eq!(replaced.original((*spelled).to_owned()), name);
+        }
+        // A name that is sent by chance as another one's replacement keeps its own.
+        let taken = spelled[0].to_owned();
+        let mut second = conversation(&["a.b", &taken], Vec::new());
+        let replaced = second.respell_names(NAMES);
+        assert_ne!(declared(&second)[0], taken);
+        assert_eq!(replaced.original(taken.clone()), taken);
+        // The next turn spells them alike.
+        let mut again = conversation(&names, Vec::new());
+        again.respell_names(NAMES);
+        assert_eq!(declared(&again), declared(&first));
+    }
+
+    #[test]
+    fn results_follow_the_ids_of_their_calls() {
+        let result = |id: &str| {
+            Part::ToolResult(ToolResult {
+                call_id: id.to_owned(),
+                parts: Vec::new(),
+                is_error: false,
+            })
+        };
+        let ids = Spelling {
+            symbols: Some("_-"),
+            max_chars: usize::MAX,
+            starts_with_letter: false,
+        };
+        let parts = vec![
+            call("f:0", "f"),
+            call("same", "f"),
+            call("same", "g"),
+            result("same"),
+            result("f:0"),
+            result("same"),
+            call("f:0", "f"),
+            result("f:0"),
+        ];
+        let mut conversation = conversation(&[], parts);
+        conversation.respell_ids(ids);
+        let found: Vec<&str> = conversation.messages[1]
+            .parts
+            .iter()
+            .map(|part| match part {
+                Part::ToolCall(call) => call.id.as_str(),
+                Part::ToolResult(result) => result.call_id.as_str(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert!(found.iter().all(|id| ids.fits(id)), "{found:?}");
+        assert_eq!((found[1], found[3]), ("same", "same"));
+        assert_eq!((found[2], found[0]), (found[5], found[4]));
+        assert_ne!(found[1], found[2]);
+        assert_ne!(found[0], found[6]);
+    }
+}

@@ -1,0 +1,670 @@
+//! Requests that a vendor would refuse as they came: its strict fake accepts what is made of them.
+
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::{CHAT, MESSAGES, MODELS, RESPONSES, ask, error, events, failures, with};
+use crate::common::{Account, Reply, TestApp, Upstream};
+
+const LOCAL: &str = "local/m";
+
+/// Text models of the vendors that do not get a body of `path` as it came.
+fn others(path: &str) -> Vec<&'static str> {
+    match path {
+        CHAT => vec![MODELS[2], MODELS[3]],
+        MESSAGES => vec![MODELS[1], MODELS[3], LOCAL],
+        _ => vec![MODELS[1], MODELS[2], MODELS[3], LOCAL],
+    }
+}
+
+fn tool(path: &str, name: &str, schema: &Value) -> Value {
+    match path {
+        CHAT => json!({"type": "function", "function": {"name": name, "parameters": schema}}),
+        RESPONSES => json!({"type": "function", "name": name, "parameters": schema}),
+        _ => json!({"name": name, "input_schema": schema}),
+    }
+}
+
+/// A dialogue with a call of each name and id, and its result.
+fn called(path: &str, model: &str, calls: &[(&str, &str, &str)]) -> Value {
+    if path == RESPONSES {
+        let mut input = vec![json!({"role": "user", "content": "x"})];
+        for (id, name, arguments) in calls {
+            input.push(json!({"type": "function_call", "call_id": id, "name": name, "arguments": arguments}));
+            input.push(json!({"type": "function_call_output", "call_id": id, "output": "1"}));
+        }
+        return json!({"model": model, "input": input, "max_output_tokens": 64});
+    }
+    let mut messages = vec![json!({"role": "user", "content": "x"})];
+    for (id, name, arguments) in calls {
+        if path == CHAT {
+            let call = json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}});
+            messages.push(json!({"role": "assistant", "content": null, "tool_calls": [call]}));
+            messages.push(json!({"role": "tool", "tool_call_id": id, "content": "1"}));
+        } else {
+            let input: Value = serde_json::from_str(arguments).unwrap();
+            let call = json!({"type": "tool_use", "id": id, "name": name, "input": input});
+            let result = json!({"type": "tool_result", "tool_use_id": id, "content": "1"});
+            messages.push(json!({"role": "assistant", "content": [call]}));
+            messages.push(json!({"role": "user", "content": [result]}));
+        }
+    }
+    with(ask(model, "x"), &json!({ "messages": messages }))
+}
+
+/// An answer with a call of the first function that it was sent, in the format of the path.
+fn calling(path: &str, body: &Value, times: usize) -> Reply {
+    let streamed = body["stream"] == true || path.contains("streamGenerateContent");
+    let stream = |events: &[Value]| {
+        let event = |event: &Value| {
+            let name = event["type"].as_str();
+            let name = name.map_or_else(String::new, |name| format!("event: {name}\n"));
+            format!("{name}data: {event}\n\n")
+        };
+        Reply::Raw(200, "text/event-stream", events.iter().map(event).collect())
+    };
+    if path.contains("/messages") {
+        let name = &body["tools"][0]["name"];
+        let call = json!({"type": "tool_use", "id": "t1", "name": name, "input": {"a": 1}});
+        let usage = json!({"input_tokens": 9, "output_tokens": 3});
+        if !streamed {
+            let message = json!({"content": [call], "stop_reason": "tool_use", "usage": usage});
+            return Reply::Status(200, message);
+        }
+        let delta =
+            json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": usage});
+        return stream(&[
+            json!({"type": "message_start", "message": {"usage": usage}}),
+            json!({"type": "content_block_start", "index": 0, "content_block": call}),
+            json!({"type": "content_block_stop", "index": 0}),
+            delta,
+            json!({"type": "message_stop"}),
+        ]);
+    }
+    if path.contains("enerateContent") {
+        let name = &body["tools"][0]["functionDeclarations"][0]["name"];
+        let call = json!({"functionCall": {"name": name, "args": {"a": 1}}});
+        let answer = json!({"candidates": [{"content": {"parts": vec![call; times]}, "finishReason": "STOP"}],
+            "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 3}});
+        return if streamed {
+            stream(&[answer])
+        } else {
+            Reply::Status(200, answer)
+        };
+    }
+    let name = &body["tools"][0]["function"]["name"];
+    let function = json!({"name": name, "arguments": "{\"a\":1}"});
+    let call = json!({"index": 0, "id": "c1", "type": "function", "function": function});
+    let usage = json!({"prompt_tokens": 9, "completion_tokens": 3});
+    let choice = |member: &str| {
+        json!({"choices": [{member: {"role": "assistant", "tool_calls": [call]},
+            "finish_reason": "tool_calls"}], "usage": usage})
+    };
+    if streamed {
+        stream(&[choice("delta")])
+    } else {
+        Reply::Status(200, choice("message"))
+    }
+}
+
+/// The names of the functions that an answer calls.
+fn names(path: &str, text: &str) -> Vec<String> {
+    let bodies = match serde_json::from_str::<Value>(text) {
+        Ok(body) => vec![body],
+        Err(_) => events(path, text),
+    };
+    let mut names = Vec::new();
+    for body in bodies {
+        let found: Vec<&Value> = match path {
+            CHAT => ["message", "delta"]
+                .iter()
+                .filter_map(|member| body["choices"][0][member]["tool_calls"].as_array())
+                .flatten()
+                .map(|call| &call["function"]["name"])
+                .collect(),
+            RESPONSES if body["type"] == "response.output_item.done" => vec![&body["item"]["name"]],
+            RESPONSES => body["output"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(|item| &item["name"])
+                .collect(),
+            _ if body["type"] == "content_block_start" => vec![&body["content_block"]["name"]],
+            _ => body["content"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(|block| &block["name"])
+                .collect(),
+        };
+        names.extend(
+            found
+                .into_iter()
+                .filter_map(Value::as_str)
+                .map(str::to_owned),
+        );
+    }
+    names
+}
+
+async fn sent(
+    app: &TestApp,
+    upstream: &Upstream,
+    account: &Account,
+    path: &str,
+    body: &Value,
+) -> Value {
+    app.post(&account.key, path, body).await.expect(200);
+    upstream.requests().pop().unwrap().body
+}
+
+#[sqlx::test]
+async fn names_and_ids_are_mapped_and_mapped_back(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = failures::start(options, &upstream).await;
+    let account = app.account("10").await;
+    upstream.play(|request| calling(&request.path, &request.body, 1));
+    let long = format!("mcp.server.{}", "tool_".repeat(14));
+    let longest = "y".repeat(130);
+    let long_id = "i".repeat(50);
+    let schema = json!({"type": "object", "properties": {}});
+    for name in [
+        &long,
+        &longest,
+        "a/b c",
+        "naïve",
+        "1st:step",
+        "plain-name_2",
+    ] {
+        for path in [CHAT, RESPONSES, MESSAGES] {
+            for model in others(path) {
+                for stream in [false, true] {
+                    let history = [("functions.f:0", name, "{}"), (&*long_id, "gone.now", "{}")];
+                    let choice = match path {
+                        CHAT => json!({"type": "function", "function": {"name": name}}),
+                        RESPONSES => json!({"type": "function", "name": name}),
+                        _ => json!({"type": "tool", "name": name}),
+                    };
+                    let body = with(
+                        called(path, model, &history),
+                        &json!({"stream": stream, "tool_choice": choice,
+                            "tools": [tool(path, name, &schema), tool(path, "a_b_c", &schema)]}),
+                    );
+                    let answer = app.post(&account.key, path, &body).await;
+                    assert_eq!(answer.status, 200, "{}", answer.text);
+                    let called = names(path, &answer.text);
+                    assert!(
+                        !called.is_empty() && called.iter().all(|called| called == name),
+                        "{called:?}"
+                    );
+                    // The same in the next turn.
+                    let first = upstream.requests().pop().unwrap().body;
+                    app.post(&account.key, path, &body).await;
+                    assert_eq!(first, upstream.requests().pop().unwrap().body);
+                    let is_sent = first.to_string().contains(&format!("\"{name}\""));
+                    assert_eq!(is_sent, name == "plain-name_2", "{model} {name} {first}");
+                }
+            }
+        }
+    }
+    // What is passed through is the caller's.
+    upstream.be_lenient();
+    let tools = json!({"tools": [tool(CHAT, "a.b", &schema)]});
+    let body = with(called(CHAT, MODELS[1], &[("f:0", "a.b", "{}")]), &tools);
+    let passed = sent(&app, &upstream, &account, CHAT, &body).await;
+    assert_eq!(passed["messages"], body["messages"]);
+    assert_eq!(passed["tools"], body["tools"]);
+    upstream.reply(Reply::Text("x".to_owned(), 1, 1));
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn calls_with_one_id_are_told_apart(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = failures::start(options, &upstream).await;
+    let account = app.account("10").await;
+    for path in [CHAT, RESPONSES] {
+        for model in others(path) {
+            let history = [
+                ("call_0", "f", "{}"),
+                ("call_0", "g", "{}"),
+                ("f:1", "f", "{}"),
+            ];
+            let tools: Vec<Value> = ["f", "g"]
+                .iter()
+                .map(|name| tool(path, name, &json!({})))
+                .collect();
+            let body = with(called(path, model, &history), &json!({ "tools": tools }));
+            let sent = sent(&app, &upstream, &account, path, &body).await;
+            if model == MODELS[3] {
+                let names: Vec<_> = sent["contents"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .filter_map(|content| content["parts"][0]["functionResponse"]["name"].as_str())
+                    .collect();
+                assert_eq!(names, ["f", "g", "f"]);
+            }
+        }
+    }
+}
+
+#[sqlx::test]
+async fn thinking_that_nobody_signed_is_left_out(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = failures::start(options, &upstream).await;
+    let account = app.account("10").await;
+    for thought in [
+        json!({"reasoning_content": "secretly"}),
+        json!({"reasoning": "secretly"}),
+        json!({"reasoning_details": [{"type": "reasoning.text", "text": "secretly"}]}),
+        json!({"thinking_blocks": [{"type": "thinking", "thinking": "secretly", "signature": "s"}]}),
+        json!({"reasoning_content": "secretly", "content": ""}),
+        json!({"reasoning_content": "secretly", "content": null}),
+    ] {
+        let said = with(json!({"role": "assistant", "content": "b"}), &thought);
+        let messages =
+            json!([{"role": "user", "content": "a"}, said, {"role": "user", "content": "c"}]);
+        let is_said = said["content"] == "b";
+        for model in [MODELS[0], MODELS[2], MODELS[3]] {
+            let body = with(ask(model, "x"), &json!({ "messages": messages }));
+            let answer = app.post(&account.key, CHAT, &body).await;
+            answer.expect(200);
+            assert_eq!(answer.header("x-gensvc-left-out"), "thinking", "{thought}");
+            if model != MODELS[0] {
+                let sent = &upstream.requests().pop().unwrap();
+                assert!(!sent.text.contains("secretly"), "{}", sent.text);
+                let member = if model == MODELS[2] {
+                    "messages"
+                } else {
+                    "contents"
+                };
+                let count = sent.body[member].as_array().unwrap().len();
+                assert_eq!(count, if is_said { 3 } else { 1 }, "{}", sent.text);
+            }
+        }
+        // It passes to who may know it.
+        upstream.be_lenient();
+        for model in [MODELS[1], LOCAL] {
+            let body = with(ask(model, "x"), &json!({ "messages": messages }));
+            let sent = sent(&app, &upstream, &account, CHAT, &body).await;
+            assert_eq!(sent["messages"], messages);
+        }
+    }
+    // Unsigned thinking of another vendor, by Messages.
+    let thinking = json!([{"type": "thinking", "thinking": "secretly", "signature": ""}, {"type": "text", "text": "b"}]);
+    let messages = json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": thinking},
+        {"role": "user", "content": "c"}]);
+    let body = with(ask(MODELS[2], "x"), &json!({ "messages": messages }));
+    let answer = app.post(&account.key, MESSAGES, &body).await;
+    answer.expect(200);
+    assert_eq!(answer.header("x-gensvc-left-out"), "thinking");
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn nothing_empty_is_sent(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = failures::start(options, &upstream).await;
+    let account = app.account("10").await;
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let (user, assistant) = ("user", "assistant");
+    for messages in [
+        vec![
+            (user, json!("a")),
+            (assistant, json!("")),
+            (user, json!("b")),
+        ],
+        vec![
+            (user, json!("a")),
+            (assistant, json!([])),
+            (user, json!("b")),
+        ],
+        vec![(user, json!("")), (user, json!("a"))],
+        vec![
+            (user, json!("a")),
+            (assistant, json!([text("")])),
+            (user, json!([text(""), text("b")])),
+        ],
+        vec![
+            (user, json!([text(" \n"), text("a")])),
+            (assistant, json!("b")),
+            (user, json!(" ")),
+            (user, json!("c")),
+        ],
+        vec![
+            (user, json!("a")),
+            (assistant, json!("b")),
+            (assistant, json!("c")),
+            (user, json!("d")),
+        ],
+    ] {
+        let messages: Vec<Value> = messages
+            .iter()
+            .map(|(role, content)| json!({"role": role, "content": content}))
+            .collect();
+        for path in [CHAT, MESSAGES] {
+            for model in others(path).into_iter().chain([MODELS[0]]) {
+                let body = with(ask(model, "x"), &json!({ "messages": messages }));
+                app.post(&account.key, path, &body).await.expect(200);
+            }
+        }
+        let input: Vec<Value> = messages
+            .iter()
+            .map(|message| {
+                let mut message = message.clone();
+                for part in message["content"].as_array_mut().into_iter().flatten() {
+                    part["type"] = json!("input_text");
+                }
+                message
+            })
+            .collect();
+        for model in others(RESPONSES) {
+            let body = json!({"model": model, "input": input, "max_output_tokens": 64});
+            app.post(&account.key, RESPONSES, &body).await.expect(200);
+        }
+    }
+    // An empty result of a tool, and an empty text beside a call.
+    for path in [CHAT, MESSAGES] {
+        for model in others(path) {
+            let mut body = called(path, model, &[("c", "f", "{}")]);
+            body["tools"] = json!([tool(path, "f", &json!({}))]);
+            if path == CHAT {
+                body["messages"][1]["content"] = json!("");
+                body["messages"][2]["content"] = json!("");
+            } else {
+                body["messages"][1]["content"]
+                    .as_array_mut()
+                    .unwrap()
+                    .insert(0, text(""));
+                body["messages"][2]["content"][0]["content"] = json!([text("")]);
+            }
+            app.post(&account.key, path, &body).await.expect(200);
+        }
+    }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn arguments_that_were_cut_off_go_on(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = failures::start(options, &upstream).await;
+    let account = app.account("10").await;
+    for (arguments, expected) in [
+        (r#"{"city": "Bo"#, json!({"_truncated": r#"{"city": "Bo"#})),
+        ("not json", json!({"_truncated": "not json"})),
+        ("[1, 2]", json!({"_truncated": "[1, 2]"})),
+        (r#""text""#, json!({"_truncated": r#""text""#})),
+        ("", json!({})),
+        (r#"{"a":{"b":[1"#, json!({"_truncated": r#"{"a":{"b":[1"#})),
+        (r#"{"whole":1}"#, json!({"whole": 1})),
+    ] {
+        for path in [CHAT, RESPONSES] {
+            for model in others(path).into_iter().chain([MODELS[0]]) {
+                let body = with(
+                    called(path, model, &[("c", "f", arguments)]),
+                    &json!({"tools": [tool(path, "f", &json!({}))]}),
+                );
+                app.post(&account.key, path, &body).await.expect(200);
+                let sent = || upstream.requests().pop().unwrap().body;
+                if model == MODELS[2] {
+                    assert_eq!(sent()["messages"][1]["content"][0]["input"], expected);
+                } else if model == MODELS[3] {
+                    let call = &sent()["contents"][1]["parts"][0]["functionCall"];
+                    assert_eq!(call["args"], expected);
+                }
+            }
+        }
+    }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn schemas_are_completed(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = failures::start(options, &upstream).await;
+    let account = app.account("10").await;
+    let property = json!({"a": {"type": "string"}});
+    for (schema, expected) in [
+        (json!({}), json!({"type": "object", "properties": {}})),
+        (
+            json!({"type": "object"}),
+            json!({"type": "object", "properties": {}}),
+        ),
+        (
+            json!({"properties": property}),
+            json!({"type": "object", "properties": property}),
+        ),
+        (
+            json!({"type": "object", "additionalProperties": false}),
+            json!({"type": "object", "additionalProperties": false, "properties": {}}),
+        ),
+        (
+            json!({"type": "object", "properties": {"l": {"type": "array"}}}),
+            json!({"type": "object", "properties": {"l": {"type": "array", "items": {}}}}),
+        ),
+    ] {
+        for path in [CHAT, RESPONSES, MESSAGES] {
+            for model in others(path) {
+                let tools = json!({"tools": [tool(path, "f", &schema)]});
+                let body = with(called(path, model, &[]), &tools);
+                let sent = sent(&app, &upstream, &account, path, &body).await;
+                let found = match model {
+                    _ if model == MODELS[2] => &sent["tools"][0]["input_schema"],
+                    _ if model == MODELS[3] => {
+                        &sent["tools"][0]["functionDeclarations"][0]["parametersJsonSchema"]
+                    }
+                    _ => &sent["tools"][0]["function"]["parameters"],
+                };
+                assert_eq!(*found, expected, "{path} {model}");
+            }
+        }
+    }
+    // A function without any.
+    for model in [MODELS[2], MODELS[3]] {
+        let tools = json!({"tools": [{"type": "function", "function": {"name": "f"}},
+            {"type": "function", "function": {"name": "g", "parameters": null, "description": null}}]});
+        sent(
+            &app,
+            &upstream,
+            &account,
+            CHAT,
+            &with(ask(model, "x"), &tools),
+        )
+        .await;
+    }
+}
+
+#[sqlx::test]
+async fn a_choice_without_tools_is_left_out(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = failures::start(options, &upstream).await;
+    let account = app.account("10").await;
+    let one = json!({"type": "auto", "disable_parallel_tool_use": true});
+    for (path, more, left_out) in [
+        (
+            CHAT,
+            json!({"tools": [], "tool_choice": "none"}),
+            "tool_choice",
+        ),
+        (CHAT, json!({"tool_choice": "none"}), "tool_choice"),
+        (CHAT, json!({"tools": null, "tool_choice": "auto"}), ""),
+        (
+            CHAT,
+            json!({"tools": [], "parallel_tool_calls": false}),
+            "tool_choice",
+        ),
+        (
+            RESPONSES,
+            json!({"tools": [], "tool_choice": "none"}),
+            "tool_choice",
+        ),
+        (
+            RESPONSES,
+            json!({"tool_choice": "auto", "parallel_tool_calls": true}),
+            "",
+        ),
+        (
+            MESSAGES,
+            json!({"tools": [], "tool_choice": {"type": "none"}}),
+            "tool_choice",
+        ),
+        (MESSAGES, json!({"tool_choice": one}), "tool_choice"),
+    ] {
+        for model in others(path) {
+            let body = with(called(path, model, &[]), &more);
+            let answer = app.post(&account.key, path, &body).await;
+            answer.expect(200);
+            assert_eq!(answer.header("x-gensvc-left-out"), left_out, "{more}");
+            let sent = upstream.requests().pop().unwrap().body;
+            for name in ["tools", "tool_choice", "toolConfig", "parallel_tool_calls"] {
+                assert_eq!(sent.get(name), None, "{sent}");
+            }
+        }
+    }
+    for (path, more) in [
+        (CHAT, json!({"tools": [], "tool_choice": "required"})),
+        (
+            CHAT,
+            json!({"tool_choice": {"type": "function", "function": {"name": "f"}}}),
+        ),
+        (RESPONSES, json!({"tool_choice": "required"})),
+        (
+            MESSAGES,
+            json!({"tools": [], "tool_choice": {"type": "any"}}),
+        ),
+    ] {
+        let body = with(called(path, MODELS[2], &[]), &more);
+        let answer = app.post(&account.key, path, &body).await;
+        let refused = error(path, &answer, 400, "unsupported_parameter");
+        assert!(refused["message"].as_str().unwrap().contains("tool_choice"));
+    }
+}
+
+#[sqlx::test]
+async fn instructions_alone_are_refused_by_name(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = failures::start(options, &upstream).await;
+    let account = app.account("10").await;
+    let system = json!({"role": "system", "content": "Be brief."});
+    for messages in [
+        json!([system]),
+        json!([system, {"role": "developer", "content": "b"}]),
+        json!([system, {"role": "user", "content": ""}]),
+        json!([system, {"role": "user", "content": " "}, {"role": "assistant", "content": ""}]),
+    ] {
+        for model in [MODELS[2], MODELS[3]] {
+            let body = with(ask(model, "x"), &json!({ "messages": messages }));
+            let answer = app.post(&account.key, CHAT, &body).await;
+            let refused = error(CHAT, &answer, 400, "required");
+            assert_eq!(refused["param"], "messages");
+        }
+        let body = json!({"model": MODELS[2], "max_output_tokens": 64, "input": messages});
+        let answer = app.post(&account.key, RESPONSES, &body).await;
+        assert_eq!(error(RESPONSES, &answer, 400, "required")["param"], "input");
+    }
+    let body = with(ask(MODELS[2], "x"), &json!({ "messages": [system] }));
+    error(
+        MESSAGES,
+        &app.post(&account.key, MESSAGES, &body).await,
+        400,
+        "required",
+    );
+    // OpenAI takes them.
+    let body = with(ask(MODELS[1], "x"), &json!({ "messages": [system] }));
+    app.post(&account.key, CHAT, &body).await.expect(200);
+    let body = json!({"model": MODELS[1], "max_output_tokens": 64, "input": [system]});
+    app.post(&account.key, RESPONSES, &body).await.expect(200);
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn more_stop_sequences_than_a_vendor_takes_are_refused(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    let app = failures::start(options, &upstream).await;
+    let account = app.account("10").await;
+    for (model, most) in [(MODELS[1], 4), (LOCAL, 4), (MODELS[3], 5), (MODELS[2], 9)] {
+        for count in [most, most + 1] {
+            let stops: Vec<String> = (0..count).map(|n| format!("<{n}>")).collect();
+            let body = with(ask(model, "x"), &json!({ "stop_sequences": stops }));
+            let answer = app.post(&account.key, MESSAGES, &body).await;
+            if count == most || model == MODELS[2] {
+                answer.expect(200);
+                continue;
+            }
+            let refused = error(MESSAGES, &answer, 400, "unsupported_parameter");
+            assert_eq!(refused["details"]["unsupported"], json!(["stop_sequences"]));
+            let message = refused["message"].as_str().unwrap();
+            assert!(message.contains(&format!("at most {most}")), "{message}");
+        }
+    }
+}
+
+#[sqlx::test]
+async fn one_call_of_a_forced_function_is_delivered(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = failures::start(options, &upstream).await;
+    let account = app.account("10").await;
+    upstream.play(|request| calling(&request.path, &request.body, 3));
+    let named = json!({"type": "function", "function": {"name": "f"}});
+    let tools = |path: &str, names: &[&str]| {
+        let tools = names
+            .iter()
+            .map(|name| tool(path, name, &json!({"type": "object"})));
+        tools.collect::<Vec<Value>>()
+    };
+    for (path, names_of, choice, is_taken) in [
+        (
+            MESSAGES,
+            &["f"][..],
+            json!({"type": "tool", "name": "f", "disable_parallel_tool_use": true}),
+            true,
+        ),
+        (
+            MESSAGES,
+            &["f", "g"],
+            json!({"type": "tool", "name": "f", "disable_parallel_tool_use": true}),
+            true,
+        ),
+        (
+            MESSAGES,
+            &["f"],
+            json!({"type": "any", "disable_parallel_tool_use": true}),
+            true,
+        ),
+        (
+            MESSAGES,
+            &["f", "g"],
+            json!({"type": "any", "disable_parallel_tool_use": true}),
+            false,
+        ),
+        (
+            MESSAGES,
+            &["f"],
+            json!({"type": "auto", "disable_parallel_tool_use": true}),
+            false,
+        ),
+        (CHAT, &["f"], named, true),
+        (RESPONSES, &["f"], json!("required"), true),
+    ] {
+        for stream in [false, true] {
+            let mut body = with(called(path, MODELS[3], &[]), &json!({"stream": stream}));
+            body["tools"] = json!(tools(path, names_of));
+            body["tool_choice"] = choice.clone();
+            if path != MESSAGES {
+                body["parallel_tool_calls"] = json!(false);
+            }
+            let answer = app.post(&account.key, path, &body).await;
+            if is_taken {
+                assert_eq!(answer.status, 200, "{}", answer.text);
+                assert_eq!(names(path, &answer.text), ["f"], "{}", answer.text);
+            } else {
+                error(path, &answer, 400, "unsupported_parameter");
+            }
+        }
+    }
+    app.assert_settled().await;
+}
