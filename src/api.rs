@@ -59,7 +59,7 @@ pub use webhooks::renderer;
 
 use route::{Route, route};
 
-use crate::{media::MediaStore, observe::Metrics, service::Service};
+use crate::{media::MediaStore, memory::Memory, observe::Metrics, service::Service};
 
 /// The settings of the HTTP side.
 #[derive(Clone)]
@@ -83,6 +83,8 @@ pub struct ApiSettings {
     pub links: MediaLinks,
     /// What is counted, and who may read it.
     pub metrics: MetricsEndpoint,
+    /// The budget of what is kept for requests.
+    pub memory: Memory,
 }
 
 #[derive(Clone)]
@@ -101,6 +103,7 @@ struct Settings {
     storage: MediaStore,
     links: MediaLinks,
     metrics: MetricsEndpoint,
+    memory: Memory,
     last_checks: health::LastChecks,
     /// Packed.
     openapi: Bytes,
@@ -246,7 +249,8 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
     let unbounded = table.iter().filter(|route| !route.bounded);
     let unbounded = unbounded.flat_map(Route::paths).cloned().collect();
     let (most, timeout) = (settings.max_requests, settings.request_timeout);
-    let admission = admission::Admission::new(most, timeout, unbounded);
+    let memory = settings.memory.clone();
+    let admission = admission::Admission::new(most, timeout, unbounded, memory);
     let router = table
         .into_iter()
         .fold(OpenApiRouter::new(), |router, route| {
@@ -266,6 +270,7 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
             storage: settings.storage,
             links: settings.links,
             metrics: settings.metrics,
+            memory: settings.memory,
             last_checks: health::LastChecks::default(),
             openapi: pages::packed(&openapi()?.to_string()).map_err(serde_json::Error::io)?,
             unpacked: pages::Unpacked::default(),

@@ -46,7 +46,7 @@ use crate::{
         generations::SpendLimit,
     },
 };
-use generate::{LARGE_KIB, Lines};
+use generate::Lines;
 use presume::ReadKeys;
 
 /// Usage reports at once.
@@ -106,8 +106,6 @@ struct Inner {
     waits: WaitLimiter,
     shares: Shares,
     lines: Lines,
-    /// Of large bodies that wait for credits on hold.
-    waiting_kib: Arc<Semaphore>,
     /// Reports are heavy: few at once, so that holds find connections.
     reports: Semaphore,
     /// Renderings are work for a processor.
@@ -143,7 +141,6 @@ impl Service {
             waits: WaitLimiter::new(WAITS, WAITS_PER_ACCOUNT),
             shares,
             lines: Lines::default(),
-            waiting_kib: Arc::new(Semaphore::new(LARGE_KIB)),
             reports: Semaphore::new(REPORTS),
             renderings: Arc::new(Semaphore::new(RENDERINGS)),
         }))

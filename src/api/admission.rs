@@ -14,7 +14,10 @@ use futures_util::FutureExt as _;
 use http::request::Parts;
 
 use super::{ApiState, error::ApiError, middleware::CallerSlot};
-use crate::domain::limiter::{Limiter, Permit};
+use crate::{
+    domain::limiter::{Limiter, Permit},
+    memory::Memory,
+};
 
 /// Monitoring, which must be answered when the server is full.
 pub const MONITORING: [&str; 3] = ["/health", "/health/live", "/metrics"];
@@ -25,15 +28,18 @@ pub struct Admission {
     requests: Limiter,
     timeout: Duration,
     unbounded: Arc<HashSet<String>>,
+    memory: Memory,
 }
 
 impl Admission {
-    /// `most` requests at once, each within `timeout` but on the `unbounded` paths.
-    pub fn new(most: usize, timeout: Duration, unbounded: HashSet<String>) -> Self {
+    /// `most` requests at once, each within `timeout` but on the `unbounded` paths. What they keep
+    /// is counted in `memory`.
+    pub fn new(most: usize, timeout: Duration, unbounded: HashSet<String>, memory: Memory) -> Self {
         Self {
             requests: Limiter::of(most),
             timeout,
             unbounded: Arc::new(unbounded),
+            memory,
         }
     }
 }
@@ -81,7 +87,7 @@ pub async fn admit(
     };
     let permit = RequestPermit(Arc::new(permit));
     request.extensions_mut().insert(permit.clone());
-    let answer = run(request, next);
+    let answer = admission.memory.for_request(run(request, next));
     let response = if bounded {
         let answer = tokio::time::timeout(admission.timeout, answer).await;
         answer.unwrap_or_else(|_elapsed| {

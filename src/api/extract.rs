@@ -21,6 +21,7 @@ use crate::{
         json,
         validate::{FieldCode, FieldError, Input, MAX_ERRORS, read_query},
     },
+    memory,
     service::{ServiceError, TokenRefusal, auth::Caller},
 };
 
@@ -98,6 +99,7 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
         {
             slot.presume(&caller, &state.service, P::check);
             P::check(&caller)?;
+            memory::charge_to(caller.account_id);
             return Ok(Self {
                 caller,
                 permission: PhantomData,
@@ -116,6 +118,7 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
             return Err(ServiceError::RateLimited(known.rate).into());
         }
         P::check(&known.caller)?;
+        memory::charge_to(known.caller.account_id);
         Ok(Self {
             caller: known.caller,
             permission: PhantomData,

@@ -167,14 +167,6 @@ impl GenerationRequest {
         }
     }
 
-    /// About as much memory as it takes.
-    pub fn bytes(&self) -> usize {
-        match self {
-            Self::Dialogue(request) => request.bytes(),
-            _ => self.prompt().len(),
-        }
-    }
-
     pub const fn prompt(&self) -> &String {
         match self {
             Self::Text(request) => &request.prompt,

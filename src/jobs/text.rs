@@ -47,8 +47,7 @@ impl Runner {
         answer: TextAnswer,
         finish_reason: Option<FinishReason>,
     ) -> Step {
-        let input_bytes = work.call.conversation.bytes() + work.image_bytes;
-        let usage = TextUsage::from_counts(answer.usage, input_bytes, answer.bytes());
+        let usage = TextUsage::from_counts(answer.usage, work.input_bytes, answer.bytes());
         let at_limit = usage.output_tokens >= work.call.max_tokens.into();
         // A prompt of a text has no answer but text.
         let beyond = if work.call.is_dialogue {

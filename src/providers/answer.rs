@@ -11,9 +11,12 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::{DeltaSink, ProviderError, http::classify::clean_id};
-use crate::domain::{
-    conversation::{Delta, Part},
-    usage::TokenCounts,
+use crate::{
+    domain::{
+        conversation::{Delta, Part},
+        usage::TokenCounts,
+    },
+    memory::{self, Reservation},
 };
 
 /// Longest answer, in bytes: 128,000 tokens of 32 bytes, where some 4 are usual.
@@ -33,6 +36,7 @@ pub struct PartBuffer<'a> {
     parts: Vec<Part>,
     bytes: usize,
     sink: Option<&'a DeltaSink>,
+    reserved: Option<Reservation>,
 }
 
 impl<'a> PartBuffer<'a> {
@@ -42,6 +46,7 @@ impl<'a> PartBuffer<'a> {
             parts: Vec::new(),
             bytes: 0,
             sink,
+            reserved: memory::reservation(),
         }
     }
 
@@ -87,6 +92,10 @@ impl<'a> PartBuffer<'a> {
         };
         if self.bytes > TEXT_CAP {
             return Err(ProviderError::failed("text over the cap"));
+        }
+        if let Some(reserved) = &self.reserved {
+            // Once more where it was delivered.
+            reserved.add(piece.bytes() * if self.sink.is_some() { 2 } else { 1 });
         }
         if let Some(sink) = self.sink {
             sink.push(piece.clone());

@@ -1,24 +1,29 @@
 //! Forwarding a streamed answer to the client, and recording what was delivered, which is what a
 //! cancelled generation is charged for.
 
+mod unread;
+
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::TextAnswer;
 use crate::domain::{
     conversation::{Delta, Part},
     usage::TokenCounts,
 };
+pub use unread::Deltas;
+use unread::Unread;
 
-/// Receives the pieces of a streamed answer. Unbounded on purpose: a slow client must not stall
-/// paid work, and the answer itself is capped ([`super::TextProvider::generate`]).
+/// Receives the pieces of a streamed answer. It never waits: a slow client must not stall paid
+/// work. Of what a client has not read a bounded part is kept; the rest is sent at the end.
 #[derive(Debug)]
 pub struct DeltaSink {
     channel: UnboundedSender<Delta>,
+    unread: Arc<Unread>,
     state: Mutex<State>,
 }
 
@@ -27,21 +32,32 @@ struct State {
     /// What the caller has got, and what the provider had counted by then.
     delivered: TextAnswer,
     first_at: Option<Instant>,
+    /// The caller has disconnected, or is so slow that it gets the rest at the end.
     caller_gone: bool,
 }
 
 impl DeltaSink {
-    pub fn channel() -> (Self, UnboundedReceiver<Delta>) {
+    pub fn channel() -> (Self, Deltas) {
         let (channel, receiver) = unbounded_channel();
+        let unread = Arc::<Unread>::default();
+        let deltas = Deltas::new(receiver, Arc::clone(&unread));
         let state = Mutex::default();
-        (Self { channel, state }, receiver)
+        let sink = Self {
+            channel,
+            unread,
+            state,
+        };
+        (sink, deltas)
     }
 
     /// One for the same channel, which nothing has passed through.
     #[must_use]
     pub fn another(&self) -> Self {
-        let (channel, state) = (self.channel.clone(), Mutex::default());
-        Self { channel, state }
+        Self {
+            channel: self.channel.clone(),
+            unread: Arc::clone(&self.unread),
+            state: Mutex::default(),
+        }
     }
 
     /// Forwards a piece. A client that disconnects does not stop a generation that
@@ -49,7 +65,7 @@ impl DeltaSink {
     pub fn push(&self, piece: Delta) {
         let mut state = self.state();
         state.first_at.get_or_insert_with(Instant::now);
-        if self.channel.send(piece.clone()).is_ok() {
+        if self.unread.add(&piece) && self.channel.send(piece.clone()).is_ok() {
             state.delivered.usage.uncounted_bytes += piece.bytes();
             piece.add_to(&mut state.delivered.parts);
         } else {

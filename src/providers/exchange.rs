@@ -2,7 +2,6 @@
 //!
 //! A vendor's wire format is its request and a [`TextParser`]. Here: everything else.
 
-use serde::Serialize;
 use serde_json::Value;
 
 use super::{
@@ -14,9 +13,13 @@ use super::{
     },
     sse::Event,
 };
-use crate::domain::{
-    conversation::{Delta, Part, Stop, ToolCall},
-    usage::TokenCounts,
+use crate::{
+    domain::{
+        conversation::{Delta, Part, Stop, ToolCall},
+        json,
+        usage::TokenCounts,
+    },
+    memory,
 };
 
 /// Parses one response of a vendor.
@@ -37,9 +40,9 @@ pub trait TextParser<'a>: Sized {
 }
 
 /// Sends once and parses the response, as events with `deltas` and as one body without.
-pub async fn exchange<'a, P: TextParser<'a>, B: Serialize + ?Sized>(
+pub async fn exchange<'a, P: TextParser<'a>>(
     http: &HttpClient,
-    post: JsonPost<'_, B>,
+    post: JsonPost,
     provider: &'a str,
     call: &'a TextCall,
     deltas: Option<&'a DeltaSink>,
@@ -49,6 +52,9 @@ pub async fn exchange<'a, P: TextParser<'a>, B: Serialize + ?Sized>(
         Some(_) => http.open_stream(post).await?,
     };
     let answer = answer.error_for_status(provider, P::error_info).await?;
+    // No other submission follows.
+    call.release();
+    memory::release();
     let head = answer.head().clone();
     let mut parser = P::new(AnswerBuilder {
         provider,
@@ -88,7 +94,8 @@ pub struct AnswerBuilder<'a> {
 
 impl AnswerBuilder<'_> {
     pub fn json(&self, event: &Event) -> Result<Value, ProviderError> {
-        serde_json::from_str(&event.data).map_err(|_| self.head.failed("event is not JSON"))
+        json::parse_lenient(event.data.as_bytes())
+            .map_err(|_| self.head.failed("event is not JSON"))
     }
 
     /// An error inside a 200.

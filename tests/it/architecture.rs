@@ -6,8 +6,9 @@ use std::{fs, path::Path};
 const ALLOWED: &[(&str, &[&str])] = &[
     ("domain", &[]),
     ("offload", &[]),
+    ("memory", &["domain"]),
     ("store", &["domain", "observe"]),
-    ("providers", &["domain", "offload"]),
+    ("providers", &["domain", "memory", "offload"]),
     ("media", &["domain"]),
     // Counted into by those that know what a number means.
     ("observe", &["domain"]),
@@ -15,6 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "jobs",
         &[
             "domain",
+            "memory",
             "offload",
             "store",
             "providers",
@@ -24,12 +26,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "service",
-        &["domain", "store", "providers", "media", "jobs"],
+        &["domain", "memory", "store", "providers", "media", "jobs"],
     ),
     (
         "api",
         &[
             "domain",
+            "memory",
             "offload",
             "store",
             "providers",
@@ -48,6 +51,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "app",
         &[
             "domain",
+            "memory",
             "store",
             "providers",
             "media",
@@ -65,6 +69,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "cli",
         &[
             "domain",
+            "memory",
             "store",
             "providers",
             "media",

@@ -3,6 +3,7 @@
 mod bodies;
 mod breakers;
 mod media;
+mod memory;
 mod passed;
 mod pictures;
 mod receipts;

@@ -1,0 +1,294 @@
+//! The pieces of a stream that its client has not read.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use crate::{
+    domain::conversation::{Delta, Part},
+    memory::{self, Reservation},
+};
+
+/// Bytes of one stream, some 60,000 tokens.
+const MAX_UNREAD: usize = 256 << 10;
+/// Memory that a piece takes beyond its text.
+const PIECE_BYTES: usize = 96;
+
+/// Counts the pieces in a channel.
+#[derive(Debug)]
+pub struct Unread {
+    bytes: AtomicUsize,
+    /// A piece was not kept, and none after it.
+    has_overflowed: AtomicBool,
+    reserved: Option<Reservation>,
+}
+
+impl Default for Unread {
+    fn default() -> Self {
+        Self {
+            bytes: AtomicUsize::new(0),
+            has_overflowed: AtomicBool::new(false),
+            reserved: memory::reservation(),
+        }
+    }
+}
+
+fn size(piece: &Delta) -> usize {
+    let text = match piece {
+        Delta::Signature(signature) => signature.len(),
+        piece => piece.bytes(),
+    };
+    text + PIECE_BYTES
+}
+
+impl Unread {
+    /// Whether a piece can be kept. Only the provider's task adds pieces.
+    pub fn add(&self, piece: &Delta) -> bool {
+        if self.has_overflowed.load(Ordering::Acquire) {
+            return false;
+        }
+        let size = size(piece);
+        let reserved = self.reserved.as_ref();
+        let is_kept = self.bytes.load(Ordering::Acquire) + size <= MAX_UNREAD
+            && reserved.is_none_or(|reserved| reserved.try_add(size));
+        if is_kept {
+            self.bytes.fetch_add(size, Ordering::AcqRel);
+        } else {
+            self.has_overflowed.store(true, Ordering::Release);
+        }
+        is_kept
+    }
+
+    fn remove(&self, piece: &Delta) {
+        let size = size(piece);
+        self.bytes.fetch_sub(size, Ordering::AcqRel);
+        if let Some(reserved) = &self.reserved {
+            reserved.remove(size);
+        }
+    }
+}
+
+/// The pieces of a streamed answer, as its client reads them.
+#[derive(Debug)]
+pub struct Deltas {
+    receiver: UnboundedReceiver<Delta>,
+    unread: Arc<Unread>,
+    read: Read,
+}
+
+impl Deltas {
+    pub(super) fn new(receiver: UnboundedReceiver<Delta>, unread: Arc<Unread>) -> Self {
+        Self {
+            receiver,
+            unread,
+            read: Read::default(),
+        }
+    }
+
+    /// Those of an answer that is only known when it has ended.
+    pub fn at_end() -> Self {
+        let (_, receiver) = unbounded_channel();
+        let unread = Unread {
+            has_overflowed: AtomicBool::new(true),
+            ..Unread::default()
+        };
+        Self::new(receiver, Arc::new(unread))
+    }
+
+    /// The next piece; `None` after the last one that was kept.
+    pub async fn recv(&mut self) -> Option<Delta> {
+        let piece = self.receiver.recv().await?;
+        self.note(&piece);
+        Some(piece)
+    }
+
+    pub fn try_recv(&mut self) -> Option<Delta> {
+        let piece = self.receiver.try_recv().ok()?;
+        self.note(&piece);
+        Some(piece)
+    }
+
+    fn note(&mut self, piece: &Delta) {
+        self.unread.remove(piece);
+        self.read.add(piece);
+    }
+
+    /// The pieces of the answer that were not kept; none if all were.
+    pub fn rest(&self, answer: &[Part]) -> Vec<Delta> {
+        if self.unread.has_overflowed.load(Ordering::Acquire) {
+            self.read.rest(answer)
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// As [`Self::rest`] of a client that is sent texts only.
+    pub fn rest_of_text<'a>(&self, text: &'a str) -> Option<&'a str> {
+        let is_complete = !self.unread.has_overflowed.load(Ordering::Acquire);
+        let rest = text.get(self.read.all_text..).filter(|_| !is_complete);
+        rest.filter(|rest| !rest.is_empty())
+    }
+
+    /// Reserves memory for the end of the stream, until this is dropped. Small ends need none.
+    pub fn reserve(&self, bytes: usize) -> bool {
+        let reserved = self.unread.reserved.as_ref();
+        bytes <= MAX_UNREAD || reserved.is_none_or(|reserved| reserved.try_add(bytes))
+    }
+}
+
+/// How much of an answer was read, in the parts that [`Delta::add_to`] makes of the pieces.
+#[derive(Debug, Default)]
+struct Read {
+    /// Bytes of all texts.
+    all_text: usize,
+    parts: usize,
+    /// Of the last part.
+    kind: Kind,
+    text: usize,
+    signature: usize,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Thinking,
+    Call,
+    #[default]
+    Other,
+}
+
+impl Read {
+    fn add(&mut self, piece: &Delta) {
+        match piece {
+            Delta::Text(text) => {
+                self.enter(Kind::Text, self.kind == Kind::Text);
+                self.text += stored_length(text);
+                self.all_text += stored_length(text);
+            }
+            Delta::Thinking(text) => {
+                let is_open = self.kind == Kind::Thinking && self.signature == 0;
+                self.enter(Kind::Thinking, is_open);
+                self.text += stored_length(text);
+            }
+            Delta::Signature(signature) => {
+                self.enter(Kind::Thinking, self.kind == Kind::Thinking);
+                self.signature += stored_length(signature);
+            }
+            Delta::ToolCall(call) => {
+                self.enter(Kind::Call, false);
+                self.text += stored_length(&call.arguments);
+            }
+            Delta::Arguments(text) => self.text += stored_length(text),
+            Delta::Redacted(_) | Delta::Opaque(_) => self.enter(Kind::Other, false),
+        }
+    }
+
+    fn enter(&mut self, kind: Kind, continues: bool) {
+        if !continues {
+            *self = Self {
+                parts: self.parts + 1,
+                kind,
+                all_text: self.all_text,
+                ..Self::default()
+            };
+        }
+    }
+
+    fn rest(&self, answer: &[Part]) -> Vec<Delta> {
+        let after = |text: &str, read: usize| text.get(read..).unwrap_or_default().to_owned();
+        let last = self.parts.checked_sub(1).and_then(|at| answer.get(at));
+        let open = match last {
+            Some(Part::Text { text }) => vec![Delta::Text(after(text, self.text))],
+            Some(Part::Thinking { text, signature }) => {
+                let text = after(text, self.text);
+                let thinking = (!text.is_empty()).then_some(Delta::Thinking(text));
+                let signature = Delta::Signature(after(signature, self.signature));
+                thinking.into_iter().chain([signature]).collect()
+            }
+            Some(Part::ToolCall(call)) => vec![Delta::Arguments(after(&call.arguments, self.text))],
+            _ => Vec::new(),
+        };
+        let closed = answer.get(self.parts..).unwrap_or_default();
+        let closed = closed.iter().cloned().flat_map(Delta::of);
+        let is_empty = |piece: &Delta| {
+            matches!(piece, Delta::Text(text) | Delta::Signature(text) | Delta::Arguments(text)
+                if text.is_empty())
+        };
+        let open = open.into_iter().filter(|piece| !is_empty(piece));
+        open.chain(closed).collect()
+    }
+}
+
+/// Bytes of a text in the record, where U+FFFD stands for U+0000.
+fn stored_length(text: &str) -> usize {
+    text.len() + 2 * text.bytes().filter(|byte| *byte == 0).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{domain::conversation::ToolCall, providers::DeltaSink};
+
+    fn piece() -> impl Strategy<Value = Delta> {
+        let text = "[a-cé]{1,4}";
+        prop_oneof![
+            4 => text.prop_map(Delta::Text),
+            2 => text.prop_map(Delta::Thinking),
+            1 => text.prop_map(Delta::Signature),
+            1 => text.prop_map(Delta::Redacted),
+            1 => text.prop_map(|id| Delta::ToolCall(ToolCall { id, ..ToolCall::default() })),
+        ]
+    }
+
+    proptest! {
+        /// Whatever was read, the rest completes the answer.
+        #[test]
+        fn the_rest_follows_what_was_read(
+            pieces in prop::collection::vec(piece(), 0..20),
+            read in 0..20_usize,
+        ) {
+            let add = |parts: &mut Vec<Part>, pieces: &[Delta]| {
+                for piece in pieces {
+                    piece.clone().add_to(parts);
+                }
+            };
+            let mut answer = Vec::new();
+            add(&mut answer, &pieces);
+            let known = &pieces[..read.min(pieces.len())];
+            let mut progress = Read::default();
+            known.iter().for_each(|piece| progress.add(piece));
+            let mut again = Vec::new();
+            add(&mut again, known);
+            add(&mut again, &progress.rest(&answer));
+            prop_assert_eq!(again, answer);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_slow_client_gets_the_rest_at_the_end() {
+        let (sink, mut deltas) = DeltaSink::channel();
+        let text = "é".repeat(1_000);
+        let mut answer = Vec::new();
+        for _ in 0..1_000 {
+            let piece = Delta::Text(text.clone());
+            piece.clone().add_to(&mut answer);
+            sink.push(piece);
+        }
+        assert!(sink.delivered().unwrap().bytes() <= MAX_UNREAD);
+        drop(sink);
+        let mut read = Vec::new();
+        while let Some(piece) = deltas.recv().await {
+            piece.add_to(&mut read);
+        }
+        let rest = deltas.rest(&answer);
+        assert!(!rest.is_empty());
+        rest.into_iter().for_each(|piece| piece.add_to(&mut read));
+        assert_eq!(read, answer);
+        assert_eq!(Deltas::at_end().rest(&answer).len(), 1);
+    }
+}
