@@ -37,7 +37,6 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{Router, body::Bytes, middleware::from_fn_with_state, routing::get};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
-use tokio::sync::Semaphore;
 use tower::util::option_layer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use utoipa_axum::router::OpenApiRouter;
@@ -45,12 +44,12 @@ use utoipa_axum::router::OpenApiRouter;
 pub use accept::accepts_html;
 pub use admin::{AdminAccountBody, AdminTokenBody, NewAdminTokenBody};
 pub use api_keys::{KeyBody, NewKeyBody};
-pub use client_address::Network;
+pub use client_address::{Network, is_trusted};
 pub use credits::LedgerEntryBody;
 pub use error::{ApiError, Code};
 pub use media::MediaLinks;
 pub use metrics::MetricsEndpoint;
-pub use middleware::{OwnBody, Page};
+pub use middleware::{Authenticated, OwnBody, Page};
 pub use raw_error::raw_error_response;
 pub use record::{GenerationRecord, RecordError};
 pub use surfaces::RequestId;
@@ -59,7 +58,9 @@ pub use webhooks::renderer;
 
 use route::{Route, route};
 
-use crate::{media::MediaStore, memory::Memory, observe::Metrics, service::Service};
+use crate::{
+    media::MediaStore, memory::Memory, observe::Metrics, resource::Resource, service::Service,
+};
 
 /// The settings of the HTTP side.
 #[derive(Clone)]
@@ -97,7 +98,7 @@ struct Settings {
     max_body_bytes: usize,
     max_sdk_body_bytes: usize,
     /// For bodies above the smaller limit, while they are read and parsed.
-    large_bodies: Arc<Semaphore>,
+    large_bodies: Resource,
     body_timeout: Duration,
     trusted_proxies: Vec<Network>,
     storage: MediaStore,
@@ -250,7 +251,8 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
     let unbounded = unbounded.flat_map(Route::paths).cloned().collect();
     let (most, timeout) = (settings.max_requests, settings.request_timeout);
     let memory = settings.memory.clone();
-    let admission = admission::Admission::new(most, timeout, unbounded, memory);
+    let proxies = &settings.trusted_proxies;
+    let admission = admission::Admission::new(most, timeout, unbounded, proxies, memory);
     let router = table
         .into_iter()
         .fold(OpenApiRouter::new(), |router, route| {
@@ -264,7 +266,12 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
         settings: Arc::new(Settings {
             max_body_bytes: settings.max_body_bytes,
             max_sdk_body_bytes: settings.max_sdk_body_bytes,
-            large_bodies: Arc::new(Semaphore::new(body::LARGE_BODIES)),
+            large_bodies: Resource::new(
+                "large request bodies",
+                body::LARGE_BODIES.0,
+                body::LARGE_BODIES.1,
+                settings.body_timeout,
+            ),
             body_timeout: settings.body_timeout,
             trusted_proxies: settings.trusted_proxies,
             storage: settings.storage,
@@ -339,15 +346,26 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
         "anthropic-beta",
         "anthropic-dangerous-direct-browser-access",
         "anthropic-version",
+        "openai-beta",
+        "openai-organization",
+        "openai-project",
+        "user-agent",
         "x-api-key",
         "x-stainless-arch",
+        "x-stainless-async",
+        "x-stainless-custom-poll-interval",
+        "x-stainless-helper",
         "x-stainless-helper-method",
         "x-stainless-lang",
         "x-stainless-os",
         "x-stainless-package-version",
+        "x-stainless-poll-helper",
+        "x-stainless-raw-response",
+        "x-stainless-read-timeout",
         "x-stainless-retry-count",
         "x-stainless-runtime",
         "x-stainless-runtime-version",
+        "x-stainless-stream-helper",
         "x-stainless-timeout",
     ];
     let exposed = [
@@ -362,8 +380,15 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
         "preference-applied",
         "request-id",
         "retry-after-ms",
+        "anthropic-ratelimit-requests-limit",
+        "anthropic-ratelimit-requests-remaining",
+        "anthropic-ratelimit-requests-reset",
         "x-gensvc-generation",
+        "x-gensvc-left-out",
         "x-gensvc-max-tokens",
+        "x-ratelimit-limit-requests",
+        "x-ratelimit-remaining-requests",
+        "x-ratelimit-reset-requests",
         "x-should-retry",
     ];
     Some(

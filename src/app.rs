@@ -235,12 +235,7 @@ impl App {
             body_timeout: *config.server.body_timeout,
             max_requests: *config.server.max_requests,
             request_timeout: *config.server.request_timeout,
-            trusted_proxies: config
-                .server
-                .trusted_proxies
-                .iter()
-                .map(|&(base, prefix)| Network { base, prefix })
-                .collect(),
+            trusted_proxies: trusted_proxies(config),
             cors_origins: config.server.cors_origins.clone(),
             storage,
             links: links.clone(),
@@ -277,4 +272,12 @@ impl App {
         let (url, storage) = (config.public_url(), MediaStore::nowhere());
         Self::build_over(config, store, clock, &url, storage).await
     }
+}
+
+/// The networks of trusted proxies.
+fn trusted_proxies(config: &Config) -> Vec<Network> {
+    let networks = config.server.trusted_proxies.iter();
+    networks
+        .map(|&(base, prefix)| Network { base, prefix })
+        .collect()
 }

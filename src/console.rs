@@ -17,6 +17,7 @@ mod generations;
 mod guard;
 mod keys;
 mod ledger;
+mod once;
 mod operations;
 mod operator;
 mod overview;

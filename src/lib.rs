@@ -39,6 +39,7 @@ pub mod memory;
 pub mod observe;
 pub mod offload;
 pub mod providers;
+pub mod resource;
 pub mod service;
 pub mod store;
 pub mod telemetry;

@@ -22,6 +22,7 @@ pub mod setup;
 pub mod speech;
 pub mod sse;
 pub mod stability;
+pub mod surrogates;
 pub mod text;
 pub mod vendors;
 pub mod video;

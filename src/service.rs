@@ -10,6 +10,7 @@ pub mod auth;
 pub mod credit_adjustments;
 pub mod credits;
 mod explain;
+pub mod forms;
 pub mod generate;
 pub mod generations;
 pub mod keys;
@@ -24,7 +25,6 @@ pub mod webhooks;
 use std::{sync::Arc, time::Duration};
 
 use chrono::TimeDelta;
-use tokio::sync::Semaphore;
 
 use crate::{
     domain::{
@@ -35,11 +35,12 @@ use crate::{
         ids::{AccountId, GenerationIds},
         limiter::Limiter,
         rate::RateState,
-        share::{ShareReached, Shares},
+        share::{ShareReached, share},
         validate::FieldError,
     },
     jobs::{RunError, Runner, webhooks::Sender},
     providers::Registry,
+    resource::{Refusals, Resource},
     store::{
         Store, StoreError,
         credits::{Balance, LedgerEntry},
@@ -49,10 +50,10 @@ use crate::{
 use generate::Lines;
 use presume::ReadKeys;
 
-/// Usage reports at once.
-const REPORTS: usize = 4;
-/// Templates rendered at once.
-const RENDERINGS: usize = 2;
+/// Concurrent usage reports, those that wait, and how long.
+const REPORTS: (usize, usize, Duration) = (4, 64, Duration::from_secs(5));
+/// Concurrent renderings of templates, those that wait, and how long.
+const RENDERINGS: (usize, usize, Duration) = (2, 64, Duration::from_secs(2));
 
 /// Callers that wait for generations which others began, to end or to free their holds: in all,
 /// and of one account.
@@ -104,12 +105,14 @@ struct Inner {
     read_keys: ReadKeys,
     ids: GenerationIds,
     waits: WaitLimiter,
-    shares: Shares,
+    /// Synchronous generations. The total is bounded by `max_requests`.
+    synchronous: Limiter<AccountId>,
     lines: Lines,
-    /// Reports are heavy: few at once, so that holds find connections.
-    reports: Semaphore,
-    /// Renderings are work for a processor.
-    renderings: Arc<Semaphore>,
+    refusals: Refusals,
+    /// Few at once, so that holds find connections.
+    reports: Resource,
+    /// They take CPU.
+    renderings: Resource,
 }
 
 impl Service {
@@ -123,10 +126,7 @@ impl Service {
         sender: Sender,
         settings: ServiceSettings,
     ) -> Self {
-        let limiters = providers.limiters.iter();
-        let limits = limiters.map(|(name, limiter)| (name.clone(), limiter.total()));
-        let percent = settings.account_share_percent;
-        let shares = Shares::new(percent, settings.max_requests, limits);
+        let per_account = share(settings.account_share_percent, settings.max_requests);
         Self(Arc::new(Inner {
             store,
             clock,
@@ -139,10 +139,16 @@ impl Service {
             read_keys: ReadKeys::default(),
             ids: GenerationIds::default(),
             waits: WaitLimiter::new(WAITS, WAITS_PER_ACCOUNT),
-            shares,
+            synchronous: Limiter::new(usize::MAX, per_account),
             lines: Lines::default(),
-            reports: Semaphore::new(REPORTS),
-            renderings: Arc::new(Semaphore::new(RENDERINGS)),
+            refusals: Refusals::new("provider calls"),
+            reports: Resource::new("usage reports", REPORTS.0, REPORTS.1, REPORTS.2),
+            renderings: Resource::new(
+                "template renderings",
+                RENDERINGS.0,
+                RENDERINGS.1,
+                RENDERINGS.2,
+            ),
         }))
     }
 
@@ -276,9 +282,6 @@ pub enum ServiceError {
     /// It cannot be cancelled any more.
     #[error("the generation is finished")]
     AlreadyFinished,
-    /// The server that streams the text has not ended it in time.
-    #[error("the cancel was requested and is not carried out yet")]
-    CancelRequested,
     /// It cannot be deleted yet.
     #[error("the generation is not finished")]
     NotFinished,

@@ -3,20 +3,35 @@
 //! Here: a permit for each request, refused at once when there is none. Not here: connections
 //! (the accept loop's), and how much one caller may ask.
 
-use std::{collections::HashSet, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    net::{Ipv4Addr, SocketAddr},
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{
-    extract::{FromRequestParts, MatchedPath, Request, State},
+    extract::{ConnectInfo, FromRequestParts, MatchedPath, Request, State},
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
 use futures_util::FutureExt as _;
 use http::request::Parts;
 
-use super::{ApiState, error::ApiError, middleware::CallerSlot};
+use super::{
+    ApiState,
+    client_address::{Network, client},
+    error::ApiError,
+    middleware::CallerSlot,
+};
 use crate::{
-    domain::limiter::{Limiter, Permit},
+    domain::{
+        limiter::{Limiter, Permit},
+        party::Address,
+    },
     memory::Memory,
+    resource::Refusals,
 };
 
 /// Monitoring, which must be answered when the server is full.
@@ -25,18 +40,28 @@ pub const MONITORING: [&str; 3] = ["/health", "/health/live", "/metrics"];
 /// Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Admission {
-    requests: Limiter,
+    requests: Limiter<Address>,
+    trusted_proxies: Arc<[Network]>,
+    refusals: Arc<Refusals>,
     timeout: Duration,
     unbounded: Arc<HashSet<String>>,
     memory: Memory,
 }
 
 impl Admission {
-    /// `most` requests at once, each within `timeout` but on the `unbounded` paths. What they keep
-    /// is counted in `memory`.
-    pub fn new(most: usize, timeout: Duration, unbounded: HashSet<String>, memory: Memory) -> Self {
+    /// `most` concurrent requests, half of them from one address, each within `timeout` except on
+    /// the `unbounded` paths. The bytes that they keep are counted in `memory`.
+    pub fn new(
+        most: usize,
+        timeout: Duration,
+        unbounded: HashSet<String>,
+        trusted_proxies: &[Network],
+        memory: Memory,
+    ) -> Self {
         Self {
-            requests: Limiter::of(most),
+            requests: Limiter::shared(most, 0),
+            trusted_proxies: trusted_proxies.into(),
+            refusals: Arc::new(Refusals::new("requests")),
             timeout,
             unbounded: Arc::new(unbounded),
             memory,
@@ -48,7 +73,7 @@ impl Admission {
 /// generation to end: slow senders and waits need nothing of what is bounded, and must not keep
 /// others out.
 #[derive(Debug, Clone)]
-pub struct RequestPermit(Arc<Permit>);
+pub struct RequestPermit(Arc<Permit<Address>>);
 
 impl RequestPermit {
     pub fn release(&self) {
@@ -82,7 +107,13 @@ pub async fn admit(
     }
     let path = request.extensions().get::<MatchedPath>();
     let bounded = !path.is_some_and(|path| admission.unbounded.contains(path.as_str()));
-    let Some(permit) = admission.requests.try_acquire(()) else {
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    // Calls within the process may have no peer; they share one address.
+    let peer = peer.map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.0.ip());
+    let trusted = &admission.trusted_proxies;
+    let address = Address::from(client(peer, request.headers(), trusted));
+    let Some(permit) = admission.requests.try_acquire(address) else {
+        admission.refusals.log(address.into());
         return ApiError::overloaded().into_response();
     };
     let permit = RequestPermit(Arc::new(permit));
@@ -102,12 +133,23 @@ pub async fn admit(
     response
 }
 
+/// Counts a request that was not counted when it is dropped.
+struct CountIfDropped(Option<CallerSlot>);
+
+impl Drop for CountIfDropped {
+    fn drop(&mut self) {
+        if let Some(caller) = &self.0 {
+            caller.count_dropped();
+        }
+    }
+}
+
 /// The answer, also of a handler that panics.
 async fn run(request: Request, next: Next) -> Response {
-    let caller = request.extensions().get::<CallerSlot>().cloned();
+    let caller = CountIfDropped(request.extensions().get::<CallerSlot>().cloned());
     let answer = async {
         let response = next.run(request).await;
-        match caller {
+        match &caller.0 {
             Some(caller) => caller.settled(response).await,
             None => response,
         }

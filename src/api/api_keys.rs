@@ -11,7 +11,7 @@ use super::{
     ApiState,
     body::JsonBody,
     error::ApiError,
-    extract::{Authorized, Manage, NoQuery, PathId, Query},
+    extract::{Authorized, Manage, NoQuery, PathId, Query, SubmittedForm},
     record::{self, PageBody},
 };
 use crate::{
@@ -19,6 +19,7 @@ use crate::{
         ability::Abilities, clock::rfc3339, credits::Credits, ids::ApiKeyId, page::PageOf,
         request::KeyRequest, spend::SpendPeriod,
     },
+    service::forms::Created,
     store::keys::{ApiKeyRecord, KEYS_CURSOR},
 };
 
@@ -112,15 +113,22 @@ impl From<ApiKeyRecord> for KeyBody {
 pub async fn create(
     State(state): State<ApiState>,
     auth: Authorized<Manage>,
+    SubmittedForm(form): SubmittedForm,
     body: JsonBody<KeyRequest>,
-) -> Result<(StatusCode, Json<NewKeyBody>), ApiError> {
+) -> Result<Response, ApiError> {
     let request = body.read_as(|request| state.service.key_violations(request))?;
     let caller = &auth.caller;
-    let made = state
-        .service
-        .create_key(caller.account_id, &request, Some(caller));
-    let (key, secret) = made.await?;
-    Ok((StatusCode::CREATED, Json(NewKeyBody::new(key, &secret))))
+    let service = &state.service;
+    let (key, secret) = match form {
+        Some(form) => service.create_key_by_form(caller, &request, &form).await?,
+        None => {
+            let made = service.create_key(caller.account_id, &request, Some(caller));
+            let (key, secret) = made.await?;
+            (Created::Now(key), secret)
+        }
+    };
+    let body = key.map(|key| NewKeyBody::new(key, &secret));
+    Ok(record::created(body, StatusCode::CREATED))
 }
 
 /// List API keys

@@ -115,7 +115,7 @@ pub async fn login(
     body: JsonBody<Login>,
 ) -> Result<Json<LoginBody>, ApiError> {
     let login = body.read()?;
-    let session = state.service.login(login, address.to_string()).await?;
+    let session = state.service.login(login, address).await?;
     let (id, name) = session.account;
     slot.set(id, state.service.now());
     Ok(Json(LoginBody {
@@ -158,7 +158,7 @@ pub async fn change_password(
     ClientAddress(address): ClientAddress,
     body: JsonBody<PasswordChange>,
 ) -> Result<StatusCode, ApiError> {
-    let (change, address) = (body.read()?, address.to_string());
+    let change = body.read()?;
     let service = &state.service;
     service
         .change_password(&auth.caller, change, address)

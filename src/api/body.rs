@@ -11,9 +11,8 @@ use http::{HeaderMap, StatusCode, header, request::Parts};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use tokio::{
-    sync::OwnedSemaphorePermit,
     task::spawn_blocking,
-    time::{Instant, timeout, timeout_at},
+    time::{Instant, timeout_at},
 };
 
 use super::{
@@ -21,18 +20,21 @@ use super::{
     admission::RequestPermit,
     error::ApiError,
     extract::{Query, into_result, nul_errors},
+    middleware::CallerSlot,
     surfaces::{RETRY_COUNT, Sdk, anthropic::BetaQuery},
 };
 use crate::{
     domain::{
         json,
+        limiter::Permit,
+        party::Party,
         validate::{Body as Described, FieldError, Input, read_fields},
     },
     memory::{self, Reservation},
 };
 
-/// How many large bodies are read and parsed at once: some hundred MiB, and some seconds of CPU.
-pub const LARGE_BODIES: usize = 8;
+/// Concurrent large bodies, while they are received and parsed, and those that wait.
+pub const LARGE_BODIES: (usize, usize) = (8, 64);
 /// Bytes a second of the slowest sender who is waited for.
 const SLOWEST: u32 = 64 << 10;
 /// Parsing a larger body may take milliseconds.
@@ -48,9 +50,9 @@ pub struct JsonBody<T> {
     digest: Option<[u8; 32]>,
     /// As it came, on the paths of SDKs.
     original: Option<Bytes>,
-    /// One of [`LARGE_BODIES`], held until the body is read.
-    large: Option<OwnedSemaphorePermit>,
-    /// Whether it is worked on off the threads of requests.
+    /// One of [`LARGE_BODIES`], held until a body is read whose parsing would block a thread for long.
+    large: Option<Permit<Party>>,
+    /// Whether it is parsed and read off the request threads.
     is_slow: bool,
     reserved: Option<Arc<Reservation>>,
     body: PhantomData<T>,
@@ -170,7 +172,7 @@ impl<T> JsonBody<T> {
         bytes: Bytes,
         repeats: bool,
         keeps: bool,
-        (large, reserved): (Option<OwnedSemaphorePermit>, Option<Arc<Reservation>>),
+        (large, reserved): (Option<Permit<Party>>, Option<Arc<Reservation>>),
     ) -> Result<Self, ApiError> {
         let value = parse(&bytes, reserved.as_deref())?;
         if keeps {
@@ -291,7 +293,7 @@ async fn read_body(
     parts: &Parts,
     body: Body,
     state: &ApiState,
-) -> Result<(Bytes, Option<OwnedSemaphorePermit>), ApiError> {
+) -> Result<(Bytes, Option<Permit<Party>>), ApiError> {
     let settings = &state.settings;
     let limit = match Sdk::of(parts.uri.path()) {
         Some(_) => settings.max_sdk_body_bytes,
@@ -310,11 +312,12 @@ async fn read_body(
     }
     let mut permit = None;
     if announced.unwrap_or(limit) > settings.max_body_bytes {
-        let turn = timeout(
-            settings.body_timeout,
-            Arc::clone(&settings.large_bodies).acquire_owned(),
-        );
-        permit = turn.await.map_err(|_elapsed| ApiError::overloaded())?.ok();
+        // Routes with large bodies authenticate their caller first.
+        let slot = parts.extensions.get::<CallerSlot>();
+        let account = slot.and_then(CallerSlot::account);
+        let account = account.ok_or_else(ApiError::internal)?;
+        let acquired = settings.large_bodies.acquire(account).await;
+        permit = Some(acquired.ok_or_else(ApiError::overloaded)?);
     }
     let bytes = collect(body, announced, limit, settings.body_timeout).await?;
     if let Some(seat) = seat {

@@ -3,13 +3,14 @@
 use std::net::{IpAddr, SocketAddr};
 
 use axum::extract::{ConnectInfo, FromRequestParts};
-use http::request::Parts;
+use http::{HeaderMap, request::Parts};
 
 use super::{ApiState, error::ApiError};
+use crate::domain::party::Address;
 
-/// The peer's address; behind a trusted proxy, the last address that it vouches for.
+/// The peer's address; behind a trusted proxy, the last address that it forwarded.
 #[derive(Debug, Clone, Copy)]
-pub struct ClientAddress(pub IpAddr);
+pub struct ClientAddress(pub Address);
 
 impl FromRequestParts<ApiState> for ClientAddress {
     type Rejection = ApiError;
@@ -20,26 +21,39 @@ impl FromRequestParts<ApiState> for ClientAddress {
             return Err(ApiError::internal());
         };
         let trusted = &state.settings.trusted_proxies;
-        let mut address = peer.ip().to_canonical();
-        let forwarded: Vec<Option<IpAddr>> = parts
-            .headers
-            .get_all("x-forwarded-for")
-            .iter()
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| value.split(','))
-            .map(parse)
-            .collect();
-        // Read from the right: each proxy appends the peer that it saw, and only what a
-        // trusted one appended is true.
-        for hop in forwarded.iter().rev() {
-            if !trusted.iter().any(|net| net.contains(address)) {
-                break;
-            }
-            let Some(hop) = hop else { break };
-            address = hop.to_canonical();
-        }
-        Ok(Self(address))
+        Ok(Self(Address::from(client(
+            peer.ip(),
+            &parts.headers,
+            trusted,
+        ))))
     }
+}
+
+/// The address of the client behind `peer`. Each proxy appends the peer that it saw, to the last
+/// line of `X-Forwarded-For` or as a line of its own: read from the right, as far as the proxies
+/// are trusted.
+pub fn client(peer: IpAddr, headers: &HeaderMap, trusted: &[Network]) -> IpAddr {
+    let mut address = peer.to_canonical();
+    if !is_trusted(address, trusted) {
+        return address;
+    }
+    let lines = headers.get_all("x-forwarded-for").into_iter();
+    let lines: Vec<&str> = lines.map(|line| line.to_str().unwrap_or("")).collect();
+    for hop in lines.iter().rev().flat_map(|line| line.rsplit(',')) {
+        if !is_trusted(address, trusted) {
+            break;
+        }
+        let Some(hop) = parse(hop) else { break };
+        address = hop.to_canonical();
+    }
+    address
+}
+
+/// Whether an address is that of a trusted proxy.
+pub fn is_trusted(address: IpAddr, trusted: &[Network]) -> bool {
+    trusted
+        .iter()
+        .any(|net| net.contains(address.to_canonical()))
 }
 
 /// An address of the header, with or without a port.

@@ -19,7 +19,7 @@ pub use sdk::{AnthropicError, GENERATION, OpenAiError, sdk_status};
 use super::{media::MediaLinks, record::GenerationRecord};
 use crate::{
     domain::{
-        generation::{FailureCode, Generation},
+        generation::{Failure, FailureCode, Generation},
         validate::FieldError,
     },
     media::LinkError,
@@ -235,7 +235,8 @@ impl ApiError {
     }
 
     fn failed(code: FailureCode, message: impl Into<String>) -> Self {
-        let retryable = code.retryable();
+        let failure = Failure::new(code, message);
+        let retryable = failure.is_retryable();
         let code = match code {
             FailureCode::ProviderError => Code::ProviderError,
             FailureCode::ProviderRejected => Code::ProviderRejected,
@@ -246,7 +247,7 @@ impl ApiError {
             FailureCode::Interrupted => Code::ShuttingDown,
             FailureCode::Cancelled => Code::Cancelled,
         };
-        let mut error = Self::new(code, message);
+        let mut error = Self::new(code, failure.message);
         error.0.retryable = retryable;
         if code.status() == StatusCode::SERVICE_UNAVAILABLE {
             error = error.header(header::RETRY_AFTER, BUSY_RETRY_SECONDS);

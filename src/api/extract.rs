@@ -1,7 +1,7 @@
 //! What handlers take: a caller with a permission, a checked query, an id. Bodies have a file of
 //! their own.
 
-use std::marker::PhantomData;
+use std::{convert::Infallible, marker::PhantomData};
 
 use axum::extract::{FromRequestParts, Path};
 use http::{HeaderMap, header, request::Parts};
@@ -17,6 +17,7 @@ use super::{
 use crate::{
     domain::{
         ability::Ability,
+        form_token::FormToken,
         ids::{ApiKeyId, GenerationId, TemplateId, WebhookDeliveryId, WebhookId},
         json,
         validate::{FieldCode, FieldError, Input, MAX_ERRORS, read_query},
@@ -243,6 +244,19 @@ pub fn into_result<T>(value: Option<T>, mut errors: Vec<FieldError>) -> Result<T
             errors.truncate(MAX_ERRORS);
             Err(ApiError::invalid(errors))
         }
+    }
+}
+
+/// The token of the console's form that a request stands for. Only the console, which is part of
+/// the process, can set it.
+#[derive(Debug)]
+pub struct SubmittedForm(pub Option<FormToken>);
+
+impl FromRequestParts<ApiState> for SubmittedForm {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &ApiState) -> Result<Self, Infallible> {
+        Ok(Self(parts.extensions.get().cloned()))
     }
 }
 

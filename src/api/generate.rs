@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     domain::{
+        conversation::Visibility,
         generation::{Generation, Status},
         ids::GenerationId,
         request::{GenerationRequest, ImageRequest, SpeechRequest, TextRequest, VideoRequest},
@@ -75,9 +76,9 @@ struct AsyncHeaders {
 /// Holds the ceiling of the cost, generates, charges the real token count and releases the
 /// rest. A failure costs nothing.
 ///
-/// An account that has as many synchronous generations running as its share allows gets 429
-/// `too_many_requests`, before its credits are looked at, as a job gets `too_many_jobs`. With
-/// `Prefer: respond-async` the generation is a job, unless it is streamed.
+/// An account that has as many generations running as its share allows gets 429
+/// `too_many_requests`, before its credits are checked. With `Prefer: respond-async` the generation
+/// is a job, unless it is streamed.
 #[utoipa::path(
     post, path = TEXT, tag = "generate", params(SyncHeaders),
     responses(
@@ -114,9 +115,9 @@ pub async fn text(
 ///
 /// Holds the price, generates, stores the images and charges for those that came. A failure costs nothing.
 ///
-/// An account that has as many synchronous generations running as its share allows gets 429
-/// `too_many_requests`, before its credits are looked at, as a job gets `too_many_jobs`. With
-/// `Prefer: respond-async` the generation is a job.
+/// An account that has as many generations running as its share allows gets 429
+/// `too_many_requests`, before its credits are checked. With `Prefer: respond-async` the generation
+/// is a job.
 #[utoipa::path(
     post, path = IMAGE, tag = "generate", params(SyncHeaders),
     responses(
@@ -198,7 +199,10 @@ where
     let request: GenerationRequest =
         body.read_as(|request| state.service.violations(caller, request))?;
     let respond_async = !request.is_streamed() && Prefer::read(headers).respond_async;
-    let (sink, deltas) = request.is_streamed().then(DeltaSink::channel).unzip();
+    let (sink, deltas) = request
+        .is_streamed()
+        .then(|| DeltaSink::channel(Visibility::TEXT))
+        .unzip();
     let submitted = state
         .service
         .generate(caller, request, key.as_ref(), sink, respond_async, || ())

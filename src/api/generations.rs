@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     domain::{
+        generation::Generation,
         ids::{ApiKeyId, GenerationId},
         page::PageRequest,
         validate::{FieldCode, Fields, Input, Parsed, parsed, query_timestamp, text, words},
@@ -90,14 +91,9 @@ pub async fn lookup(
             permit.release();
         })
         .await?;
-    let is_finished = found.generation.status.is_finished();
-    let mut response = Json(GenerationRecord::of(found.generation, state.links())).into_response();
-    let headers = response.headers_mut();
-    if !is_finished {
-        headers.insert(header::RETRY_AFTER, POLL_SECONDS.into());
-    }
+    let mut response = current(&state, found.generation);
     if let Some(applied) = wait.filter(|_| found.waited).and_then(Prefer::applied_wait) {
-        headers.insert("preference-applied", applied);
+        response.headers_mut().insert("preference-applied", applied);
     }
     Ok(response)
 }
@@ -124,14 +120,21 @@ pub async fn history(
 
 /// Cancel a generation
 ///
-/// Ends unfinished work as failed with code `cancelled`; the hold is released. A text of which
-/// pieces have been delivered ends completed, with the text so far and
-/// `metadata.finish_reason` `cancelled`: it is charged for its input and what was delivered.
-/// Needs the ability of the generation's type.
+/// Ends unfinished work as failed with code `cancelled`; the hold is released.
+///
+/// A streamed text of which a part was delivered ends completed, with the text so far and
+/// `metadata.finish_reason` `cancelled`. Its delivery stops at once. If the model may reason without
+/// showing it, the provider bills that too: its response is read to its end, without being
+/// delivered, and the charge follows its token counts. Otherwise the provider's call is ended, and
+/// counts that it has not reported are estimated from the bytes that were delivered. The charge is
+/// never above the hold.
+///
+/// The response waits up to 10 s for the end. After that it has the record as it is, with status
+/// processing and `Retry-After`: look it up later. Needs the ability of the generation's type.
 #[utoipa::path(
     post, path = "/v1/generate/{uuid}/cancel", tag = "generations",
     params(("uuid" = String, Path, description = "The generation's uuid")),
-    responses((status = 200, description = "The cancelled generation", body = GenerationRecord)),
+    responses((status = 200, description = "The cancelled generation; `Retry-After` while it is unfinished", body = GenerationRecord)),
 )]
 pub async fn cancel(
     State(state): State<ApiState>,
@@ -139,9 +142,20 @@ pub async fn cancel(
     PathId(id): PathId<GenerationId>,
     _query: NoQuery,
     _body: NoBody,
-) -> Result<Json<GenerationRecord>, ApiError> {
+) -> Result<Response, ApiError> {
     let record = state.service.cancel(&auth.caller, id).await?;
-    Ok(Json(GenerationRecord::of(record, state.links())))
+    Ok(current(&state, record))
+}
+
+/// The record as it is now, with `Retry-After` while it is unfinished.
+fn current(state: &ApiState, record: Generation) -> Response {
+    let is_finished = record.status.is_finished();
+    let mut response = Json(GenerationRecord::of(record, state.links())).into_response();
+    if !is_finished {
+        let seconds = POLL_SECONDS.into();
+        response.headers_mut().insert(header::RETRY_AFTER, seconds);
+    }
+    response
 }
 
 /// Delete a generation

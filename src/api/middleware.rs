@@ -15,7 +15,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use chrono::{DateTime, Utc};
-use http::{HeaderName, HeaderValue, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
 use tracing::Instrument as _;
 use uuid::Uuid;
 
@@ -32,13 +32,15 @@ use crate::{
     service::{
         Service, ServiceError,
         admin_tokens::Presented,
-        auth::{Authenticated, Caller},
+        auth::{Authenticated as AuthenticatedCaller, Caller},
     },
     store::generations::Credential,
 };
 
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_CHARS: usize = 128;
+/// Routes of files that belong to pages.
+const ASSETS: [&str; 2] = ["/assets/{file}", "/docs/{file}"];
 
 /// Where authentication leaves, and when, what the response's headers and the log tell of the caller.
 #[derive(Clone, Default)]
@@ -47,6 +49,11 @@ pub struct CallerSlot(Arc<OnceLock<(Known, DateTime<Utc>)>>);
 impl CallerSlot {
     pub fn set(&self, known: impl Into<Known>, now: DateTime<Utc>) {
         let _ = self.0.set((known.into(), now));
+    }
+
+    /// The caller's account, once it is authenticated.
+    pub fn account(&self) -> Option<AccountId> {
+        self.0.get()?.0.account
     }
 
     /// Sets a caller who is only presumed to be who it was. `check`: what the route needs of it.
@@ -69,6 +76,19 @@ impl CallerSlot {
         match self.refusal(error).await {
             Some(refusal) => refusal.into_response(),
             None => response,
+        }
+    }
+
+    /// Counts the request of a presumed caller that ended without an answer.
+    pub fn count_dropped(&self) {
+        let presumption = self
+            .0
+            .get()
+            .and_then(|(known, _)| known.presumption.as_ref());
+        if let Some(presumption) = presumption
+            && let Some(presumed) = presumption.caller.presumed()
+        {
+            presumption.service.count_dropped(presumed);
         }
     }
 
@@ -159,8 +179,8 @@ impl Known {
     }
 }
 
-impl From<&Authenticated> for Known {
-    fn from(known: &Authenticated) -> Self {
+impl From<&AuthenticatedCaller> for Known {
+    fn from(known: &AuthenticatedCaller) -> Self {
         Self {
             rate: Some(known.rate),
             ..Self::of(&known.caller)
@@ -231,6 +251,10 @@ pub async fn request_context(mut request: Request, next: Next, route: &str) -> R
         .entry(header::CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));
     let caller = known.map(|(caller, _)| caller);
+    if caller.is_some() && status != StatusCode::UNAUTHORIZED {
+        response.extensions_mut().insert(Authenticated);
+    }
+    let headers = response.headers_mut();
     if let Some(rate) = caller.and_then(Known::rate) {
         headers.insert("x-ratelimit-limit", rate.limit.into());
         headers.insert("x-ratelimit-remaining", rate.remaining.into());
@@ -246,7 +270,8 @@ pub async fn request_context(mut request: Request, next: Next, route: &str) -> R
                 admin_token, elapsed_ms, "answered")
         };
     }
-    let is_routine = is_part || MONITORING.contains(&route) && status.is_success();
+    let is_expected = MONITORING.contains(&route) || ASSETS.contains(&route);
+    let is_routine = is_part || is_expected && status.is_success();
     span.in_scope(|| {
         if is_routine {
             answered!(debug);
@@ -305,6 +330,10 @@ fn envelope(response: &mut Response, sdk: Option<Sdk>, id: &str) -> Option<Code>
     );
     Some(error.code())
 }
+
+/// Marks a response to an authenticated caller.
+#[derive(Debug, Clone, Copy)]
+pub struct Authenticated;
 
 /// Marks an error response that has a body of its own (a failing health check, a page).
 #[derive(Debug, Clone, Copy)]

@@ -5,12 +5,12 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use chrono::{DateTime, Utc};
-use http::{HeaderValue, header};
+use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::media::MediaLinks;
+use super::{generate::replayed, media::MediaLinks};
 use crate::domain::{
     clock::rfc3339,
     credits::Credits,
@@ -19,6 +19,7 @@ use crate::domain::{
     page::Page,
     usage::TextUsage,
 };
+use crate::service::forms::Created;
 
 /// What a generation costs.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -57,7 +58,7 @@ pub struct RecordMetadata {
     /// The provider's own id of the request, for its support.
     #[schema(required, nullable)]
     pub provider_request_id: Option<String>,
-    /// Why it was completed early; null where the provider ended it.
+    /// Why a completed text may be incomplete: `length` (its output limit, or a limit of this server), `content_filter` (the provider's policy), `malformed_function_call` or `other` (another reason of the provider), `cancelled`. Null where it ended by itself.
     #[schema(required, nullable)]
     pub finish_reason: Option<FinishReason>,
     /// From start to end, in milliseconds; null until finished.
@@ -225,8 +226,8 @@ impl GenerationSummary {
             usage: g.usage.map(sorted),
             error: g.failure.map(|failure| RecordError {
                 code: failure.code,
+                retryable: failure.is_retryable(),
                 message: failure.message,
-                retryable: failure.code.retryable(),
             }),
             progress: g.progress,
             created_at: g.created_at,
@@ -284,6 +285,15 @@ pub struct PageBody<T> {
     /// To be sent as `cursor` for the next page; null on the last.
     #[schema(required, nullable)]
     pub next_cursor: Option<String>,
+}
+
+/// Answers with what was created: `status` for a new object, 200 for one that the same form
+/// created before.
+pub fn created<T: Serialize>(created: Created<T>, status: StatusCode) -> Response {
+    match created {
+        Created::Now(body) => (status, Json(body)).into_response(),
+        Created::Before(body) => replayed(Json(body).into_response()),
+    }
 }
 
 /// Writes a page, with a `Link` to the next one that keeps the query's filters.

@@ -175,7 +175,10 @@ impl Call {
         dialogue: DialogueRequest,
         writer: impl FnOnce(Head) -> W,
     ) -> Result<Response, ApiError> {
-        let (sink, deltas) = dialogue.stream.then(DeltaSink::channel).unzip();
+        let (sink, deltas) = dialogue
+            .stream
+            .then(|| DeltaSink::channel(dialogue.visibility))
+            .unzip();
         let (streamed, model) = (dialogue.stream, dialogue.model.clone());
         let service = &self.state.service;
         let left_out = service.left_out(&self.caller, &dialogue);

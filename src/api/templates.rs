@@ -10,7 +10,7 @@ use super::{
     ApiState,
     body::JsonBody,
     error::ApiError,
-    extract::{Authorized, Manage, NoQuery, PathId, Query},
+    extract::{Authorized, Manage, NoQuery, PathId, Query, SubmittedForm},
     record::{self, PageBody},
 };
 use crate::{
@@ -72,11 +72,14 @@ impl From<TemplateRecord> for TemplateBody {
 pub async fn create(
     State(state): State<ApiState>,
     auth: Authorized<Manage>,
+    SubmittedForm(form): SubmittedForm,
     body: JsonBody<TemplateText>,
-) -> Result<(StatusCode, Json<TemplateBody>), ApiError> {
+) -> Result<Response, ApiError> {
     let text = body.read()?;
-    let made = state.service.create_template(&auth.caller, &text).await?;
-    Ok((StatusCode::CREATED, Json(made.into())))
+    let service = &state.service;
+    let made = service.create_template(&auth.caller, &text, form.as_ref());
+    let body = made.await?.map(TemplateBody::from);
+    Ok(record::created(body, StatusCode::CREATED))
 }
 
 /// A template, rendered.
@@ -100,12 +103,15 @@ pub struct PreviewBody {
 )]
 pub async fn preview(
     State(state): State<ApiState>,
-    _auth: Authorized<Manage>,
+    auth: Authorized<Manage>,
     body: JsonBody<TemplatePreview>,
 ) -> Result<Json<PreviewBody>, ApiError> {
     let preview = body.read()?;
     let variables = preview.text.variables.clone();
-    let rendered = state.service.preview_template(preview).await?;
+    let rendered = state
+        .service
+        .preview_template(&auth.caller, preview)
+        .await?;
     Ok(Json(PreviewBody {
         prompt: rendered.prompt,
         system_prompt: rendered.system_prompt,
@@ -156,12 +162,14 @@ pub async fn replace(
     State(state): State<ApiState>,
     auth: Authorized<Manage>,
     PathId(id): PathId<TemplateId>,
+    SubmittedForm(form): SubmittedForm,
     body: JsonBody<TemplateText>,
-) -> Result<Json<TemplateBody>, ApiError> {
+) -> Result<Response, ApiError> {
     let text = body.read()?;
-    let caller = &auth.caller;
-    let found = state.service.replace_template(caller, id, &text).await?;
-    Ok(Json(found.into()))
+    let service = &state.service;
+    let made = service.replace_template(&auth.caller, id, &text, form.as_ref());
+    let body = made.await?.map(TemplateBody::from);
+    Ok(record::created(body, StatusCode::OK))
 }
 
 /// Delete a prompt template

@@ -13,7 +13,7 @@ use super::{
     ApiState, MediaLinks,
     body::{JsonBody, NoBody},
     error::ApiError,
-    extract::{Authorized, Manage, NoQuery, PathId, PathIds, Query},
+    extract::{Authorized, Manage, NoQuery, PathId, PathIds, Query, SubmittedForm},
     record::{self, GenerationRecord, PageBody},
 };
 use crate::{
@@ -152,12 +152,15 @@ pub fn renderer(links: MediaLinks) -> RenderRecord {
 pub async fn create(
     State(state): State<ApiState>,
     auth: Authorized<Manage>,
+    SubmittedForm(form): SubmittedForm,
     body: JsonBody<WebhookRequest>,
-) -> Result<(StatusCode, Json<NewWebhookBody>), ApiError> {
+) -> Result<Response, ApiError> {
     let request = body.read()?;
-    let (webhook, secret) = state.service.create_webhook(&auth.caller, &request).await?;
-    let body = NewWebhookBody::new(webhook, &secret);
-    Ok((StatusCode::CREATED, Json(body)))
+    let service = &state.service;
+    let made = service.create_webhook(&auth.caller, &request, form.as_ref());
+    let (webhook, secret) = made.await?;
+    let body = webhook.map(|webhook| NewWebhookBody::new(webhook, &secret));
+    Ok(record::created(body, StatusCode::CREATED))
 }
 
 /// List webhooks

@@ -1,12 +1,14 @@
 //! The accept loop: who may connect, how long a silent or slow peer is kept, and how
 //! connections end at a stop.
 //!
-//! Here: connections. Not here: requests; those are the router's. Every bound is a setting, for
-//! each stands between a peer that costs nothing to be and memory that does.
+//! Here: connections. Not here: requests; those are the router's.
 
 mod guarded;
+mod places;
+mod unread;
 
 use std::{
+    convert::Infallible,
     io::{self, Write as _},
     net::SocketAddr,
     sync::{
@@ -29,10 +31,11 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt as _;
 
 use crate::{
-    api,
+    api::{self, Authenticated, Network},
     domain::limiter::{Limiter, Permit},
 };
 use guarded::WriteTimeoutStream;
+use places::{FollowedBody, Place, Places};
 
 /// Bytes that one connection may keep unread or unsent, at least the largest head.
 const BUFFER: usize = 64 << 10;
@@ -48,9 +51,11 @@ const OTHER_FILES: u64 = 1_000;
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// What connections may take.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Limits {
     pub max_connections: usize,
+    /// Peers without a share of their own.
+    pub trusted_proxies: Vec<Network>,
     /// From the connection to the end of its first request's head.
     pub header_timeout: Duration,
     /// From an answer to the end of the next request's head.
@@ -92,7 +97,8 @@ pub async fn serve(
     limits: Limits,
     close: CancellationToken,
 ) {
-    let places = Limiter::of(limits.max_connections);
+    let places = Places::new(limits.max_connections, limits.trusted_proxies.clone());
+    let shared = Arc::new((places, router, limits));
     let refusals = Limiter::of(REFUSALS);
     let connections = TaskTracker::new();
     loop {
@@ -114,12 +120,12 @@ pub async fn serve(
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY was refused");
         }
-        match places.try_acquire(()) {
-            Some(permit) => {
-                let (router, close) = (router.clone(), close.clone());
+        match shared.0.take(peer.ip(), &close) {
+            Some(place) => {
+                let (shared, tasks) = (Arc::clone(&shared), connections.clone());
                 connections.spawn(async move {
-                    connection(stream, peer, router, limits, &close).await;
-                    drop(permit);
+                    connection(stream, peer, &shared, &place, &tasks).await;
+                    shared.0.leave(&place);
                 });
             }
             None => match refusals.try_acquire(()) {
@@ -136,20 +142,37 @@ pub async fn serve(
 async fn connection(
     stream: TcpStream,
     peer: SocketAddr,
-    router: Router,
-    limits: Limits,
-    close: &CancellationToken,
+    shared: &(Places, Router, Limits),
+    place: &Arc<Place>,
+    tasks: &TaskTracker,
 ) {
-    let asked = Arc::new(AtomicBool::new(false));
-    let service = {
-        let asked = Arc::clone(&asked);
-        service_fn(move |request: Request<Incoming>| {
-            asked.store(true, Ordering::Release);
-            let mut request = request.map(Body::new);
-            request.extensions_mut().insert(ConnectInfo(peer));
-            router.clone().oneshot(request)
-        })
-    };
+    let (places, router, limits) = shared;
+    let asked = AtomicBool::new(false);
+    let service = service_fn(|request: Request<Incoming>| {
+        asked.store(true, Ordering::Release);
+        let running = place.request();
+        let (mut request, unread) = unread::track(request);
+        request.extensions_mut().insert(ConnectInfo(peer));
+        let answering = router.clone().oneshot(request);
+        async move {
+            let response = unread.settle(answering.await?, tasks);
+            if response.extensions().get::<Authenticated>().is_some() {
+                places.authenticated(place);
+            }
+            // An authenticated connection is not closed for others, so its requests need not be
+            // followed to their end.
+            if place.is_authenticated() {
+                return Ok(response);
+            }
+            let follow = |body| {
+                Body::new(FollowedBody {
+                    body,
+                    _request: running,
+                })
+            };
+            Ok::<_, Infallible>(response.map(follow))
+        }
+    });
     let io = TokioIo::new(WriteTimeoutStream::new(stream, limits.write_timeout));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -177,7 +200,7 @@ async fn connection(
                 }
                 waiting = false;
             }
-            () = close.cancelled(), if !closing => {
+            () = place.close.cancelled(), if !closing => {
                 if !asked.load(Ordering::Acquire) {
                     return;
                 }

@@ -3,7 +3,7 @@
 use super::AppError;
 use crate::{
     config::Config,
-    domain::{clock::SharedClock, limiter::Limiter},
+    domain::{clock::SharedClock, limiter::Limiter, share::share},
     providers::{Registry, Setup, VENDORS, http::HttpClient},
 };
 
@@ -26,7 +26,11 @@ pub(super) fn registry(config: &Config, clock: &SharedClock) -> Result<Registry,
         };
         let base_url = setup.base_url.clone();
         registry.base_urls.insert(provider.name.clone(), base_url);
-        let limiter = Limiter::of(provider.max_concurrent);
+        let calls = provider.max_concurrent;
+        let per_account = share(*config.server.account_share_percent, calls);
+        // As many as there are workers wait at most.
+        let waiters = (usize::MAX, usize::MAX);
+        let limiter = Limiter::with_queue((calls, per_account), waiters);
         registry.limiters.insert(provider.name.clone(), limiter);
         let kind = provider.vendor.kind;
         for adapters in VENDORS.iter().filter(|other| other.vendor.kind == kind) {

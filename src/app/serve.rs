@@ -25,6 +25,7 @@ use super::{
     media,
     periodic::repeat,
     stop::{Periods, Stop},
+    trusted_proxies,
 };
 use crate::{
     config::Config,
@@ -210,12 +211,13 @@ async fn run(
             metrics = Some(format!("http://{}/metrics", listener.local_addr()?));
         }
         let (router, close) = (app.metrics_router.clone(), close.clone());
+        let metrics_limits = limits.clone();
         background.spawn(async move {
             let listener = match port {
                 MetricsPort::Bound(listener) => listener,
                 MetricsPort::Taken(address) => freed(address).await,
             };
-            listener::serve(listener, router, limits, close).await;
+            listener::serve(listener, router, metrics_limits, close).await;
         });
     }
     let version = env!("CARGO_PKG_VERSION");
@@ -306,6 +308,7 @@ fn listener_limits(config: &Config) -> Limits {
     let server = &config.server;
     Limits {
         max_connections: *server.max_connections,
+        trusted_proxies: trusted_proxies(config),
         header_timeout: *server.header_timeout,
         keep_alive: *server.keep_alive,
         write_timeout: *server.write_timeout,

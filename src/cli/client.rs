@@ -12,11 +12,11 @@ use std::{
     process::ExitCode,
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use self::{
     args::Command,
-    connection::{Connection, Credentials, Refused},
+    connection::{Connection, Credentials, NoKey, Refused},
 };
 use super::{Failure, args::Usage, output::Output, password};
 
@@ -45,12 +45,17 @@ pub(super) async fn usage(
     told(read::usage(asked, env, output).await, output)
 }
 
-/// A refusal of the server is told here: it has an exit code of its own.
+/// Prints a refusal of the server, or a missing key, which have exit codes of their own.
 fn told(done: Result<ExitCode, Failure>, output: Output) -> Result<ExitCode, Failure> {
-    let refused = match done {
-        Err(error) => error.downcast::<Refused>()?,
+    let error = match done {
+        Err(error) if error.is::<NoKey>() => {
+            output.refused(&error.to_string(), &Value::Null);
+            return Ok(ExitCode::from(NoKey::EXIT_CODE));
+        }
+        Err(error) => error,
         done => return done,
     };
+    let refused = error.downcast::<Refused>()?;
     output.refused(&refused.to_string(), &refused.body);
     Ok(ExitCode::from(refused.exit_code()))
 }

@@ -14,7 +14,10 @@ use tower::ServiceExt as _;
 use url::form_urlencoded::Serializer;
 
 use super::{Console, operations::Operation, shell};
-use crate::api::{Page, RequestId};
+use crate::{
+    api::{Page, RequestId},
+    domain::form_token::FormToken,
+};
 
 /// Answers of the API are read whole; the longest is a page of 100 records.
 const MAX_ANSWER: usize = 16 << 20;
@@ -40,14 +43,15 @@ pub struct Call<'a> {
     query: Vec<(String, String)>,
     headers: HeaderMap,
     body: Option<Value>,
+    form: Option<FormToken>,
 }
 
 impl Client {
     /// For what came in with `parts`, with `token` or without.
     pub fn new(console: &Console, parts: &Parts, token: Option<SecretString>) -> Self {
         let mut headers = HeaderMap::new();
-        if let Some(value) = parts.headers.get(&FORWARDED_FOR) {
-            headers.insert(FORWARDED_FOR, value.clone());
+        for value in parts.headers.get_all(&FORWARDED_FOR) {
+            headers.append(FORWARDED_FOR, value.clone());
         }
         let id = parts.extensions.get::<RequestId>();
         if let Some(Ok(id)) = id.map(|RequestId(id)| HeaderValue::from_str(id)) {
@@ -92,6 +96,7 @@ impl Client {
             query: Vec::new(),
             headers: self.headers.clone(),
             body: None,
+            form: None,
         }
     }
 }
@@ -113,6 +118,12 @@ impl Call<'_> {
 
     pub fn body(mut self, body: Value) -> Self {
         self.body = Some(body);
+        self
+    }
+
+    /// Sets the token of the form that the call stands for.
+    pub fn form(mut self, form: FormToken) -> Self {
+        self.form = Some(form);
         self
     }
 
@@ -148,6 +159,9 @@ impl Call<'_> {
             request.extensions_mut().insert(peer);
         }
         request.extensions_mut().insert(client.page.clone());
+        if let Some(form) = self.form {
+            request.extensions_mut().insert(form);
+        }
         let Ok(response) = client.console.0.api.clone().oneshot(request).await;
         if response.status().is_client_error() || response.status().is_server_error() {
             let status = response.status();
@@ -160,6 +174,13 @@ impl Call<'_> {
     /// The answer's body; null where it has none.
     pub async fn json(self) -> Result<Value, Problem> {
         Ok(self.answer().await?.1)
+    }
+
+    /// Whether the call's form was processed before, and the answer's body.
+    pub async fn created(self) -> Result<(bool, Value), Problem> {
+        let response = self.response().await?;
+        let is_repeated = response.headers().contains_key("idempotent-replayed");
+        Ok((is_repeated, read(response).await))
     }
 
     /// The answer's status and body.

@@ -65,6 +65,21 @@ function adopt(page, ids) {
   }
 }
 
+// The balance stands in the sidebar, in the menu of narrow screens and next to a price.
+function showBalance(page) {
+  const fresh = page.querySelector("[data-balance]");
+  if (!fresh) return;
+  localize(fresh);
+  let changed = false;
+  for (const old of document.querySelectorAll("[data-balance]")) {
+    if (old.textContent === fresh.textContent) continue;
+    old.replaceChildren(...fresh.cloneNode(true).childNodes);
+    changed = true;
+  }
+  // Whether a price can be paid depends on the balance.
+  if (changed) for (const form of document.querySelectorAll("form[data-run]")) updates.get(form)?.();
+}
+
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-copy]");
   if (!button) return;
@@ -110,7 +125,8 @@ async function watch(part) {
       if (isLeft()) return;
       if (isAsked() || !page?.getElementById(part.id)) page = null;
     }
-    adopt(page, [part.id, "balance"]);
+    adopt(page, [part.id]);
+    showBalance(page);
     part = document.getElementById(part.id);
   }
 }
@@ -121,20 +137,28 @@ function watchAll() {
 // A form's address is read as an attribute: it has buttons that are called `action`.
 
 // A form with parts that depend on its fields: a price, code, a preview.
+const updates = new WeakMap();
 function follow(form) {
   const parts = form.dataset.follows.split(" ");
   let timer, latest = 0;
-  async function update() {
-    const mine = ++latest;
+  const preview = () => {
     const body = new URLSearchParams(new FormData(form));
     body.set("action", "preview");
+    body.delete("generation"); // Its result is not looked at.
+    return fetchPage(form.getAttribute("action"), { method: "POST", body });
+  };
+  async function update() {
+    const mine = ++latest;
     try {
-      const page = await fetchPage(form.getAttribute("action"), { method: "POST", body });
-      if (mine === latest) adopt(page, parts);
+      const page = await preview();
+      if (mine !== latest) return;
+      adopt(page, parts);
+      showBalance(page);
     } catch {
       // The next change asks again.
     }
   }
+  updates.set(form, update);
   form.addEventListener("input", (event) => {
     clearTimeout(timer);
     if (event.target.dataset.reload) return;
@@ -144,9 +168,9 @@ function follow(form) {
     const wanted = event.target.dataset.reload;
     if (!wanted) return;
     clearTimeout(timer);
-    const body = new URLSearchParams(new FormData(form));
-    body.set("action", "preview");
-    adopt(await fetchPage(form.getAttribute("action"), { method: "POST", body }), [...parts, ...wanted.split(" ")]);
+    const mine = ++latest;
+    const page = await preview();
+    if (mine === latest) adopt(page, [...parts, ...wanted.split(" ")]);
   });
 }
 
@@ -187,7 +211,10 @@ async function stream(form, body) {
   target.append(text);
   let uuid;
   for await (const { name, data } of events(response)) {
-    if (name === "generation") uuid = data.uuid;
+    if (name === "generation") {
+      uuid = data.uuid;
+      updates.get(form)?.(); // Its credits are on hold now.
+    }
     if (name === "delta") text.append(data.text);
   }
   return fetchPage(`${form.getAttribute("action").split("?")[0]}?generation=${uuid}`);
@@ -217,8 +244,10 @@ function run(form) {
       const page = form.dataset.run === "stream"
         ? await stream(form, body)
         : await fetchPage(form.getAttribute("action"), { method: "POST", body });
-      if (page.getElementById("result")) adopt(page, ["result", "balance", "problems", "ticket"]);
-      else refuse(page);
+      if (page.getElementById("result")) {
+        adopt(page, ["result", "running", "problems", "ticket"]);
+        showBalance(page);
+      } else refuse(page);
       watchAll();
     } catch {
       const failed = document.createElement("p");

@@ -1,24 +1,25 @@
-//! API keys: made, shown once, looked at, revoked.
+//! API keys: create, list, show, revoke.
 
 use axum::{
     extract::Path,
     response::{IntoResponse as _, Redirect, Response},
 };
 use chrono::{DateTime, Utc};
-use http::Uri;
+use http::{HeaderMap, Uri};
 use maud::{Markup, html};
+use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Map, Value, json};
 
 use super::{
     client::Problem,
     csv::{Download, members},
     form::Form,
-    operations as op,
+    once, operations as op,
     parts::{self, amount, badge, copyable, fact, field, option, text, time},
     session::Session,
     shell,
 };
-use crate::domain::ability::Ability;
+use crate::domain::{ability::Ability, token::api_key_of_form};
 
 fn state(key: &Value, now: DateTime<Utc>) -> &'static str {
     let end = key["expires_at"].as_str();
@@ -121,8 +122,9 @@ fn form_page(session: &Session, form: &Form, problem: Option<&Problem>) -> Marku
         "spend_period",
     ];
     let content = html! {
-        (shell::head("Create a key", "It is shown once, right after it was made.", &html! {}))
+        (shell::head("Create a key", "It is shown once, right after it was created.", &html! {}))
         form.card method="post" action="/keys" {
+            (once::field())
             @if problem.is_some() { (parts::refusal(problem, &shown)) }
             (field(problem, "Name", "name", "Where it is used, such as backend.", &html! {
                 input type="text" name="name" value=(form.get("name")) required maxlength="100" autofocus;
@@ -204,13 +206,12 @@ pub async fn create(session: Session, form: Form) -> Result<Response, Problem> {
             body.insert(name.to_owned(), json!(form.word(name)));
         }
     }
-    let made = session
-        .call(op::CREATE_KEY, &[])
-        .body(Value::Object(body))
-        .json()
-        .await;
-    match made {
-        Ok(key) => Ok(shown_once(&session, &key).into_response()),
+    let call = session.call(op::CREATE_KEY, &[]).body(Value::Object(body));
+    match once::create(call, &form).await {
+        Ok(made) => {
+            let path = format!("/keys/{}", made.object["id"]);
+            Ok(made.redirect_to_secret(&session, &path))
+        }
         Err(problem) => {
             let page = form_page(&session, &form, Some(&problem));
             Ok((problem.status, page).into_response())
@@ -218,23 +219,27 @@ pub async fn create(session: Session, form: Form) -> Result<Response, Problem> {
     }
 }
 
-fn shown_once(session: &Session, key: &Value) -> Markup {
-    let secret = text(&key["key"]);
+/// The secret of the key that the browser's form just created, unless it was shown.
+fn unshown(session: &Session, key: &Value, headers: &HeaderMap) -> Option<SecretString> {
+    let token = api_key_of_form(&once::unshown(headers)?, once::account(session));
+    (key["key_hint"] == token.hint && state(key, session.now) == "active").then_some(token.secret)
+}
+
+fn secret_card(session: &Session, secret: &SecretString) -> Markup {
+    let secret = secret.expose_secret();
     let curl = format!(
         "curl {}/v1/generate/text \\\n  -H 'Authorization: Bearer {secret}' \\\n  \
          -H 'Content-Type: application/json' \\\n  -d '{{\"prompt\": \"Name three rivers\"}}'",
         session.public_url
     );
-    let content = html! {
-        (shell::head("Your new key", "", &html! { a.button href="/keys" { "To all keys" } }))
+    html! {
         section.card {
+            h2 { "Your new key" }
             p.notice { "Copy it now: it is shown this once only, and nobody can read it again." }
             div.secret { (copyable(secret)) }
-            (facts(key))
         }
         section.card { h2 { "A first call" } (parts::code_block("curl", &curl)) }
-    };
-    shell::page(session, "Your new key", &content)
+    }
 }
 
 fn facts(key: &Value) -> Markup {
@@ -254,9 +259,14 @@ fn facts(key: &Value) -> Markup {
     }
 }
 
-pub async fn page(session: Session, Path(id): Path<String>) -> Result<Markup, Problem> {
+pub async fn page(
+    session: Session,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
     let key = session.get(op::KEY, &[&id]).await?;
     let id = key["id"].to_string();
+    let secret = unshown(&session, &key, &headers);
     let is_revoked = key["revoked_at"].is_string();
     let actions = html! {
         a.button href={ "/generations?api_key=" (id) } { "Its generations" }
@@ -267,6 +277,10 @@ pub async fn page(session: Session, Path(id): Path<String>) -> Result<Markup, Pr
     };
     let content = html! {
         (shell::head(text(&key["name"]), "", &actions))
+        @match &secret {
+            Some(secret) => (secret_card(&session, secret)),
+            None => (once::notice(&session)),
+        }
         dl.figures {
             div { dt { "State" } dd { (badge(state(&key, session.now))) } }
             div {
@@ -294,7 +308,11 @@ pub async fn page(session: Session, Path(id): Path<String>) -> Result<Markup, Pr
             }
         }
     };
-    Ok(shell::page(&session, text(&key["name"]), &content))
+    let page = shell::page(&session, text(&key["name"]), &content);
+    Ok(match secret {
+        Some(_) => once::shown(page, &session, &format!("/keys/{id}")),
+        None => page.into_response(),
+    })
 }
 
 pub async fn revoke(session: Session, Path(id): Path<String>) -> Result<Redirect, Problem> {

@@ -68,6 +68,7 @@ pub async fn providers_csv(session: Session) -> Result<Response, Problem> {
         "generations",
         "failed",
         "faults",
+        "account_errors",
         "median_seconds",
         "p95_seconds",
     ];
@@ -121,6 +122,10 @@ fn check_name(name: &str) -> &str {
 
 fn provider_card(provider: &Value) -> Markup {
     let models = list(&provider["models"]);
+    let refused: u64 = models
+        .iter()
+        .filter_map(|model| model["account_errors"].as_u64())
+        .sum();
     html! {
         section.card {
             div.card-head {
@@ -129,6 +134,12 @@ fn provider_card(provider: &Value) -> Markup {
                     @if provider["limit"].is_null() { "No limit of calls at once" } @else {
                         (amount(&provider["in_use"])) " of " (amount(&provider["limit"])) " calls at once, from this server"
                     }
+                }
+            }
+            @if refused > 0 {
+                p.notice.bad role="alert" {
+                    (refused) " of the last generations failed because the provider refuses this "
+                    "server's account. Check its API key, permissions and funds; the log has the code."
                 }
             }
             @if models.is_empty() { p.muted { "No generation of it ended lately." } } @else {

@@ -10,13 +10,19 @@ use axum::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use maud::Markup;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use self::{
     bench::{Bench, Outcome, operation},
-    view::render,
+    view::{address, render},
 };
-use super::{client::Problem, form::Form, operations as op, session::Session};
+use super::{
+    client::Problem,
+    form::Form,
+    operations as op,
+    parts::{self, text},
+    session::Session,
+};
 
 pub async fn first() -> Redirect {
     Redirect::to("/playground/text")
@@ -33,59 +39,89 @@ pub async fn page(session: Session, Path(kind): Path<String>, uri: Uri) -> Resul
         form.refill(record);
     }
     let bench = Bench::set_up(&session, &kind, form).await?;
-    let outcome = Outcome {
-        estimate: bench.estimate(&session).await,
-        record,
-        problem: None,
-    };
+    let outcome = outcome(&session, &bench, record, None).await;
     Ok(render(&session, &bench, &outcome))
 }
 
 pub async fn run(
     Path(kind): Path<String>,
     headers: HeaderMap,
-    mut session: Session,
+    session: Session,
     form: Form,
 ) -> Result<Response, Problem> {
     let ticket = form.word("ticket").to_owned();
-    let previewed = form.get("action") == "preview";
     let bench = Bench::set_up(&session, &kind, form).await?;
-    let mut outcome = Outcome::default();
-    let mut status = StatusCode::OK;
-    if !previewed {
-        let mut body = bench.body();
-        let accept = headers.get(header::ACCEPT).map(HeaderValue::as_bytes);
-        let streams = kind == "text" && accept == Some(b"text/event-stream");
-        if streams {
-            body["stream"] = json!(true);
-        }
-        let call = session.call(bench.operation, &[]).body(body);
-        let key = HeaderName::from_static("idempotency-key");
-        let call = if ticket.is_empty() {
-            call
-        } else {
-            call.header(key, &ticket)
-        };
-        let answer = if streams {
-            match call.response().await {
-                Ok(stream) => return Ok(stream),
-                Err(problem) => Err(problem),
-            }
-        } else {
-            call.json().await
-        };
-        match answer {
-            Ok(record) => outcome.record = Some(record),
-            Err(problem) => {
-                status = problem.status;
-                match problem.generation() {
-                    Some(record) => outcome.record = Some(record.clone()),
-                    None => outcome.problem = Some(problem),
-                }
-            }
-        }
-        session.refresh().await;
+    if bench.form.get("action") == "preview" {
+        return Ok(again(&session, &bench, None).await);
     }
-    outcome.estimate = bench.estimate(&session).await;
-    Ok((status, render(&session, &bench, &outcome)).into_response())
+    let mut body = bench.body();
+    let accept = headers.get(header::ACCEPT).map(HeaderValue::as_bytes);
+    let streams = kind == "text" && accept == Some(b"text/event-stream");
+    if streams {
+        body["stream"] = json!(true);
+    }
+    let mut call = session.call(bench.operation, &[]).body(body);
+    if !ticket.is_empty() {
+        call = call.header(HeaderName::from_static("idempotency-key"), &ticket);
+    }
+    let answer = if streams {
+        match call.response().await {
+            Ok(stream) => return Ok(stream),
+            Err(problem) => Err(problem),
+        }
+    } else {
+        call.json().await
+    };
+    let record = match &answer {
+        Ok(record) => Some(record),
+        Err(problem) => problem.generation(),
+    };
+    match (record, answer.as_ref().err()) {
+        (Some(record), _) => Ok(Redirect::to(&result_address(&bench, record)).into_response()),
+        (None, problem) => Ok(again(&session, &bench, problem).await),
+    }
+}
+
+/// Longest text of a form that is kept in the address.
+const KEPT_CHARS: usize = 1_000;
+
+/// The address of a generation's result. It keeps texts of the form that the record does not have.
+fn result_address(bench: &Bench, record: &Value) -> String {
+    let mut query = vec![("generation", text(&record["uuid"]))];
+    for name in ["system_prompt", "negative_prompt"] {
+        let value = bench.form.get(name);
+        if !value.is_empty() && value.chars().count() <= KEPT_CHARS {
+            query.push((name, value));
+        }
+    }
+    parts::link(&address(&bench.kind, None), &query)
+}
+
+/// The page of a form that generated nothing. It keeps what it showed before.
+async fn again(session: &Session, bench: &Bench, problem: Option<&Problem>) -> Response {
+    let status = problem.map_or(StatusCode::OK, |problem| problem.status);
+    let record = match bench.form.word("generation") {
+        "" => None,
+        uuid => session.get(op::GENERATION, &[uuid]).await.ok(),
+    };
+    let outcome = outcome(session, bench, record, problem).await;
+    (status, render(session, bench, &outcome)).into_response()
+}
+
+async fn outcome<'a>(
+    session: &Session,
+    bench: &Bench,
+    record: Option<Value>,
+    problem: Option<&'a Problem>,
+) -> Outcome<'a> {
+    let (estimate, mut running) = tokio::join!(bench.estimate(session), bench.running(session));
+    if let Some(record) = &record {
+        running.retain(|other| other["uuid"] != record["uuid"]);
+    }
+    Outcome {
+        estimate,
+        problem,
+        record,
+        running,
+    }
 }

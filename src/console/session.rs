@@ -57,11 +57,8 @@ impl Session {
         })
     }
 
-    /// The balance after what this page has done; the one before where it cannot be had.
-    pub async fn refresh(&mut self) {
-        if let Ok(balance) = self.get(op::BALANCE, &[]).await {
-            self.balance = balance;
-        }
+    pub fn is_https(&self) -> bool {
+        self.console.0.is_https
     }
 }
 
@@ -75,13 +72,17 @@ fn cookie_name(console: &Console) -> &'static str {
 
 /// The token of the cookie.
 fn token(headers: &HeaderMap, console: &Console) -> Option<SecretString> {
-    let name = cookie_name(console);
+    cookie_value(headers, cookie_name(console)).map(Into::into)
+}
+
+/// Returns the value of a cookie, unless it is empty.
+pub fn cookie_value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let values = headers.get_all(header::COOKIE).iter();
     let values = values.filter_map(|value| value.to_str().ok());
     let mut pairs = values.flat_map(|value| value.split(';'));
     pairs.find_map(|pair| {
         let value = pair.trim().strip_prefix(name)?.strip_prefix('=')?;
-        (!value.is_empty()).then(|| value.into())
+        (!value.is_empty()).then_some(value)
     })
 }
 

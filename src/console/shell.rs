@@ -134,7 +134,7 @@ fn person(session: &Session) -> Markup {
         div.person {
             a.balance href="/ledger" {
                 span.label { "Available" }
-                span.figure #balance { (amount(&session.balance["available"])) }
+                span.figure data-balance { (amount(&session.balance["available"])) }
             }
             a.who href="/settings" title=(email) {
                 span.account-name { (account) }

@@ -4,7 +4,7 @@ use axum::{
     extract::Path,
     response::{IntoResponse as _, Redirect, Response},
 };
-use http::{StatusCode, Uri};
+use http::Uri;
 use maud::{Markup, html};
 use serde_json::{Map, Value};
 
@@ -12,7 +12,7 @@ use super::{
     client::Problem,
     csv::{Download, members},
     form::Form,
-    operations as op,
+    once, operations as op,
     parts::{self, amount, field, list as rows_of, text, time},
     session::Session,
     shell,
@@ -78,7 +78,7 @@ fn names(variables: &Value) -> String {
 struct Outcome {
     problem: Option<Problem>,
     preview: Option<Result<Value, Problem>>,
-    saved: bool,
+    is_saved: bool,
 }
 
 pub async fn new(session: Session) -> Markup {
@@ -91,12 +91,19 @@ pub async fn page(session: Session, Path(id): Path<String>) -> Result<Markup, Pr
     for name in ["name", "prompt", "system_prompt"] {
         form.push(name, text(&template[name]));
     }
-    Ok(editor(
-        &session,
-        &form,
-        Some(&template),
-        &Outcome::default(),
-    ))
+    let outcome = Outcome {
+        is_saved: session.path.ends_with(&saved_at(&template)),
+        ..Outcome::default()
+    };
+    Ok(editor(&session, &form, Some(&template), &outcome))
+}
+
+/// Where the editor says that this version was saved.
+fn saved_at(template: &Value) -> String {
+    format!(
+        "/templates/{}?saved={}",
+        template["id"], template["version"]
+    )
 }
 
 fn body(form: &Form) -> Map<String, Value> {
@@ -137,7 +144,7 @@ async fn outcome(session: &Session, form: &Form, problem: Option<Problem>) -> Ou
     Outcome {
         problem,
         preview,
-        saved: false,
+        is_saved: false,
     }
 }
 
@@ -149,8 +156,8 @@ pub async fn create(session: Session, form: Form) -> Result<Response, Problem> {
     let call = session
         .call(op::CREATE_TEMPLATE, &[])
         .body(Value::Object(body(&form)));
-    match call.json().await {
-        Ok(template) => Ok(Redirect::to(&format!("/templates/{}", template["id"])).into_response()),
+    match once::create(call, &form).await {
+        Ok(made) => Ok(made.redirect(&format!("/templates/{}", made.object["id"]))),
         Err(problem) => {
             let status = problem.status;
             let outcome = outcome(&session, &form, Some(problem)).await;
@@ -164,25 +171,23 @@ pub async fn replace(
     session: Session,
     form: Form,
 ) -> Result<Response, Problem> {
-    let mut status = StatusCode::OK;
-    let mut template = session.get(op::TEMPLATE, &[&id]).await?;
-    let mut refused = None;
-    let previewed = form.get("action") == "preview";
-    if !previewed {
-        let call = session
-            .call(op::REPLACE_TEMPLATE, &[&id])
-            .body(Value::Object(body(&form)));
-        match call.json().await {
-            Ok(replaced) => template = replaced,
-            Err(problem) => {
-                status = problem.status;
-                refused = Some(problem);
-            }
+    let template = session.get(op::TEMPLATE, &[&id]).await?;
+    if form.get("action") == "preview" {
+        let outcome = outcome(&session, &form, None).await;
+        return Ok(editor(&session, &form, Some(&template), &outcome).into_response());
+    }
+    let call = session
+        .call(op::REPLACE_TEMPLATE, &[&id])
+        .body(Value::Object(body(&form)));
+    match once::create(call, &form).await {
+        Ok(made) if made.is_repeated => Ok(made.redirect(&format!("/templates/{id}"))),
+        Ok(made) => Ok(Redirect::to(&saved_at(&made.object)).into_response()),
+        Err(problem) => {
+            let status = problem.status;
+            let outcome = outcome(&session, &form, Some(problem)).await;
+            Ok((status, editor(&session, &form, Some(&template), &outcome)).into_response())
         }
     }
-    let mut outcome = outcome(&session, &form, refused).await;
-    outcome.saved = !previewed && outcome.problem.is_none();
-    Ok((status, editor(&session, &form, Some(&template), &outcome)).into_response())
 }
 
 pub async fn delete(session: Session, Path(id): Path<String>) -> Result<Redirect, Problem> {
@@ -204,8 +209,10 @@ fn editor(session: &Session, form: &Form, template: Option<&Value>, outcome: &Ou
     };
     let content = html! {
         (shell::head(title, about.as_deref().unwrap_or_default(), &actions))
-        @if outcome.saved { p.notice.good role="status" { "Saved, as a new version." } }
+        (once::notice(session))
+        @if outcome.is_saved { p.notice.good role="status" { "Saved, as a new version." } }
         form.columns method="post" action=(action) data-follows="preview" {
+            (once::field())
             (fields(form, outcome.problem.as_ref(), template.is_some()))
             (rendering(form, template, outcome.preview.as_ref()))
         }

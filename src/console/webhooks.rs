@@ -4,7 +4,7 @@ use axum::{
     extract::Path,
     response::{IntoResponse as _, Redirect, Response},
 };
-use http::Uri;
+use http::{HeaderMap, Uri};
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
@@ -12,11 +12,12 @@ use super::{
     client::Problem,
     csv::{Download, members},
     form::Form,
-    operations as op,
+    once, operations as op,
     parts::{self, amount, badge, copyable, field, list as rows_of, text, time},
     session::Session,
     shell,
 };
+use crate::domain::webhook::secret_text;
 
 const EVENTS: [(&str, &str); 2] = [
     ("generation.completed", "A generation completed"),
@@ -97,6 +98,7 @@ fn new(form: &Form, problem: Option<&Problem>) -> Markup {
     let ticked = form.all("event");
     html! {
         form.card method="post" action="/webhooks" {
+            (once::field())
             h2 { "New webhook" }
             @if problem.is_some() { (parts::refusal(problem, &["url", "events"])) }
             (field(problem, "Address", "url", "https, at a public address.", &html! {
@@ -127,17 +129,10 @@ pub async fn create(uri: Uri, session: Session, form: Form) -> Result<Response, 
     let call = session
         .call(op::CREATE_WEBHOOK, &[])
         .body(Value::Object(body));
-    match call.json().await {
+    match once::create(call, &form).await {
         Ok(made) => {
-            let content = html! {
-                (shell::head("Your new webhook", "", &html! { a.button href="/webhooks" { "To all webhooks" } }))
-                section.card {
-                    p.notice { "Copy the secret now: it is shown this once only. Your server checks the signature of each event with it." }
-                    div.secret { (copyable(text(&made["secret"]))) }
-                    p { "Events go to " code { (text(&made["url"])) } "." }
-                }
-            };
-            Ok(shell::page(&session, "Your new webhook", &content).into_response())
+            let path = format!("/webhooks/{}", made.object["id"]);
+            Ok(made.redirect_to_secret(&session, &path))
         }
         Err(problem) => {
             let page = listing(&session, &uri, &form, Some(&problem)).await?;
@@ -146,7 +141,12 @@ pub async fn create(uri: Uri, session: Session, form: Form) -> Result<Response, 
     }
 }
 
-pub async fn page(session: Session, Path(id): Path<String>, uri: Uri) -> Result<Markup, Problem> {
+pub async fn page(
+    session: Session,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Result<Response, Problem> {
     let query = Form::of_query(uri.query());
     let deliveries = session
         .call(op::DELIVERIES, &[&id])
@@ -154,12 +154,21 @@ pub async fn page(session: Session, Path(id): Path<String>, uri: Uri) -> Result<
     let webhook = session.call(op::WEBHOOK, &[&id]).json();
     let (webhook, found) = tokio::try_join!(webhook, deliveries.json())?;
     let rows = rows_of(&found["data"]);
-    let action = format!("/webhooks/{}/delete", webhook["id"]);
+    let secret = unshown(&session, &headers);
+    let path = format!("/webhooks/{}", webhook["id"]);
+    let action = format!("{path}/delete");
     let remove = parts::confirmed("Delete", "Nothing is posted to it from then on.", &action);
-    let export = format!("/webhooks/{}/deliveries.csv", webhook["id"]);
+    let export = format!("{path}/deliveries.csv");
     let actions = html! { (parts::download(&export, rows)) (remove) };
     let content = html! {
         (shell::head("Webhook", text(&webhook["url"]), &actions))
+        @if let Some(secret) = &secret {
+            section.card {
+                h2 { "Your new webhook" }
+                p.notice { "Copy the secret now: it is shown this once only. Your server checks the signature of each event with it." }
+                div.secret { (copyable(secret)) }
+            }
+        } @else { (once::notice(&session)) }
         section.card {
             h2 { "Deliveries" }
             @if rows.is_empty() {
@@ -175,7 +184,17 @@ pub async fn page(session: Session, Path(id): Path<String>, uri: Uri) -> Result<
         }
         (parts::pager(&uri, &found["next_cursor"]))
     };
-    Ok(shell::page(&session, "Webhook", &content))
+    let page = shell::page(&session, "Webhook", &content);
+    Ok(match secret {
+        Some(_) => once::shown(page, &session, &path),
+        None => page.into_response(),
+    })
+}
+
+/// The secret of the webhook that the browser's form just created, unless it was shown.
+fn unshown(session: &Session, headers: &HeaderMap) -> Option<String> {
+    let token = once::unshown(headers)?;
+    Some(secret_text(&token.webhook_secret(once::account(session))))
 }
 
 fn delivery(webhook: &Value, row: &Value) -> Markup {

@@ -16,7 +16,9 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use answer::{Answered, Delta};
+use super::generation::FinishReason;
+
+pub use answer::{Answered, Delta, ReasoningField, Visibility};
 pub use json::Json;
 pub use picture::{Detail, Image, ImageSource, ImageType, MAX_IMAGES};
 pub use tools::{Effort, Format, Function, Reasoning, Schema, Thinking, ToolChoice, Tools};
@@ -117,7 +119,8 @@ pub struct Sampling {
     pub reasoning: Reasoning,
 }
 
-/// Why a text ended.
+/// Why a text ended. Stored in [`Answered`], which servers of the release before read: reasons that
+/// they do not know are stored as [`FinishReason`] only.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
@@ -130,6 +133,42 @@ pub enum Stop {
     Sequence(String),
     /// For tools to be called.
     Tools,
+    /// The provider paused a long turn (Anthropic's `pause_turn`). The caller continues it by
+    /// sending the answer back.
+    Paused,
+    /// The provider ended it early, for its content policy.
+    #[serde(skip)]
+    ContentFilter,
+    /// The provider could not read a tool call that the model wrote.
+    #[serde(skip)]
+    MalformedFunctionCall,
+    /// The provider ended it early, for another reason of its own.
+    #[serde(skip)]
+    Other,
+}
+
+impl Stop {
+    /// The reason that the record shows; `None` where the answer ended by itself.
+    pub const fn finish_reason(&self) -> Option<FinishReason> {
+        match self {
+            Self::Done | Self::Sequence(_) | Self::Tools | Self::Paused => None,
+            Self::Limit => Some(FinishReason::Length),
+            Self::ContentFilter => Some(FinishReason::ContentFilter),
+            Self::MalformedFunctionCall => Some(FinishReason::MalformedFunctionCall),
+            Self::Other => Some(FinishReason::Other),
+        }
+    }
+
+    /// The reason that a record shows; `None` where it does not say why the answer ended.
+    pub const fn from_finish_reason(reason: FinishReason) -> Option<Self> {
+        match reason {
+            FinishReason::Cancelled => None,
+            FinishReason::Length => Some(Self::Limit),
+            FinishReason::ContentFilter => Some(Self::ContentFilter),
+            FinishReason::MalformedFunctionCall => Some(Self::MalformedFunctionCall),
+            FinishReason::Other => Some(Self::Other),
+        }
+    }
 }
 
 impl Conversation {
@@ -252,6 +291,16 @@ pub fn texts(parts: &[Part], between: &str) -> String {
     texts.collect::<Vec<_>>().join(between)
 }
 
+/// All thinking that a chat server reported in this field.
+pub fn reasoning(parts: &[Part], field: ReasoningField) -> Option<String> {
+    let texts = parts.iter().filter_map(|part| match part {
+        Part::Thinking { text, .. } if part.reasoning_field() == Some(field) => Some(text.as_str()),
+        _ => None,
+    });
+    let text: String = texts.collect();
+    (!text.is_empty()).then_some(text)
+}
+
 impl Message {
     pub fn text(role: Role, text: impl Into<String>) -> Self {
         Self {
@@ -262,6 +311,12 @@ impl Message {
 }
 
 impl ToolCall {
+    /// UTF-8 bytes of its strings.
+    pub fn bytes(&self) -> usize {
+        let signature = self.thought_signature.as_ref().map_or(0, String::len);
+        self.id.len() + self.name.len() + self.arguments.len() + signature
+    }
+
     /// The arguments as an object, which they need not be: a model wrote them.
     pub fn object(&self) -> Option<Json> {
         let arguments = self.arguments.trim();
@@ -284,6 +339,14 @@ impl Part {
         matches!(self, Self::ToolCall(call) if call.thought_signature.is_some())
     }
 
+    /// The field that a chat server reported this thinking in; `None` for other parts.
+    pub fn reasoning_field(&self) -> Option<ReasoningField> {
+        match self {
+            Self::Thinking { signature, .. } => ReasoningField::from_signature(signature),
+            _ => None,
+        }
+    }
+
     /// Itself and the parts in it.
     fn count(&self) -> usize {
         match self {
@@ -300,10 +363,7 @@ impl Part {
             Self::Redacted { data } => data.len(),
             // Counted by its size: `catalogue::Vision`.
             Self::Image(_) => 0,
-            Self::ToolCall(call) => {
-                let signature = call.thought_signature.as_ref().map_or(0, String::len);
-                call.id.len() + call.name.len() + call.arguments.len() + signature
-            }
+            Self::ToolCall(call) => call.bytes(),
             Self::ToolResult(result) => {
                 result.call_id.len() + result.parts.iter().map(Self::bytes).sum::<usize>()
             }

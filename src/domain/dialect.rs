@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use super::{
     conversation::{Answered, Delta, ImageSource, Json, Message, Part, Role, Stop, texts},
-    generation::Generation,
+    generation::{FinishReason, Generation},
     pricing::CacheWrites,
     usage::TextUsage,
     validate::{FieldCode, Fields, Parsed, parsed, text},
@@ -23,20 +23,22 @@ use super::{
 
 /// Output tokens that a request may ask for: more than any model writes.
 const MAX_LIMIT: i64 = 2_147_483_647;
-/// Fields of any dialect, and of servers that imitate one, that cost what cannot be bounded, name
-/// another model, or that keep state at the vendor. With
-/// the values that ask for neither, some are read by the dialects: `n`, `service_tier`, `speed`,
-/// `store`.
+/// Fields of any dialect, and of servers that imitate one, whose cost cannot be bounded, that name
+/// another model or another payer, or that keep state at the vendor. The dialects read some others
+/// with the values that ask for none of this: `n`, `service_tier`, `speed`, `store`.
 const REFUSED: &[&str] = &[
     "agent_id",
     "audio",
     "background",
     "best_of",
+    "billing_policy",
+    "compaction",
     "compound_custom",
     "container",
     "conversation",
     "deferred",
     "enable_search",
+    "fallback_credit_token",
     "fallbacks",
     "inference_geo",
     "mcp_servers",
@@ -84,6 +86,7 @@ impl Answer {
         Self::from_parts(
             generation.usage.clone()?,
             generation.parameters["max_tokens"].as_u64(),
+            generation.finish_reason,
             generation.answer.clone(),
             generation.result.clone(),
         )
@@ -93,12 +96,14 @@ impl Answer {
     pub fn from_parts(
         usage: Value,
         max_tokens: Option<u64>,
+        finish_reason: Option<FinishReason>,
         answered: Option<Answered>,
         result: Option<String>,
     ) -> Option<Self> {
         let usage: TextUsage = serde_json::from_value(usage).ok()?;
         let at_limit = max_tokens.is_some_and(|limit| usage.output_tokens >= limit);
-        let stop = answered.as_ref().map(|answered| answered.stop.clone());
+        let reason = finish_reason.and_then(Stop::from_finish_reason);
+        let stop = reason.or_else(|| answered.as_ref().map(|answered| answered.stop.clone()));
         let parts = answered.and_then(|answered| answered.parts);
         let text = || {
             let text = result.filter(|text| !text.is_empty());

@@ -64,10 +64,18 @@ named_enum!(
 );
 
 named_enum!(
-    /// Why a text is incomplete, where the provider did not end it.
+    /// Why a completed text may be incomplete.
     FinishReason {
-        /// Cancelled by the caller, who keeps what was delivered.
+        /// The caller cancelled it and keeps what was delivered.
         Cancelled = "cancelled",
+        /// It reached its output limit, or one of the server's own limits.
+        Length = "length",
+        /// The provider stopped for its content policy.
+        ContentFilter = "content_filter",
+        /// The model wrote a tool call that its provider could not read.
+        MalformedFunctionCall = "malformed_function_call",
+        /// The provider ended it for another reason of its own.
+        Other = "other",
     }
 );
 
@@ -90,8 +98,9 @@ named_enum!(
 );
 
 impl FailureCode {
-    /// Whether the same request, unchanged, may succeed later.
-    pub const fn retryable(self) -> bool {
+    /// Whether the same request, unchanged, may succeed later. [`Failure::is_retryable`] also
+    /// considers why the provider failed.
+    const fn retryable(self) -> bool {
         match self {
             Self::ProviderError
             | Self::ProviderTimeout
@@ -112,12 +121,22 @@ pub struct Failure {
     pub message: String,
 }
 
+/// The message of a generation that failed because the provider refuses the server's own account.
+pub const ACCOUNT_REFUSED: &str =
+    "the provider refuses this server's account; its operator must act";
+
 impl Failure {
     pub fn new(code: FailureCode, message: impl Into<String>) -> Self {
         Self {
             code,
             message: message.into(),
         }
+    }
+
+    /// Whether the same request, unchanged, may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        // The code is the same as of other errors of the provider; the message is stored too.
+        self.code.retryable() && self.message != ACCOUNT_REFUSED
     }
 }
 
@@ -173,7 +192,7 @@ pub struct Generation {
     /// `None` until finished, zero when failed.
     pub charged: Option<Credits>,
     pub failure: Option<Failure>,
-    /// Why it ended early.
+    /// Why a completed text may be incomplete.
     pub finish_reason: Option<FinishReason>,
     /// What its answer says beyond its text, where it does.
     pub answer: Option<Answered>,

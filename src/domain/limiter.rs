@@ -141,6 +141,11 @@ impl<K: Copy + Eq + Hash> Limiter<K> {
         lock(&self.0.state).held()
     }
 
+    /// The weight in use by one key.
+    pub fn held_by(&self, key: K) -> usize {
+        lock(&self.0.state).held_by(key)
+    }
+
     fn permit(&self, key: K, weight: usize) -> Permit<K> {
         Permit {
             limiter: self.clone(),

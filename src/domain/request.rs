@@ -167,6 +167,11 @@ impl GenerationRequest {
         }
     }
 
+    /// Whether the prompt is rendered from a stored template.
+    pub fn has_template(&self) -> bool {
+        matches!(self, Self::Text(text) if text.template.is_some())
+    }
+
     pub const fn prompt(&self) -> &String {
         match self {
             Self::Text(request) => &request.prompt,

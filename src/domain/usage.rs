@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// The largest count that is believed: the largest integer that every JSON reader keeps.
-const MAX_COUNT: u64 = (1 << 53) - 1;
+pub const MAX_COUNT: u64 = (1 << 53) - 1;
 
-/// Token counts as a provider reported them, before they are believed. `None` where a count is
-/// missing, negative or no integer: it is then estimated from bytes, never taken as zero.
+/// Token counts as a provider reported them. `None` where a count is missing, negative or not an
+/// integer: it is then estimated from bytes, as is a zero for content that is not empty.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TokenCounts {
     /// All input tokens, cached ones included.
@@ -24,22 +24,6 @@ pub struct TokenCounts {
     pub reasoning: Option<u64>,
     /// Bytes of the text that came after `output` was counted: of a stream that was cancelled.
     pub uncounted_bytes: usize,
-}
-
-impl TokenCounts {
-    /// Without an own count: as counted before.
-    #[must_use]
-    pub fn or(self, before: Self) -> Self {
-        Self {
-            input: self.input.or(before.input),
-            output: self.output.or(before.output),
-            cached_input: self.cached_input.or(before.cached_input),
-            cache_write: self.cache_write.or(before.cache_write),
-            cache_write_long: self.cache_write_long.or(before.cache_write_long),
-            reasoning: self.reasoning.or(before.reasoning),
-            uncounted_bytes: self.uncounted_bytes,
-        }
-    }
 }
 
 /// Tokens of a completed text generation.
@@ -75,12 +59,14 @@ impl TokenCounts {
 }
 
 impl TextUsage {
-    /// From reported counts; what is missing is bytes ÷ 4, rounded up, and marked.
+    /// Completes reported counts: a count that is missing, or zero for content that is not empty,
+    /// becomes bytes ÷ 4, rounded up, and the usage is marked as estimated.
     pub fn from_counts(counts: TokenCounts, input_bytes: usize, output_bytes: usize) -> Self {
         let estimate = |bytes: usize| (bytes as u64).div_ceil(4);
         let believed = |count: Option<u64>| count.filter(|&c| c <= MAX_COUNT);
-        let input = counts.believed_input();
-        // A text of no tokens was not counted.
+        let input = counts
+            .believed_input()
+            .filter(|&c| c > 0 || input_bytes == 0);
         let output = believed(counts.output).filter(|&c| c > 0 || output_bytes == 0);
         let input_tokens = input.unwrap_or_else(|| estimate(input_bytes));
         // Never less than the provider itself has counted, and never nothing for the rest.
@@ -136,6 +122,24 @@ mod tests {
         assert_eq!((usage.output_tokens, usage.estimated), (2, true));
         let usage = TextUsage::from_counts(counts, 100, 0);
         assert_eq!((usage.output_tokens, usage.estimated), (0, false));
+    }
+
+    #[test]
+    fn no_input_tokens_are_a_count_only_without_content() {
+        for (input, bytes, tokens, estimated) in [
+            (Some(0), 2_000, 500, true),
+            (Some(0), 1, 1, true),
+            (Some(0), 0, 0, false),
+            (Some(1), 2_000, 1, false),
+        ] {
+            let counts = TokenCounts {
+                input,
+                output: Some(5),
+                ..TokenCounts::default()
+            };
+            let usage = TextUsage::from_counts(counts, bytes, 9);
+            assert_eq!((usage.input_tokens, usage.estimated), (tokens, estimated));
+        }
     }
 
     #[test]

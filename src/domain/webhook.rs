@@ -1,5 +1,6 @@
 //! Webhooks: events and the retry schedule of deliveries.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use chrono::TimeDelta;
 
 use super::named::named_enum;
@@ -26,6 +27,11 @@ named_enum!(
         Failed = "failed",
     }
 );
+
+/// Formats a secret as Standard Webhooks specifies.
+pub fn secret_text(secret: &[u8]) -> String {
+    format!("whsec_{}", STANDARD.encode(secret))
+}
 
 /// Backoff after each failed attempt, in seconds: about a day in all.
 const DELAYS: [i64; 9] = [10, 60, 300, 1_800, 3_600, 7_200, 14_400, 28_800, 28_800];

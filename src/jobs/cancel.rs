@@ -1,5 +1,8 @@
 //! Cancels. A streamed text is ended by the task that streams it, which alone knows what was
 //! delivered; everything else by one statement, whichever process runs it.
+//!
+//! The task ends the delivery at once, but the text only when the provider's counts are known
+//! ([`super::text`]), which may take minutes.
 
 use std::time::Duration;
 
@@ -17,8 +20,7 @@ use crate::{
     },
 };
 
-/// Maximum wait for the task that streams a text. It normally ends within a moment; otherwise its
-/// server hangs or has no database.
+/// Maximum wait for the end of a text whose cancel was requested.
 const STREAM_WAIT: Duration = Duration::from_secs(10);
 /// How soon the row of a text that another server streams is read again, where no notice comes.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -29,8 +31,9 @@ pub enum Cancel {
     Done,
     /// Ended otherwise.
     AlreadyFinished,
-    /// The server that streams the text was asked, and has not ended it yet. No other process may:
-    /// what was delivered would be free. If that server is dead, the sweep ends the text.
+    /// The server that streams the text was asked, and has not ended it yet: it waits for the
+    /// provider's counts, or hangs. No other process may end it: what was delivered would be free.
+    /// If that server is dead, the sweep ends the text.
     Requested,
 }
 
@@ -75,7 +78,7 @@ impl Runner {
         };
         let ended = self.end(&settlement).await?;
         if ended.is_some() {
-            self.0.running.cancel(of.1);
+            self.0.running.abandon(of.1);
         }
         Ok(ended)
     }

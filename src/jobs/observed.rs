@@ -143,6 +143,10 @@ impl TextProvider for Observed<dyn TextProvider> {
         end(watch, &span, result.as_ref().err());
         result
     }
+
+    fn may_hide_reasoning(&self, call: &TextCall) -> bool {
+        self.inner.may_hide_reasoning(call)
+    }
 }
 
 /// Records the time to the first token, also of a cancelled stream.

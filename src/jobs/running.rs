@@ -24,7 +24,10 @@ pub(super) struct Running(Entries);
 /// A handle to a running generation.
 #[derive(Debug, Clone)]
 pub struct Handle {
+    /// Asks its task to end it. A stream may be read on without being delivered.
     pub(super) cancel: CancellationToken,
+    /// Parent of `cancel`: stops its task at once, because its row has ended or has another owner.
+    abandon: CancellationToken,
     done: Done,
     state: Arc<State>,
 }
@@ -48,6 +51,7 @@ pub struct RunningGuard {
     entries: Entries,
     handle: Handle,
     pub(super) cancel: CancellationToken,
+    pub(super) abandon: CancellationToken,
 }
 
 /// Why a call was abandoned.
@@ -85,9 +89,11 @@ impl Running {
         streams: bool,
     ) -> (RunningGuard, watch::Sender<Option<Arc<Generation>>>) {
         let (sender, done) = watch::channel(None);
-        let cancel = CancellationToken::new();
+        let abandon = CancellationToken::new();
+        let cancel = abandon.child_token();
         let handle = Handle {
             cancel: cancel.clone(),
+            abandon: abandon.clone(),
             done,
             state: Arc::new(State {
                 streams,
@@ -101,6 +107,7 @@ impl Running {
             entries,
             handle,
             cancel,
+            abandon,
         };
         (guard, sender)
     }
@@ -121,7 +128,7 @@ impl Running {
         lock(&self.0).values().any(Handle::streams)
     }
 
-    /// Cancels work on rows that this process no longer owns: cancelled through another replica, or
+    /// Abandons work on rows that this process no longer owns: ended through another replica, or
     /// taken over. Only when seen twice, since a row may end between the read and this call.
     pub(super) fn stop_lost(&self, owned: &[GenerationId]) {
         for (id, handle) in lock(&self.0).iter() {
@@ -130,14 +137,15 @@ impl Running {
                 continue;
             }
             if state.lost.swap(true, Ordering::AcqRel) {
-                handle.cancel.cancel();
+                handle.abandon.cancel();
             }
         }
     }
 
-    pub(super) fn cancel(&self, id: GenerationId) {
+    /// Stops the work on a row that has ended.
+    pub(super) fn abandon(&self, id: GenerationId) {
         if let Some(handle) = self.handle(id) {
-            handle.cancel.cancel();
+            handle.abandon.cancel();
         }
     }
 }

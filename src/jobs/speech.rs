@@ -30,7 +30,7 @@ impl Runner {
         let Some(provider) = self.0.providers.speech.get(&job.provider) else {
             return Step::no_provider(job);
         };
-        let Some(permit) = self.0.providers.try_acquire(&job.provider) else {
+        let Some(permit) = self.provider_permit(job).await else {
             return Step::retry();
         };
         let submit = self.submit(job, guard, Submission::OfJob, || provider.generate(call));

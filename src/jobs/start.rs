@@ -10,13 +10,14 @@ use crate::{
         conversation::Part,
         generation::{Failure, FailureCode, Generation},
         ids::{AccountId, GenerationId},
-        share::SharePermit,
+        limiter::Permit,
     },
     memory,
     providers::ProviderPermit,
     store::{
         generations::{HoldOutcome, NewGeneration, Outcome, Settlement},
         jobs::Job,
+        keys::Presumed,
     },
 };
 
@@ -28,9 +29,9 @@ const UNCONFIRMED_POLL: Duration = Duration::from_millis(500);
 /// Bytes of an answer in a record that is looked up instead of kept for a stream's client.
 const LARGE_RECORD: usize = 64 << 10;
 
-/// What a generation that this process runs at once holds until it is settled; no share where it is
-/// a job.
-pub type Permits = (ProviderPermit, Option<SharePermit>);
+/// Held until the generation is settled: its call, and its account's permit for synchronous work
+/// unless it is a job.
+pub type Permits = (ProviderPermit, Option<Permit<AccountId>>);
 
 /// A generation that is ready to run.
 pub struct Work {
@@ -76,6 +77,11 @@ impl Runner {
         let Work { new, run } = work;
         let record = new.record();
         let (verdict, held) = oneshot::channel();
+        let presumed = new.presumed.clone().filter(|presumed| presumed.is_open());
+        if let Some(presumed) = &presumed {
+            presumed.set_counting(true);
+        }
+        let uncounted = presumed.clone();
         let runner = self.clone();
         let handle = if let Some((call, permits)) = run {
             // Registered before the row exists: see `Running`.
@@ -89,7 +95,8 @@ impl Runner {
                     // After an error the row may be there all the same. It is off the register
                     // now, so the sweep will find it without an owner and end it.
                     drop((guard, permits));
-                    let _ = verdict.send(outcome.map(|why| refused(why, new, Some(call))));
+                    let refused = outcome.map(|why| refused(why, new, Some(call)));
+                    runner.report(verdict, refused, uncounted).await;
                     return;
                 }
                 guard.held();
@@ -112,19 +119,42 @@ impl Runner {
                 runner.0.wakeups.jobs.ring();
                 let of = (new.account_id, new.id);
                 let unknown = outcome.is_err();
-                // The caller may be gone; the job exists.
-                let _ = verdict.send(outcome.map(|why| refused(why, new, None)));
+                let refused = outcome.map(|why| refused(why, new, None));
+                runner.report(verdict, refused, uncounted).await;
                 if unknown {
                     runner.end_unconfirmed(of).await;
                 }
             });
             None
         };
-        Ok(match (held.await??, handle) {
+        let outcome = held.await;
+        if let Some(presumed) = presumed {
+            presumed.set_counting(false);
+        }
+        Ok(match (outcome??, handle) {
             (None, Some(handle)) => Started::Running(record, handle),
             (None, None) => Started::Queued(record),
             (Some(refused), _) => Started::Refused(refused),
         })
+    }
+
+    /// Sends the outcome of a hold. If the caller is gone and the hold did not count its request, the
+    /// request is counted here.
+    async fn report<T>(
+        &self,
+        verdict: oneshot::Sender<T>,
+        outcome: T,
+        presumed: Option<Arc<Presumed>>,
+    ) {
+        if verdict.send(outcome).is_err()
+            && let Some(presumed) = presumed.filter(|presumed| presumed.is_open())
+        {
+            let now = self.0.clock.now();
+            let counting = self.0.store.authenticate_key(presumed.digest, now);
+            if let Err(error) = counting.await {
+                tracing::debug!(%error, "request of a caller who hung up was not counted");
+            }
+        }
     }
 
     /// Ends a job whose hold was reported as failed although its row may exist: nobody pays for a
@@ -139,7 +169,7 @@ impl Runner {
                 ..self.settlement(of, Outcome::Failed(failure), None, None)
             };
             if let Ok(Some(row)) = self.end(&settlement).await {
-                self.0.running.cancel(of.1);
+                self.0.running.abandon(of.1);
                 self.cancel_task(&row.provider, row.remote_id.as_deref())
                     .await;
                 return;

@@ -15,6 +15,7 @@ use crate::{
         ids::AccountId,
         receipt::Receipt,
     },
+    offload::for_account,
     providers::{ProviderError, ProviderErrorKind},
     store::{
         generations::{Completion, Outcome},
@@ -162,7 +163,8 @@ impl Runner {
         guard: &RunningGuard,
     ) -> Option<Ended> {
         let late = job.deadline_at.is_some_and(|at| at <= self.0.clock.now());
-        let step = AssertUnwindSafe(self.next(job, call, guard, late)).catch_unwind();
+        let step = for_account(job.account_id, self.next(job, call, guard, late));
+        let step = AssertUnwindSafe(step).catch_unwind();
         let step = step.await.unwrap_or_else(|_panic| Step::panicked(job));
         let step = match step {
             // Not where a shutdown cut the last poll short: the next worker takes it.

@@ -5,7 +5,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Runner, RunningGuard, step::Step};
-use crate::{providers::ProviderError, store::jobs::Job};
+use crate::{
+    providers::{ProviderError, ProviderPermit},
+    store::jobs::Job,
+};
 
 /// Retry policy of submissions.
 #[derive(Debug, Clone, Copy)]
@@ -57,6 +60,8 @@ pub(super) enum Submission {
     /// Work of the process that made the row. No other one submits it: it needs no stored
     /// intent.
     Once,
+    /// As [`Self::Once`]; the call itself handles a cancel.
+    OfText,
     /// A job that another process may go on with: its intent to submit is stored first.
     OfJob,
     /// As [`Self::OfJob`]; a cancel does not cut the call, because without the task's id the
@@ -65,6 +70,15 @@ pub(super) enum Submission {
 }
 
 impl Runner {
+    /// A permit for a call, once it is the account's turn; `None` after a poll interval or at a
+    /// shutdown, so that other jobs find a worker.
+    pub(super) async fn provider_permit(&self, job: &Job) -> Option<ProviderPermit> {
+        let acquiring = self.0.providers.acquire(&job.provider, job.account_id);
+        let acquiring = tokio::time::timeout(self.0.poll_interval, acquiring);
+        let acquired = self.0.stopping.run_until_cancelled(acquiring).await;
+        acquired?.ok()?
+    }
+
     /// Submits until the provider has taken the request or must not be asked again. `Err`: what
     /// the step comes to instead.
     pub(super) async fn submit<T, F>(
@@ -79,15 +93,15 @@ impl Runner {
     {
         let mut submissions = Submissions::begin(self.0.submit);
         loop {
-            if kind != Submission::Once && !self.store_intent(job, submissions.made).await {
+            let is_job = matches!(kind, Submission::OfJob | Submission::OfTask);
+            if is_job && !self.store_intent(job, submissions.made).await {
                 return Err(Step::LeaseLost);
             }
             guard.submitted();
             submissions.made += 1;
-            let answer = if kind == Submission::OfTask {
-                self.unless_interrupted(call()).await?
-            } else {
-                self.unless_stopped(guard, call()).await?
+            let answer = match kind {
+                Submission::OfText | Submission::OfTask => self.unless_interrupted(call()).await?,
+                Submission::Once | Submission::OfJob => self.unless_stopped(guard, call()).await?,
             };
             let error = match answer {
                 Ok(answer) => return Ok(answer),

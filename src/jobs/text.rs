@@ -1,5 +1,7 @@
 //! Text: one call, streamed or not.
 
+use std::pin::pin;
+
 use super::{
     Runner, RunningGuard, TextWork,
     cancel::cancelled,
@@ -11,7 +13,7 @@ use crate::{
         conversation::Answered, credits::Credits, generation::FinishReason, json::without_nul,
         usage::TextUsage,
     },
-    providers::{DeltaSink, TextAnswer},
+    providers::{DeltaSink, ProviderError, TextAnswer, TextProvider},
     store::{
         generations::{Completion, Outcome},
         jobs::Job,
@@ -23,21 +25,33 @@ impl Runner {
         let Some(provider) = self.0.providers.text.get(&job.provider) else {
             return Step::no_provider(job);
         };
-        let submit = self.submit(job, guard, Submission::Once, || {
-            provider.generate(&work.call, work.deltas.as_ref())
+        let submit = self.submit(job, guard, Submission::OfText, || {
+            call(provider.as_ref(), guard, work)
         });
-        match submit.await {
-            Ok(answer) => self.completed_text(job, work, answer, None),
-            // What was delivered before a cancel is kept and charged, even where the provider
-            // has not reported its counts. Nothing delivered costs nothing.
-            Err(Step::Cancelled) => match work.deltas.as_ref().and_then(DeltaSink::delivered) {
-                Some(delivered) => {
-                    self.completed_text(job, work, delivered, Some(FinishReason::Cancelled))
-                }
-                None => Step::failed(cancelled()),
+        let sink = work.deltas.as_ref();
+        let called = submit.await;
+        let is_closed = sink.is_some_and(DeltaSink::is_closed);
+        let counted = match called {
+            Ok(Some(answer)) if is_closed => Some(answer),
+            Ok(Some(answer)) => return self.completed_text(job, work, answer, None),
+            Ok(None) | Err(Step::Cancelled) => None,
+            // The upstream broke down, or a shutdown came, after the cancel.
+            Err(_) if is_closed => None,
+            Err(step) => return step,
+        };
+        // Nothing delivered costs nothing.
+        let Some(delivered) = sink.and_then(DeltaSink::delivered) else {
+            return Step::failed(cancelled());
+        };
+        let answer = match counted {
+            Some(counted) => TextAnswer {
+                usage: counted.usage,
+                request_id: counted.request_id,
+                ..delivered
             },
-            Err(step) => step,
-        }
+            None => delivered,
+        };
+        self.completed_text(job, work, answer, Some(FinishReason::Cancelled))
     }
 
     fn completed_text(
@@ -45,7 +59,7 @@ impl Runner {
         job: &Job,
         work: &TextWork,
         answer: TextAnswer,
-        finish_reason: Option<FinishReason>,
+        cut: Option<FinishReason>,
     ) -> Step {
         let usage = TextUsage::from_counts(answer.usage, work.input_bytes, answer.bytes());
         let at_limit = usage.output_tokens >= work.call.max_tokens.into();
@@ -55,8 +69,9 @@ impl Runner {
         } else {
             None
         };
-        // What is cut short has no last counts.
-        let blank = work.receipt.filter(|_| finish_reason.is_none());
+        // The counts of an answer that was cut short need not be the final ones.
+        let is_final = cut.is_none() && answer.usage.uncounted_bytes == 0;
+        let blank = work.receipt.filter(|_| is_final);
         let receipt = blank.and_then(|blank| {
             let receipt = blank.counted(&answer.usage)?;
             Some((blank.key, receipt))
@@ -76,10 +91,33 @@ impl Runner {
                 answer: beyond.map(without_nul),
                 usage: serde_json::json!(usage),
                 charged,
-                finish_reason,
+                finish_reason: cut.or(answer.stop.finish_reason()),
             })),
             request_id: answer.request_id,
             receipt,
         }
     }
+}
+
+/// Calls the provider. A cancel drops the call, unless part of the answer was delivered and the
+/// model may have reasoned unseen, which the provider bills: then the delivery ends and the call is
+/// read to its end for the counts. `None`: the call was dropped.
+async fn call(
+    provider: &dyn TextProvider,
+    guard: &RunningGuard,
+    work: &TextWork,
+) -> Result<Option<TextAnswer>, ProviderError> {
+    // Before the call, which drops the conversation once the provider has accepted it.
+    let may_hide = work.deltas.is_some() && provider.may_hide_reasoning(&work.call);
+    let mut call = pin!(provider.generate(&work.call, work.deltas.as_ref()));
+    tokio::select! {
+        biased;
+        answer = &mut call => return answer.map(Some),
+        () = guard.cancel.cancelled() => {}
+    }
+    let sink = work.deltas.as_ref().filter(|_| may_hide);
+    if !sink.is_some_and(DeltaSink::close) {
+        return Ok(None);
+    }
+    guard.abandon.run_until_cancelled(call).await.transpose()
 }

@@ -52,7 +52,7 @@ impl Runner {
         }
         // Polls need no permit: there are no more of them than workers, and they must not wait
         // for new work.
-        let Some(_permit) = self.0.providers.try_acquire(&job.provider) else {
+        let Some(_permit) = self.provider_permit(job).await else {
             return Step::retry();
         };
         let submit = self.submit(job, guard, Submission::OfTask, || provider.submit(call));

@@ -8,19 +8,19 @@ use base64::{
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::{DeltaSink, ProviderError, http::classify::clean_id};
+use super::{DeltaSink, ProviderError, http::classify::clean_id, surrogates::Joiner};
 use crate::{
     domain::{
-        conversation::{Delta, Part},
-        usage::TokenCounts,
+        conversation::{Delta, Json, Part},
+        usage::{MAX_COUNT, TokenCounts},
     },
     memory::{self, Reservation},
 };
 
 /// Longest answer, in bytes: 128,000 tokens of 32 bytes, where some 4 are usual.
-const TEXT_CAP: usize = 4 << 20;
+pub const TEXT_CAP: usize = 4 << 20;
 /// Longest model id that is written to the log.
 const MODEL_CAP: usize = 128;
 
@@ -35,6 +35,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 pub struct PartBuffer<'a> {
     parts: Vec<Part>,
     bytes: usize,
+    surrogates: Joiner,
     sink: Option<&'a DeltaSink>,
     reserved: Option<Reservation>,
 }
@@ -45,17 +46,31 @@ impl<'a> PartBuffer<'a> {
         Self {
             parts: Vec::new(),
             bytes: 0,
+            surrogates: Joiner::default(),
             sink,
             reserved: memory::reservation(),
         }
     }
 
+    /// Whether the caller was sent any piece.
+    pub fn has_delivered(&self) -> bool {
+        self.sink.is_some_and(DeltaSink::has_delivered)
+    }
+
     /// Adds a piece. Fails above 4 MiB in all.
     pub fn push(&mut self, piece: Delta) -> Result<(), ProviderError> {
+        for piece in self.surrogates.join(piece) {
+            self.push_joined(piece)?;
+        }
+        Ok(())
+    }
+
+    fn push_joined(&mut self, piece: Delta) -> Result<(), ProviderError> {
         let nothing = matches!(
             &piece,
             Delta::Text(text)
                 | Delta::Thinking(text)
+                | Delta::Reasoning(_, text)
                 | Delta::Signature(text)
                 | Delta::Arguments(text) if text.is_empty()
         );
@@ -86,12 +101,9 @@ impl<'a> PartBuffer<'a> {
     }
 
     fn add(&mut self, piece: Delta) -> Result<(), ProviderError> {
-        self.bytes += match &piece {
-            Delta::Signature(signature) => signature.len(),
-            piece => piece.bytes(),
-        };
+        self.bytes += piece.bytes();
         if self.bytes > TEXT_CAP {
-            return Err(ProviderError::failed("text over the cap"));
+            return Err(ProviderError::over_limit("text over the cap"));
         }
         if let Some(reserved) = &self.reserved {
             // Once more where it was delivered.
@@ -116,15 +128,59 @@ impl<'a> PartBuffer<'a> {
     }
 
     pub fn end(mut self) -> Vec<Part> {
+        if let Some(piece) = self.surrogates.end() {
+            // A few bytes more are no matter of the cap.
+            let _within = self.push_joined(piece);
+        }
         self.close();
         self.parts
     }
 }
 
-/// A plausible count: a JSON integer of zero or more. Anything else is none, because an invalid
-/// `usage` must neither fail an answer nor make it free.
+/// A plausible count: a JSON integer from 0 to [`MAX_COUNT`]. Anything else is `None`, because an
+/// invalid `usage` must neither fail an answer nor make it free.
 pub fn count(value: Option<&Value>) -> Option<u64> {
-    value?.as_u64()
+    value?.as_u64().filter(|&count| count <= MAX_COUNT)
+}
+
+/// Adds a later usage of the same response. Servers repeat usage in part, or end with zeros: null,
+/// zero and invalid counts do not replace an earlier count.
+pub fn merge_usage(before: &mut Map<String, Value>, later: &Map<String, Value>) {
+    for (name, value) in later {
+        match (before.get_mut(name), value) {
+            (Some(Value::Object(before)), Value::Object(later)) => merge_usage(before, later),
+            (Some(before), _) if is_reported(before) && !is_reported(value) => {}
+            _ => {
+                before.insert(name.clone(), value.clone());
+            }
+        }
+    }
+}
+
+fn is_reported(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(members) => !members.is_empty(),
+        value => count(Some(value)).is_some_and(|count| count > 0),
+    }
+}
+
+/// The JSON text of a call's arguments: a string as it is, an object serialised, nothing for null.
+/// `None` for other values, which a call cannot have.
+pub fn arguments(value: Option<&Value>) -> Option<String> {
+    match value {
+        None | Some(Value::Null) => Some(String::new()),
+        Some(Value::String(text)) => Some(text.clone()),
+        Some(object @ Value::Object(_)) => Some(object.to_string()),
+        Some(_) => None,
+    }
+}
+
+/// As [`arguments`], of vendors whose calls have an object. `None` also for other text.
+pub fn object_arguments(value: Option<&Value>) -> Option<String> {
+    let is_object =
+        |text: &str| Json::parse(text).is_some_and(|json| json.as_str().starts_with('{'));
+    arguments(value).filter(|text| text.is_empty() || is_object(text))
 }
 
 /// As [`count`], but absent and null mean zero, where the vendor's format says so.

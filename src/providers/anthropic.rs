@@ -41,6 +41,7 @@ pub const ADAPTERS: Adapters = Adapters {
             json_object: false,
             free_arguments: false,
             image_detail: false,
+            reasoning_fields: false,
             thought_signatures: false,
             own: Some(Surface::AnthropicMessages),
             ..Dialogue::ALL
@@ -201,6 +202,11 @@ impl TextProvider for Anthropic {
             timeout: self.timeout,
         };
         exchange::<ResponseParser<'_>>(&self.http, post, &self.name, call, deltas).await
+    }
+
+    fn may_hide_reasoning(&self, call: &TextCall) -> bool {
+        let settings = self.models.get(&call.model).map(|(settings, _)| settings);
+        request::may_think(call, settings.unwrap_or(&AnthropicModel::default()))
     }
 }
 

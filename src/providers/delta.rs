@@ -1,5 +1,4 @@
-//! Forwarding a streamed answer to the client, and recording what was delivered, which is what a
-//! cancelled generation is charged for.
+//! Forwarding a streamed answer to the caller, and recording what was delivered.
 
 mod unread;
 
@@ -12,7 +11,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::TextAnswer;
 use crate::domain::{
-    conversation::{Delta, Part},
+    conversation::{Delta, Visibility},
     usage::TokenCounts,
 };
 pub use unread::Deltas;
@@ -24,28 +23,32 @@ use unread::Unread;
 pub struct DeltaSink {
     channel: UnboundedSender<Delta>,
     unread: Arc<Unread>,
+    visibility: Visibility,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// What the caller has got, and what the provider had counted by then.
+    /// The pieces that the caller was sent, and the provider's counts so far.
     delivered: TextAnswer,
     first_at: Option<Instant>,
     /// The caller has disconnected, or is so slow that it gets the rest at the end.
     caller_gone: bool,
+    /// Whether a cancel has ended the delivery.
+    is_closed: bool,
 }
 
 impl DeltaSink {
-    pub fn channel() -> (Self, Deltas) {
+    /// `visibility`: the pieces that the reader of the channel sends to the caller.
+    pub fn channel(visibility: Visibility) -> (Self, Deltas) {
         let (channel, receiver) = unbounded_channel();
         let unread = Arc::<Unread>::default();
         let deltas = Deltas::new(receiver, Arc::clone(&unread));
-        let state = Mutex::default();
         let sink = Self {
             channel,
             unread,
-            state,
+            visibility,
+            state: Mutex::default(),
         };
         (sink, deltas)
     }
@@ -56,25 +59,41 @@ impl DeltaSink {
         Self {
             channel: self.channel.clone(),
             unread: Arc::clone(&self.unread),
+            visibility: self.visibility,
             state: Mutex::default(),
         }
     }
 
-    /// Forwards a piece. A client that disconnects does not stop a generation that
-    /// is paid for.
+    /// Forwards a piece unless the sink is closed. A caller who disconnects does not stop a
+    /// generation that is paid for.
     pub fn push(&self, piece: Delta) {
         let mut state = self.state();
         state.first_at.get_or_insert_with(Instant::now);
-        if self.unread.add(&piece) && self.channel.send(piece.clone()).is_ok() {
-            state.delivered.usage.uncounted_bytes += piece.bytes();
-            piece.add_to(&mut state.delivered.parts);
-        } else {
+        if state.is_closed {
+            return;
+        }
+        let bytes = piece.bytes();
+        if !self.unread.add(&piece) || self.channel.send(piece.clone()).is_err() {
             state.caller_gone = true;
+        } else if bytes > 0 && self.visibility.shows(&piece) {
+            state.delivered.usage.uncounted_bytes += bytes;
+            piece.add_to(&mut state.delivered.parts);
         }
     }
 
+    /// Ends the delivery if anything was delivered, and returns whether it has.
+    pub fn close(&self) -> bool {
+        let mut state = self.state();
+        state.is_closed = !state.delivered.parts.is_empty();
+        state.is_closed
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.state().is_closed
+    }
+
     /// Records the provider's counts, which cover every piece so far, and its request id. Ignored
-    /// once the client has disconnected: the counts would include pieces that it did not get.
+    /// once the caller has disconnected: the counts would include pieces that it did not get.
     pub fn note(&self, usage: Option<TokenCounts>, request_id: Option<&String>) {
         let mut state = self.state();
         if state.caller_gone {
@@ -97,12 +116,15 @@ impl DeltaSink {
         };
     }
 
-    /// What was delivered; `None` when no text and no call was: not every caller is shown thinking.
+    pub fn has_delivered(&self) -> bool {
+        !self.state().delivered.parts.is_empty()
+    }
+
+    /// The pieces that the caller was sent, with the counts so far; `None` if there are none.
     pub fn delivered(&self) -> Option<TextAnswer> {
         let state = self.state();
-        let shown = |part: &Part| matches!(part, Part::Text { .. } | Part::ToolCall(_));
         let delivered = &state.delivered;
-        delivered.parts.iter().any(shown).then(|| delivered.clone())
+        (!delivered.parts.is_empty()).then(|| delivered.clone())
     }
 
     /// When the first piece came.
@@ -118,6 +140,7 @@ impl DeltaSink {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::generation::Surface;
 
     fn text(text: &str) -> Delta {
         Delta::Text(text.to_owned())
@@ -133,7 +156,7 @@ mod tests {
 
     #[test]
     fn counts_hold_for_the_pieces_before_them() {
-        let (sink, _receiver) = DeltaSink::channel();
+        let (sink, _receiver) = DeltaSink::channel(Visibility::TEXT);
         assert_eq!(sink.delivered(), None);
         sink.note(Some(counts(7, Some(0))), None);
         sink.push(text("Hello"));
@@ -157,8 +180,48 @@ mod tests {
     }
 
     #[test]
+    fn only_visible_pieces_count_as_delivered() {
+        let pieces = [
+            Delta::Thinking("hm".to_owned()),
+            Delta::Signature("sig".to_owned()),
+            Delta::Redacted("data".to_owned()),
+        ];
+        for (surface, bytes) in [
+            (Surface::Generate, 0),
+            (Surface::OpenAiChat, 0),
+            (Surface::OpenAiResponses, 2),
+            (Surface::AnthropicMessages, 9),
+        ] {
+            let (sink, mut receiver) = DeltaSink::channel(Visibility::of(surface));
+            for piece in pieces.clone() {
+                sink.push(piece.clone());
+                assert_eq!(receiver.try_recv().unwrap(), piece, "{surface}");
+            }
+            let delivered = sink.delivered();
+            assert_eq!(sink.has_delivered(), bytes > 0, "{surface}");
+            let counted = delivered.map_or(0, |answer| answer.usage.uncounted_bytes);
+            assert_eq!(counted, bytes, "{surface}");
+        }
+    }
+
+    #[test]
+    fn a_closed_sink_delivers_nothing_but_takes_counts() {
+        let (sink, mut receiver) = DeltaSink::channel(Visibility::TEXT);
+        assert!(!sink.close());
+        sink.push(text("Hello"));
+        assert!(sink.close() && sink.is_closed());
+        sink.push(text(" there"));
+        sink.note(Some(counts(7, Some(90))), None);
+        assert_eq!(receiver.try_recv().unwrap(), text("Hello"));
+        assert!(receiver.try_recv().is_none());
+        let delivered = sink.delivered().unwrap();
+        assert_eq!(delivered.text(), "Hello");
+        assert_eq!(delivered.usage, counts(7, Some(90)));
+    }
+
+    #[test]
     fn what_nobody_gets_is_neither_kept_nor_counted() {
-        let (sink, receiver) = DeltaSink::channel();
+        let (sink, receiver) = DeltaSink::channel(Visibility::TEXT);
         sink.push(text("Hello"));
         drop(receiver);
         // Still counts what was delivered.

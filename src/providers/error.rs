@@ -6,6 +6,8 @@
 
 use std::{fmt, time::Duration};
 
+use crate::domain::generation::ACCOUNT_REFUSED;
+
 /// What an upstream failure means to a generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProviderErrorKind {
@@ -43,6 +45,9 @@ pub struct ProviderError {
     /// Whether the provider is known not to have started the work: connection refused,
     /// 429 (rate), 503, 529. Only then may a submission be repeated.
     pub not_started: bool,
+    /// Whether one of our own limits ended an answer that went on: its size, or the duration of
+    /// its stream.
+    pub is_over_limit: bool,
     /// HTTP status of the response, if there was one.
     pub status: Option<u16>,
     /// How long the provider asks to wait before the next try.
@@ -63,11 +68,13 @@ impl ProviderError {
             ProviderErrorKind::ContentPolicy => "the provider refused the content by its policy",
             ProviderErrorKind::Timeout => "the provider did not answer in time",
             ProviderErrorKind::Overloaded => "the provider is overloaded",
-            ProviderErrorKind::Account | ProviderErrorKind::Failed => "the provider failed",
+            ProviderErrorKind::Account => ACCOUNT_REFUSED,
+            ProviderErrorKind::Failed => "the provider failed",
         };
         Self {
             kind,
             not_started: false,
+            is_over_limit: false,
             status: None,
             retry_after: None,
             request_id: None,
@@ -79,6 +86,14 @@ impl ProviderError {
     /// A failed call, or an answer that cannot be used.
     pub fn failed(detail: &str) -> Self {
         Self::new(ProviderErrorKind::Failed, detail)
+    }
+
+    /// An answer that exceeds one of our own limits.
+    pub fn over_limit(detail: &str) -> Self {
+        Self {
+            is_over_limit: true,
+            ..Self::failed(detail)
+        }
     }
 
     /// A call that is refused before it is sent, as the provider would refuse it.

@@ -3,20 +3,21 @@
 //! A vendor's wire format is its request and a [`TextParser`]. Here: everything else.
 
 use serde_json::Value;
+use tokio::time::timeout;
 
 use super::{
-    DeltaSink, ProviderError, TextAnswer, TextCall,
+    DeltaSink, ProviderError, ProviderErrorKind, TextAnswer, TextCall,
     answer::{PartBuffer, note_model},
     http::{
         HttpClient, JsonPost, TEXT_BODY_CAP,
         classify::{self, ErrorInfo, Head, clean_id},
     },
-    sse::Event,
+    sse::{Event, Events},
+    surrogates,
 };
 use crate::{
     domain::{
         conversation::{Delta, Part, Stop, ToolCall},
-        json,
         usage::TokenCounts,
     },
     memory,
@@ -39,7 +40,8 @@ pub trait TextParser<'a>: Sized {
     fn end(self, streamed: bool) -> Result<TextAnswer, ProviderError>;
 }
 
-/// Sends once and parses the response, as events with `deltas` and as one body without.
+/// Sends once and parses the response. With `deltas` a stream is requested; how the response is read
+/// depends on its content type, since some servers do not send what was requested.
 pub async fn exchange<'a, P: TextParser<'a>>(
     http: &HttpClient,
     post: JsonPost,
@@ -47,6 +49,7 @@ pub async fn exchange<'a, P: TextParser<'a>>(
     call: &'a TextCall,
     deltas: Option<&'a DeltaSink>,
 ) -> Result<TextAnswer, ProviderError> {
+    let bound = post.timeout;
     let answer = match deltas {
         None => http.post_json(post).await?,
         Some(_) => http.open_stream(post).await?,
@@ -63,17 +66,34 @@ pub async fn exchange<'a, P: TextParser<'a>>(
         parts: PartBuffer::new(deltas),
         id: None,
         model_noted: false,
+        early: None,
     });
-    if deltas.is_none() {
-        parser.whole(&answer.json(TEXT_BODY_CAP).await?)?;
+    if !answer.is_stream().unwrap_or(deltas.is_some()) {
+        let late = |_| ProviderError::new(ProviderErrorKind::Timeout, "no answer in time");
+        let body = timeout(bound, answer.json(TEXT_BODY_CAP)).await;
+        parser.whole(&body.map_err(late)??)?;
         return parser.end(false);
     }
-    let mut events = answer.events();
-    while let Some(event) = events
-        .next()
-        .await
-        .map_err(|error| head.with_context(error))?
-    {
+    match read_events(parser, answer.events(), &head).await {
+        // The call ends with this function, so there are no further counts.
+        Err(error) if error.is_over_limit => match deltas.and_then(DeltaSink::delivered) {
+            Some(delivered) => Ok(TextAnswer {
+                stop: Stop::Limit,
+                ..delivered
+            }),
+            None => Err(error),
+        },
+        ended => ended,
+    }
+}
+
+async fn read_events<'a, P: TextParser<'a>>(
+    mut parser: P,
+    mut events: Events,
+    head: &Head,
+) -> Result<TextAnswer, ProviderError> {
+    let with_context = |error| head.with_context(error);
+    while let Some(event) = events.next().await.map_err(with_context)? {
         if parser.event(&event)? {
             break;
         }
@@ -90,12 +110,13 @@ pub struct AnswerBuilder<'a> {
     parts: PartBuffer<'a>,
     id: Option<String>,
     model_noted: bool,
+    /// Why the provider ended the answer early.
+    early: Option<Stop>,
 }
 
 impl AnswerBuilder<'_> {
     pub fn json(&self, event: &Event) -> Result<Value, ProviderError> {
-        json::parse_lenient(event.data.as_bytes())
-            .map_err(|_| self.head.failed("event is not JSON"))
+        surrogates::parse(&event.data).map_err(|_| self.head.failed("event is not JSON"))
     }
 
     /// An error inside a 200.
@@ -174,17 +195,25 @@ impl AnswerBuilder<'_> {
         self.parts.note(usage, id);
     }
 
-    /// An empty answer is valid only at the token limit, which reasoning may have used up, and
-    /// before a stop sequence, which not every vendor tells of. Whoever calls tools ends for them,
-    /// whatever the vendor says.
+    /// Notes that the provider ended the answer early: it stays an answer if part of it was
+    /// delivered, and otherwise fails with `error`.
+    pub fn end_early(&mut self, stop: Stop, error: ProviderError) -> Result<(), ProviderError> {
+        if !self.parts.has_delivered() {
+            return Err(error);
+        }
+        self.early.get_or_insert(stop);
+        Ok(())
+    }
+
+    /// The whole answer. An answer with calls ends for tools, whatever the vendor says. One without
+    /// a text or a call is a failure, unless thinking was delivered or the provider counted output.
     pub fn finish(self, usage: TokenCounts, stop: Stop) -> Result<TextAnswer, ProviderError> {
-        let stop = match (stop, self.calls().next()) {
+        let stop = match (self.early.clone().unwrap_or(stop), self.calls().next()) {
             (Stop::Done, Some(_)) => Stop::Tools,
             (Stop::Tools, None) => Stop::Done,
             (stop, _) => stop,
         };
-        let may_have_stopped = !self.call.sampling.stop.is_empty() && usage.output.is_some();
-        if self.is_empty() && stop == Stop::Done && !may_have_stopped {
+        if self.is_empty() && !self.parts.has_delivered() && !self.was_billed(&usage, &stop) {
             return Err(self.head.failed("empty answer"));
         }
         Ok(TextAnswer {
@@ -193,5 +222,14 @@ impl AnswerBuilder<'_> {
             usage,
             request_id: self.head.request_id.or(self.id),
         })
+    }
+
+    /// Whether the provider counted output. At the token limit, and where a stop sequence may have
+    /// ended the answer, which not every vendor reports, a count of 0 is enough.
+    fn was_billed(&self, usage: &TokenCounts, stop: &Stop) -> bool {
+        let may_be_empty = *stop == Stop::Limit || !self.call.sampling.stop.is_empty();
+        usage
+            .output
+            .is_some_and(|output| output > 0 || may_be_empty)
     }
 }

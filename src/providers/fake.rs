@@ -21,7 +21,8 @@ use super::{
 };
 use crate::domain::{
     clock::{ManualClock, machine_time},
-    conversation::{Conversation, Delta, Message, Part, Role},
+    conversation::{Conversation, Delta, Message, Part, Role, Visibility},
+    generation::Surface,
     vendor::ModelSettings,
 };
 
@@ -253,7 +254,7 @@ pub async fn streamed(
     provider: &dyn TextProvider,
     call: &TextCall,
 ) -> (Result<TextAnswer, ProviderError>, Vec<String>) {
-    let (sink, mut source) = DeltaSink::channel();
+    let (sink, mut source) = DeltaSink::channel(Visibility::of(Surface::AnthropicMessages));
     let result = provider.generate(call, Some(&sink)).await;
     drop(sink);
     let mut deltas = Vec::new();

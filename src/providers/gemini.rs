@@ -121,6 +121,11 @@ impl TextProvider for Gemini {
         };
         exchange::<ResponseParser<'_>>(&self.http, post, &self.name, call, deltas).await
     }
+
+    fn may_hide_reasoning(&self, call: &TextCall) -> bool {
+        let settings = self.models.get(&call.model).cloned().unwrap_or_default();
+        request::may_think(call.sampling.reasoning, &settings)
+    }
 }
 
 #[cfg(test)]

@@ -24,9 +24,8 @@ use serde_json::Value;
 use tokio::time::timeout;
 use url::Url;
 
-use super::{ProviderError, ProviderErrorKind, sse::Events};
+use super::{ProviderError, ProviderErrorKind, sse::Events, surrogates};
 use crate::{
-    domain::json::parse_lenient,
     memory::{self, Reservation},
     offload::offload,
 };
@@ -194,6 +193,15 @@ impl Answer {
         &self.head
     }
 
+    /// Whether the content type is that of an event stream; `None` if it is neither that nor JSON.
+    pub fn is_stream(&self) -> Option<bool> {
+        let content_type = self.response.headers().get(CONTENT_TYPE)?.to_str().ok()?;
+        let essence = content_type.split(';').next()?.trim().to_ascii_lowercase();
+        let is_json = essence == "application/json" || essence.ends_with("+json");
+        let is_stream = essence == "text/event-stream";
+        (is_stream || is_json).then_some(is_stream)
+    }
+
     /// Fails on an error status, refined by what `error_info` reads in the body.
     pub async fn error_for_status(
         self,
@@ -251,7 +259,7 @@ impl Answer {
     /// gateway sends HTML, nothing, or too much.
     pub async fn error_json(mut self) -> (Head, Option<Value>) {
         let body = match self.take_body(ERROR_BODY_CAP, None).await {
-            Ok((body, true)) => parse_lenient(&body).ok(),
+            Ok((body, true)) => surrogates::parse_whole(&body).ok(),
             Ok((_, false)) | Err(_) => None,
         };
         (self.head, body)
@@ -298,7 +306,7 @@ impl Answer {
 }
 
 fn json(head: &Head, body: &[u8]) -> Result<Value, ProviderError> {
-    parse_lenient(body).map_err(|_| {
+    surrogates::parse_whole(body).map_err(|_| {
         let what = if body.is_empty() {
             "empty body"
         } else {
@@ -308,13 +316,17 @@ fn json(head: &Head, body: &[u8]) -> Result<Value, ProviderError> {
     })
 }
 
-/// The chunks of a body; ends after the first error.
+/// The chunks of a streamed body; ends after the first error. Its only timeout is that of the whole
+/// stream: [`Events`] has that of a gap.
 fn chunks(response: Response) -> impl Stream<Item = Result<Bytes, ProviderError>> + Send {
     stream::try_unfold(response, |mut response| async move {
-        let chunk = response
-            .chunk()
-            .await
-            .map_err(|error| classify::transport(&error))?;
+        let chunk = response.chunk().await.map_err(|error| {
+            let is_over_limit = error.is_timeout();
+            ProviderError {
+                is_over_limit,
+                ..classify::transport(&error)
+            }
+        })?;
         Ok(chunk.map(|bytes| (bytes, response)))
     })
 }

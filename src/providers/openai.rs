@@ -1,11 +1,12 @@
 //! OpenAI Chat Completions, for OpenAI itself and for compatible servers.
 //!
 //! One adapter, because compatible servers differ only in details, which are settings of a
-//! model. Submodules: [`request`] with [`message`], [`response`], [`errors`], and the other modalities,
-//! [`images`] and [`speech`]. Not here: which model takes which parameter; that is in the
+//! model. Submodules: [`request`] with [`message`], [`response`] with [`calls`] and [`usage`],
+//! [`errors`], and the other modalities, [`images`] and [`speech`]. Not here: which model takes which parameter; that is in the
 //! catalogue. Source: openai 3.51.0 (`PyPI`) `openai/types/chat/`, and recorded bodies of the
 //! compatible servers; checked against requests recorded from the package.
 
+mod calls;
 pub mod errors;
 pub mod images;
 pub mod message;
@@ -13,6 +14,7 @@ pub mod request;
 pub mod response;
 pub mod speech;
 pub mod split;
+mod usage;
 pub mod vendor;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -88,6 +90,11 @@ impl TextProvider for OpenAi {
             timeout: self.timeout,
         };
         exchange::<ResponseParser<'_>>(&self.http, post, &self.name, call, deltas).await
+    }
+
+    fn may_hide_reasoning(&self, call: &TextCall) -> bool {
+        let settings = self.models.get(&call.model).cloned().unwrap_or_default();
+        settings.reasoning && request::sent_effort(call, &settings) != Some("none")
     }
 }
 

@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{ImageProvider, SpeechProvider, TextProvider, VideoProvider};
-use crate::domain::limiter::{Limiter, Permit};
+use crate::domain::{
+    ids::AccountId,
+    limiter::{Limiter, Permit},
+};
 
 /// The providers of this server, by name and modality.
 #[derive(Default, Clone)]
@@ -12,23 +15,41 @@ pub struct Registry {
     pub image: BTreeMap<String, Arc<dyn ImageProvider>>,
     pub speech: BTreeMap<String, Arc<dyn SpeechProvider>>,
     pub video: BTreeMap<String, Arc<dyn VideoProvider>>,
-    /// How many calls each may have at once from this process, by provider.
-    pub limiters: BTreeMap<String, Limiter>,
+    /// Concurrent calls of this process, by provider, in total and per account.
+    pub limiters: BTreeMap<String, Limiter<AccountId>>,
     /// The base URL of each, by provider.
     pub base_urls: BTreeMap<String, String>,
 }
 
-/// One call to a provider, while it lasts; `None` inside where the provider has no limit.
+/// One call to a provider, while it lasts; `None` inside if the provider has no limit.
 #[derive(Debug)]
-pub struct ProviderPermit(#[expect(dead_code, reason = "held, not read")] Option<Permit>);
+pub struct ProviderPermit(
+    #[expect(dead_code, reason = "held, not read")] Option<Permit<AccountId>>,
+);
 
 impl Registry {
-    /// A permit for a call to `provider`, or `None` where it is at its limit.
-    pub fn try_acquire(&self, provider: &str) -> Option<ProviderPermit> {
+    /// A permit for a call of `account`, or `None` if the provider or the account is at its limit.
+    pub fn try_acquire(&self, provider: &str, account: AccountId) -> Option<ProviderPermit> {
         let permit = match self.limiters.get(provider) {
-            Some(limiter) => Some(limiter.try_acquire(())?),
+            Some(limiter) => Some(limiter.try_acquire(account)?),
             None => None,
         };
         Some(ProviderPermit(permit))
+    }
+
+    /// As [`Self::try_acquire`], once it is the account's turn.
+    pub async fn acquire(&self, provider: &str, account: AccountId) -> Option<ProviderPermit> {
+        let permit = match self.limiters.get(provider) {
+            Some(limiter) => Some(limiter.acquire(account, 1).await?),
+            None => None,
+        };
+        Some(ProviderPermit(permit))
+    }
+
+    /// The account's share of the calls to `provider`, if all of it is in use.
+    pub fn reached_share(&self, provider: &str, account: AccountId) -> Option<usize> {
+        let limiter = self.limiters.get(provider)?;
+        let share = limiter.per_key();
+        (share < limiter.total() && limiter.held_by(account) >= share).then_some(share)
     }
 }

@@ -91,9 +91,9 @@ impl Events {
                 Ok(Some(Ok(chunk))) => {
                     let seen = seen.saturating_add(chunk.len());
                     if seen > cap {
-                        Err(ProviderError::failed("stream over the cap"))
+                        Err(ProviderError::over_limit("stream over the cap"))
                     } else if event.add(&chunk) > EVENT_CAP {
-                        Err(ProviderError::failed("event over the cap"))
+                        Err(ProviderError::over_limit("event over the cap"))
                     } else {
                         return Some((Ok(chunk), Some((bytes, seen, event))));
                     }

@@ -105,4 +105,10 @@ pub trait TextProvider: Send + Sync {
         call: &TextCall,
         deltas: Option<&DeltaSink>,
     ) -> Result<TextAnswer, ProviderError>;
+
+    /// Whether the model may reason without showing all of it. Only the counts at the end of such
+    /// an answer say what it costs.
+    fn may_hide_reasoning(&self, _call: &TextCall) -> bool {
+        true
+    }
 }

@@ -18,17 +18,18 @@ use crate::{
 };
 
 impl Service {
+    async fn hashed(&self, password: SecretString) -> Result<String, ServiceError> {
+        let turn = self.0.passwords.turn_of_operator().await?;
+        self.0.passwords.hash(turn, password).await
+    }
+
     /// Makes an account with its first user and its first grant.
     pub async fn create_account(
         &self,
         request: &AccountRequest,
     ) -> Result<(AccountId, UserId), ServiceError> {
         ServiceError::any(request.violations())?;
-        let password_hash = self
-            .0
-            .passwords
-            .hash(request.password.clone().into())
-            .await?;
+        let password_hash = self.hashed(request.password.clone().into()).await?;
         let local = request.email.split('@').next().unwrap_or_default();
         let new = NewAccount {
             name: request.name.as_deref().unwrap_or(local),
@@ -54,7 +55,7 @@ impl Service {
         password: SecretString,
     ) -> Result<u64, ServiceError> {
         ServiceError::any(password_violations(password.expose_secret()))?;
-        let hash = self.0.passwords.hash(password).await?;
+        let hash = self.hashed(password).await?;
         let new = NewPassword {
             user,
             hash: &hash,

@@ -20,7 +20,7 @@ use crate::{
         generation::{Generation, Status, Surface},
         ids::GenerationId,
         request::GenerationRequest,
-        share::{SharePermit, ShareReached},
+        share::ShareReached,
     },
     jobs::{Call, Handle, Permits, Refused, Started, Work},
     providers::DeltaSink,
@@ -75,6 +75,12 @@ impl Service {
         respond_async: bool,
         waiting: impl Fn() + Send + Copy,
     ) -> Result<Submitted, ServiceError> {
+        let confirmed;
+        let mut caller = caller;
+        if request.has_template() {
+            confirmed = self.confirmed(caller).await?;
+            caller = &confirmed;
+        }
         let Some(presumed) = caller.presumed() else {
             let generating =
                 self.try_generate(caller, request, idempotent, deltas, respond_async, waiting);
@@ -171,8 +177,8 @@ impl Service {
         row: Option<Box<NewGeneration>>,
         idempotent: Option<&IdempotentRequest>,
     ) -> Result<Tried, ServiceError> {
-        let share = match self.share(caller, plan) {
-            Ok(share) => share,
+        let permits = match self.permits(caller, plan) {
+            Ok(permits) => permits,
             Err(reached) => {
                 let before = self.at_share(caller, reached, idempotent).await?;
                 return Ok(Tried::Submitted(before));
@@ -185,12 +191,11 @@ impl Service {
             }
             Some(row) => self.renewed(*row, plan, idempotent),
         };
-        let permits = plan.call.as_ref().map(|_| self.permits(plan, share));
-        if let Some(None) = permits {
+        if plan.call.is_some() && permits.is_none() {
             let busy = self.provider_busy(caller, surface, plan, idempotent);
             return Tried::of(busy.await, new);
         }
-        let run = plan.call.take().zip(permits.flatten());
+        let run = plan.call.take().zip(permits);
         match self.0.runner.start(Work { new, run }).await? {
             Started::Running(record, handle) => {
                 Ok(Tried::Submitted(Submitted::New(Box::new(record), handle)))
@@ -283,19 +288,32 @@ impl Service {
         }
     }
 
-    /// The place of synchronous work in its account's share; `None` for a job.
-    fn share(&self, caller: &Caller, plan: &Plan<'_>) -> Result<Option<SharePermit>, ShareReached> {
-        if plan.job {
+    /// The permits for a call that begins now, without waiting; `None` if it is a job for a worker
+    /// or the provider is at its limit.
+    fn permits(&self, caller: &Caller, plan: &Plan<'_>) -> Result<Option<Permits>, ShareReached> {
+        if plan.call.is_none() {
             return Ok(None);
         }
-        let provider = &plan.model.provider;
-        let permit = self.0.shares.try_acquire(caller.account_id, provider);
-        permit.map(Some)
-    }
-
-    /// The permits for a call that begins now; none is waited for.
-    fn permits(&self, plan: &Plan<'_>, share: Option<SharePermit>) -> Option<Permits> {
-        let permit = self.0.providers.try_acquire(&plan.model.provider)?;
-        Some((permit, share))
+        let (account, provider) = (caller.account_id, &plan.model.provider);
+        let synchronous = &self.0.synchronous;
+        let mut request = None;
+        if !plan.job {
+            let reached = || ShareReached {
+                most: synchronous.per_key(),
+                provider: None,
+            };
+            request = Some(synchronous.try_acquire(account).ok_or_else(reached)?);
+        }
+        let providers = &self.0.providers;
+        if let Some(call) = providers.try_acquire(provider, account) {
+            return Ok(Some((call, request)));
+        }
+        match providers.reached_share(provider, account) {
+            Some(most) => Err(ShareReached {
+                most,
+                provider: Some(provider.clone()),
+            }),
+            None => Ok(None),
+        }
     }
 }

@@ -205,7 +205,9 @@ impl Service {
             .await?)
     }
 
-    /// Ends an unfinished generation: free, unless some of its text was delivered.
+    /// Ends an unfinished generation: free, unless some of its text was delivered. A text that is
+    /// read on for its counts, or that another server streams, may still be unfinished when this
+    /// returns.
     pub async fn cancel(
         &self,
         caller: &Caller,
@@ -218,9 +220,8 @@ impl Service {
         }
         self.require_running()?;
         match self.0.runner.cancel(&found).await? {
-            Cancel::Done => self.generation(caller, id).await,
+            Cancel::Done | Cancel::Requested => self.generation(caller, id).await,
             Cancel::AlreadyFinished => Err(ServiceError::AlreadyFinished),
-            Cancel::Requested => Err(ServiceError::CancelRequested),
         }
     }
 

@@ -3,13 +3,18 @@
 use chrono::{DateTime, Utc};
 use secrecy::SecretString;
 
-use super::{Service, ServiceError, TokenRefusal, auth::Caller};
+use super::{
+    Service, ServiceError, TokenRefusal,
+    auth::Caller,
+    forms::{Created, create_once},
+};
 use crate::{
     domain::{
+        form_token::FormToken,
         ids::{AccountId, ApiKeyId},
         page::{Page, PageRequest},
         request::KeyRequest,
-        token,
+        token::{self, NewToken},
         validate::{FieldCode, FieldError},
     },
     store::{
@@ -40,12 +45,46 @@ impl Service {
         request: &KeyRequest,
         by: Option<&Caller>,
     ) -> Result<(ApiKeyRecord, SecretString), ServiceError> {
+        let token = token::new_api_key().map_err(|e| ServiceError::Internal(e.to_string()))?;
+        let key = self.store_key(account, request, by, &token).await?;
+        Ok((key, token.secret))
+    }
+
+    /// Creates the key that a form of the console stands for, unless it exists: the form may be
+    /// sent again, to any server.
+    pub async fn create_key_by_form(
+        &self,
+        caller: &Caller,
+        request: &KeyRequest,
+        form: &FormToken,
+    ) -> Result<(Created<ApiKeyRecord>, SecretString), ServiceError> {
+        let account = caller.account_id;
+        let token = token::api_key_of_form(form, account);
+        let key = create_once(
+            || async { self.store_key(account, request, Some(caller), &token).await },
+            || async {
+                let found = self.0.store.key_of_digest(account, token.digest).await?;
+                match found {
+                    Some(id) => self.key(caller, id).await.map(Some),
+                    None => Ok(None),
+                }
+            },
+        );
+        Ok((key.await?, token.secret))
+    }
+
+    async fn store_key(
+        &self,
+        account: AccountId,
+        request: &KeyRequest,
+        by: Option<&Caller>,
+        token: &NewToken,
+    ) -> Result<ApiKeyRecord, ServiceError> {
         // Its cap would be worth nothing: the new key would have another, or none.
         if by.is_some_and(Caller::is_capped) {
             return Err(ServiceError::CappedKey);
         }
         ServiceError::any(self.key_violations(request))?;
-        let token = token::new_api_key().map_err(|e| ServiceError::Internal(e.to_string()))?;
         let new = NewApiKey {
             account_id: account,
             name: &request.name,
@@ -64,7 +103,7 @@ impl Service {
             .create_key(&new, by.map(|c| c.credential))
             .await?
         {
-            Some(key) => Ok((key, token.secret)),
+            Some(key) => Ok(key),
             None => Err(ServiceError::Token(match by.map(|c| c.credential) {
                 Some(Credential::ApiKey(_)) => TokenRefusal::Revoked,
                 _ => TokenRefusal::Invalid,

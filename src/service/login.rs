@@ -4,11 +4,11 @@ use chrono::{DateTime, Utc};
 use secrecy::SecretString;
 use tokio::sync::oneshot;
 
-use super::{Service, ServiceError, auth::Caller};
+use super::{Service, ServiceError, auth::Caller, password::Turn};
 use crate::{
     domain::{
         ids::{AccountId, UserId},
-        limiter::Permit,
+        party::Address,
         request::{Login, PasswordChange},
         token,
         validate::{FieldCode, FieldError},
@@ -34,11 +34,11 @@ pub struct LoggedIn {
 
 impl Service {
     /// Makes a session. Wrong email and wrong password take the same time and answer alike.
-    pub async fn login(&self, login: Login, address: String) -> Result<LoggedIn, ServiceError> {
-        // Before anything is known of the email: a full queue tells nothing.
-        let admitted = self.0.passwords.admit()?;
+    pub async fn login(&self, login: Login, address: Address) -> Result<LoggedIn, ServiceError> {
+        let now = self.0.clock.now();
+        let turn = self.0.passwords.turn(address, &login.email, now).await?;
         let service = self.clone();
-        self.judged(async move { service.attempt(login, &address, admitted).await })
+        self.judged(async move { service.attempt(login, address, turn).await })
             .await
     }
 
@@ -61,11 +61,12 @@ impl Service {
         &self,
         email: &str,
         password: SecretString,
-        address: &str,
-        admitted: Permit,
-    ) -> Result<Option<UserRow>, ServiceError> {
+        address: Address,
+        turn: Turn,
+    ) -> Result<(Option<UserRow>, Turn), ServiceError> {
         let (store, now) = (&self.0.store, self.0.clock.now());
-        if let Err(wait) = store.begin_login(email, address, now).await? {
+        let text = address.to_string();
+        if let Err(wait) = store.begin_login(email, &text, now).await? {
             let millis = u64::try_from(wait.num_milliseconds()).unwrap_or(0);
             let seconds = millis.div_ceil(1000).max(1);
             return Err(ServiceError::TooManyLogins(seconds));
@@ -73,19 +74,24 @@ impl Service {
         let user = store.user_by_email(email).await?;
         let stored = user.as_ref().map(|u| u.password_hash.clone());
         let passwords = &self.0.passwords;
-        let right = passwords.verify(admitted, password, stored).await?;
-        store.end_login(email, address, now, !right).await?;
-        Ok(user.filter(|_| right))
+        let (right, turn) = passwords.verify(turn, password, stored).await?;
+        if !right {
+            passwords.failed(address, now);
+        }
+        store.end_login(email, &text, now, !right).await?;
+        Ok((user.filter(|_| right), turn))
     }
 
     async fn attempt(
         &self,
         login: Login,
-        address: &str,
-        admitted: Permit,
+        address: Address,
+        turn: Turn,
     ) -> Result<LoggedIn, ServiceError> {
-        let verified = self.verified(&login.email, login.password, address, admitted);
-        let user = verified.await?.ok_or(ServiceError::InvalidCredentials)?;
+        let verified = self.verified(&login.email, login.password, address, turn);
+        let (user, turn) = verified.await?;
+        drop(turn);
+        let user = user.ok_or(ServiceError::InvalidCredentials)?;
         let token =
             token::new_session_token().map_err(|e| ServiceError::Internal(e.to_string()))?;
         let (store, now) = (&self.0.store, self.0.clock.now());
@@ -116,14 +122,15 @@ impl Service {
         &self,
         caller: &Caller,
         change: PasswordChange,
-        address: String,
+        address: Address,
     ) -> Result<(), ServiceError> {
         let Credential::Session(session) = caller.credential else {
             return Err(ServiceError::SessionRequired);
         };
-        let admitted = self.0.passwords.admit()?;
         let user = self.identity(caller).await?.user;
         let (_, email, _) = user.ok_or(ServiceError::SessionRequired)?;
+        let now = self.0.clock.now();
+        let turn = self.0.passwords.turn(address, &email, now).await?;
         let service = self.clone();
         self.judged(async move {
             let wrong = || {
@@ -131,9 +138,10 @@ impl Service {
                 let error = FieldError::new("current_password", FieldCode::NotAllowed, message);
                 ServiceError::invalid(error)
             };
-            let verified = service.verified(&email, change.current, &address, admitted);
-            let user = verified.await?.ok_or_else(wrong)?;
-            let hash = service.0.passwords.hash(change.new).await?;
+            let verified = service.verified(&email, change.current, address, turn);
+            let (user, turn) = verified.await?;
+            let user = user.ok_or_else(wrong)?;
+            let hash = service.0.passwords.hash(turn, change.new).await?;
             let new = NewPassword {
                 user: user.id,
                 hash: &hash,

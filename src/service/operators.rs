@@ -4,7 +4,11 @@ use chrono::{DateTime, Utc};
 
 use super::{Service, ServiceError};
 use crate::{
-    domain::{ids::UserId, limiter::Limiter},
+    domain::{
+        ids::{AccountId, UserId},
+        limiter::Limiter,
+        party::Party,
+    },
     store::operators::{ModelHealth, Spending, UnfinishedJob},
 };
 
@@ -39,12 +43,13 @@ impl Service {
     pub async fn provider_health(
         &self,
     ) -> Result<(Vec<ProviderCalls>, Vec<ModelHealth>), ServiceError> {
-        let _permit = self.report_permit().await?;
+        let _permit = self.report_permit(Party::Operator).await?;
         let health = self.0.store.model_health(RECENT).await?;
         let providers = self.0.catalogue.providers(None).into_iter();
         let calls = providers.map(|name| {
             let limiter = self.0.providers.limiters.get(name);
-            let in_use = |limiter: &Limiter| limiter.total().saturating_sub(limiter.free());
+            let in_use =
+                |limiter: &Limiter<AccountId>| limiter.total().saturating_sub(limiter.free());
             ProviderCalls {
                 provider: name.to_owned(),
                 limit: limiter.map(Limiter::total),
@@ -66,7 +71,7 @@ impl Service {
         from: DateTime<Utc>,
         to: DateTime<Utc>,
     ) -> Result<Vec<Spending>, ServiceError> {
-        let _permit = self.report_permit().await?;
+        let _permit = self.report_permit(Party::Operator).await?;
         let store = &self.0.store;
         Ok(match by {
             SpendingBy::Model => store.spending_by_model(from, to).await?,

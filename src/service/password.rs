@@ -1,63 +1,163 @@
 //! Passwords: argon2id, always the same work whether or not the email exists.
 
-use std::sync::{Arc, LazyLock};
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
+};
 
 use argon2::{
     Argon2,
     password_hash::{PasswordHasher as _, PasswordVerifier as _, phc::PasswordHash},
 };
+use chrono::{DateTime, TimeDelta, Utc};
 use secrecy::{ExposeSecret as _, SecretString};
-use tokio::sync::Semaphore;
 
 use super::ServiceError;
-use crate::domain::limiter::{Limiter, Permit};
+use crate::{
+    domain::{
+        limiter::{Limiter, Permit},
+        party::{Address, Party},
+    },
+    resource::Refusals,
+};
 
 /// What an unknown email's password is compared with, so that it takes the same time.
 static NOBODY: LazyLock<Option<String>> = LazyLock::new(|| hash("nobody has this password").ok());
 
-/// Hashes and verifies off the async threads, a few at a time, while no more than a bounded
-/// number waits.
+/// Failed logins within [`FAILURE_PERIOD`] after which an address waits with all such addresses.
+const MAX_FAILURES: u32 = 3;
+const FAILURE_PERIOD: TimeDelta = TimeDelta::minutes(15);
+/// Addresses whose failures are remembered.
+const MAX_ADDRESSES: usize = 16_384;
+
+/// Hashes and verifies off the async threads, a few at a time, with a bounded queue.
 #[derive(Debug, Clone)]
 pub(super) struct Hasher {
-    running: Arc<Semaphore>,
-    /// Those that run and those that wait.
-    admitted: Limiter,
+    /// Checks that run, and those that wait in turn.
+    by_party: Limiter<Waiter>,
+    /// The same by the hash of their email, so that guesses at one leave room for others.
+    by_email: Limiter<u64>,
+    failures: Arc<Mutex<Failures>>,
+    refusals: Arc<Refusals>,
+}
+
+/// How many, and when the last.
+type Failures = HashMap<Address, (u32, DateTime<Utc>)>;
+
+/// Who takes turns: all addresses with failed logins as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Waiter {
+    Party(Party),
+    Failed,
+}
+
+/// The right to check or hash passwords.
+#[derive(Debug)]
+#[expect(dead_code, reason = "held, not read")]
+pub(super) struct Turn {
+    by_email: Option<Permit<u64>>,
+    by_party: Permit<Waiter>,
 }
 
 impl Hasher {
-    /// Lets at most `waiting` wait beside those that run.
+    /// Lets at most `waiting` wait in addition to those that run.
     pub(super) fn new(waiting: usize) -> Self {
-        // Each takes some 20 MiB and a core for tens of milliseconds: half of the cores are
-        // left to everybody else.
+        // Each takes some 20 MiB and a core for tens of milliseconds: half of the cores are left
+        // to everything else.
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let running = (cores / 2).max(1);
         Self {
-            running: Arc::new(Semaphore::new(running)),
-            admitted: Limiter::of(running.saturating_add(waiting)),
+            by_party: Limiter::shared(running, waiting),
+            by_email: Limiter::shared(running.saturating_add(waiting), 0),
+            failures: Arc::default(),
+            refusals: Arc::new(Refusals::new("password checks")),
         }
     }
 
-    /// The right to wait for a check.
-    pub(super) fn admit(&self) -> Result<Permit, ServiceError> {
-        self.admitted
-            .try_acquire(())
-            .ok_or(ServiceError::Overloaded)
+    /// Waits for the turn of an address; refused if its share of the queue is full, or that of the
+    /// email. Nothing is known of the email yet: a refusal reveals nothing.
+    pub(super) async fn turn(
+        &self,
+        address: Address,
+        email: &str,
+        now: DateTime<Utc>,
+    ) -> Result<Turn, ServiceError> {
+        let waiter = if self.failures_of(address, now) < MAX_FAILURES {
+            Waiter::Party(address.into())
+        } else {
+            Waiter::Failed
+        };
+        let mut key = DefaultHasher::new();
+        email.to_lowercase().hash(&mut key);
+        let turn = match self.by_email.try_acquire(key.finish()) {
+            None => None,
+            by_email => {
+                let by_party = self.by_party.acquire(waiter, 1).await;
+                by_party.map(|by_party| Turn { by_email, by_party })
+            }
+        };
+        if turn.is_none() {
+            self.refusals.log(address.into());
+        }
+        turn.ok_or(ServiceError::Overloaded)
     }
 
-    pub(super) async fn hash(&self, password: SecretString) -> Result<String, ServiceError> {
-        let admitted = self.admit()?;
-        self.run(admitted, move || hash(password.expose_secret()))
-            .await?
+    /// Waits for the operator's turn.
+    pub(super) async fn turn_of_operator(&self) -> Result<Turn, ServiceError> {
+        let waiter = Waiter::Party(Party::Operator);
+        let by_party = self.by_party.acquire(waiter, 1).await;
+        Ok(Turn {
+            by_email: None,
+            by_party: by_party.ok_or(ServiceError::Overloaded)?,
+        })
     }
 
-    /// Whether the password is the stored one; `None` stands for an unknown email.
+    /// Remembers a failed login of an address.
+    pub(super) fn failed(&self, address: Address, now: DateTime<Utc>) {
+        let mut failures = self.failures();
+        if failures.len() >= MAX_ADDRESSES {
+            failures.retain(|_, (_, at)| *at + FAILURE_PERIOD > now);
+        }
+        if failures.len() < MAX_ADDRESSES || failures.contains_key(&address) {
+            let (count, at) = failures.entry(address).or_insert((0, now));
+            *count = if *at + FAILURE_PERIOD > now {
+                *count
+            } else {
+                0
+            } + 1;
+            *at = now;
+        }
+    }
+
+    fn failures_of(&self, address: Address, now: DateTime<Utc>) -> u32 {
+        let failures = self.failures();
+        let recent = failures
+            .get(&address)
+            .filter(|(_, at)| *at + FAILURE_PERIOD > now);
+        recent.map_or(0, |(count, _)| *count)
+    }
+
+    fn failures(&self) -> MutexGuard<'_, Failures> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) async fn hash(
+        &self,
+        turn: Turn,
+        password: SecretString,
+    ) -> Result<String, ServiceError> {
+        run(turn, move || hash(password.expose_secret())).await?.0
+    }
+
+    /// Whether the password is the stored one; `None` stands for an unknown email. Returns the turn.
     pub(super) async fn verify(
         &self,
-        admitted: Permit,
+        turn: Turn,
         password: SecretString,
         stored: Option<String>,
-    ) -> Result<bool, ServiceError> {
-        self.run(admitted, move || {
+    ) -> Result<(bool, Turn), ServiceError> {
+        run(turn, move || {
             let known = stored.is_some();
             let phc = stored.or_else(|| NOBODY.clone()).unwrap_or_default();
             let matches = PasswordHash::new(&phc).is_ok_and(|parsed| {
@@ -69,25 +169,15 @@ impl Hasher {
         })
         .await
     }
+}
 
-    async fn run<T: Send + 'static>(
-        &self,
-        admitted: Permit,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, ServiceError> {
-        let internal = |e: &dyn std::fmt::Display| ServiceError::Internal(format!("password: {e}"));
-        let permit = Arc::clone(&self.running)
-            .acquire_owned()
-            .await
-            .map_err(|e| internal(&e))?;
-        tokio::task::spawn_blocking(move || {
-            let result = work();
-            drop((permit, admitted));
-            result
-        })
-        .await
-        .map_err(|e| internal(&e))
-    }
+async fn run<T: Send + 'static>(
+    turn: Turn,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<(T, Turn), ServiceError> {
+    let working = tokio::task::spawn_blocking(move || (work(), turn));
+    let done = working.await;
+    done.map_err(|e| ServiceError::Internal(format!("password: {e}")))
 }
 
 fn hash(password: &str) -> Result<String, ServiceError> {
@@ -127,11 +217,9 @@ mod tests {
     async fn the_stand_in_is_computed_and_opens_nothing() {
         let hasher = Hasher::new(1);
         let verify = async |password: &str, stored: Option<String>| {
-            let admitted = hasher.admit().unwrap();
-            hasher
-                .verify(admitted, password.into(), stored)
-                .await
-                .unwrap()
+            let turn = hasher.turn_of_operator().await.unwrap();
+            let verified = hasher.verify(turn, password.into(), stored).await;
+            verified.unwrap().0
         };
         assert!(!verify("nobody has this password", None).await);
         // It is a hash that would match, so that the whole comparison is made.

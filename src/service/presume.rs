@@ -3,8 +3,7 @@
 //! A request by such a key begins as if it were still good. If it places a hold, the hold's
 //! statement looks at the key again and counts the request; if it ends without one,
 //! [`Service::settle_presumed`] does so before it is answered. So nothing is done or told for a key
-//! that has ended, on any server, and every request that is answered counts once. One whose sender
-//! hangs up before its hold does not count.
+//! that has ended, on any server, and every request counts once, also if its sender hangs up.
 
 use std::{
     collections::HashMap,
@@ -12,6 +11,7 @@ use std::{
 };
 
 use chrono::{DateTime, TimeDelta, Utc};
+use tokio::sync::oneshot;
 
 use super::{
     Service, ServiceError,
@@ -92,12 +92,44 @@ impl Service {
         presumed: &Presumed,
     ) -> Result<Authenticated, ServiceError> {
         self.0.read_keys.forget(&presumed.digest);
-        let reading = self.authenticate_key(presumed.digest).await;
+        presumed.set_counting(true);
+        let (service, digest) = (self.clone(), presumed.digest);
+        let (read, reading) = oneshot::channel();
+        // Completes also if the caller hangs up.
+        self.0.runner.spawn(async move {
+            let _ = read.send(service.authenticate_key(digest).await);
+        });
+        let ended = |_| ServiceError::Internal("reading a key ended without a result".to_owned());
+        let reading = reading.await.unwrap_or_else(|error| Err(ended(error)));
         presumed.settle(reading.as_ref().ok().map(|known| known.rate));
         let known = reading?;
         match known.rate.retry_after_seconds {
             Some(_) => Err(ServiceError::RateLimited(known.rate)),
             None => Ok(known),
+        }
+    }
+
+    /// The caller after its key was read and its request counted, before work that is not to be done
+    /// for a key that has ended or is over its limit.
+    pub async fn confirmed(&self, caller: &Caller) -> Result<Caller, ServiceError> {
+        match caller.presumed().filter(|presumed| presumed.is_open()) {
+            None => Ok(caller.clone()),
+            Some(presumed) => {
+                let known = self.settle_presumed(presumed).await?;
+                known.caller.require_active()?;
+                Ok(known.caller)
+            }
+        }
+    }
+
+    /// Counts a request whose caller hung up.
+    pub fn count_dropped(&self, presumed: &Arc<Presumed>) {
+        if presumed.is_uncounted() {
+            let (service, presumed) = (self.clone(), Arc::clone(presumed));
+            self.0.runner.spawn(async move {
+                // A failure is the database's; there is no caller to answer.
+                let _ = service.settle_presumed(&presumed).await;
+            });
         }
     }
 

@@ -1,8 +1,13 @@
 //! Prompt templates: keeping them. How one is applied is in [`super::generate`].
 
-use super::{Service, ServiceError, auth::Caller};
+use super::{
+    Service, ServiceError,
+    auth::Caller,
+    forms::{Created, create_once},
+};
 use crate::{
     domain::{
+        form_token::FormToken,
         ids::TemplateId,
         page::{Page, PageRequest},
         request::TemplateText,
@@ -12,33 +17,62 @@ use crate::{
 };
 
 impl Service {
+    /// Stores a template, once for each form of the console.
     pub async fn create_template(
         &self,
         caller: &Caller,
         text: &TemplateText,
-    ) -> Result<TemplateRecord, ServiceError> {
-        let now = self.0.clock.now();
-        let made = self.0.store.create_template(caller.account_id, text, now);
-        made.await?.ok_or_else(|| {
-            ServiceError::invalid(FieldError::new(
-                "name",
-                FieldCode::NotAllowed,
-                format!("would be one more than the {MAX_TEMPLATES} templates of an account"),
-            ))
+        form: Option<&FormToken>,
+    ) -> Result<Created<TemplateRecord>, ServiceError> {
+        self.store_once(caller, form, async |digest| {
+            let (store, now) = (&self.0.store, self.0.clock.now());
+            let made = store.create_template(caller.account_id, text, digest, now);
+            made.await?.ok_or_else(|| {
+                ServiceError::invalid(FieldError::new(
+                    "name",
+                    FieldCode::NotAllowed,
+                    format!("would be one more than the {MAX_TEMPLATES} templates of an account"),
+                ))
+            })
         })
+        .await
     }
 
-    /// Replaces all of a template by a new version.
+    /// Replaces all of a template by a new version, once for each form of the console.
     pub async fn replace_template(
         &self,
         caller: &Caller,
         id: TemplateId,
         text: &TemplateText,
-    ) -> Result<TemplateRecord, ServiceError> {
-        let now = self.0.clock.now();
-        let store = &self.0.store;
-        let found = store.replace_template(caller.account_id, id, text, now);
-        found.await?.ok_or(ServiceError::NotFound)
+        form: Option<&FormToken>,
+    ) -> Result<Created<TemplateRecord>, ServiceError> {
+        self.store_once(caller, form, async |digest| {
+            let (store, now) = (&self.0.store, self.0.clock.now());
+            let found = store.replace_template(caller.account_id, id, text, digest, now);
+            found.await?.ok_or(ServiceError::NotFound)
+        })
+        .await
+    }
+
+    async fn store_once(
+        &self,
+        caller: &Caller,
+        form: Option<&FormToken>,
+        store: impl AsyncFnOnce(Option<&[u8]>) -> Result<TemplateRecord, ServiceError>,
+    ) -> Result<Created<TemplateRecord>, ServiceError> {
+        let account = caller.account_id;
+        let digest = form.map(|form| form.digest(account));
+        let digest = digest.as_ref().map(<[u8; 32]>::as_slice);
+        let find = || async {
+            let Some(digest) = digest else {
+                return Ok(None);
+            };
+            match self.0.store.template_of_form(account, digest).await? {
+                Some(id) => self.template(caller, id).await.map(Some),
+                None => Ok(None),
+            }
+        };
+        create_once(|| store(digest), find).await
     }
 
     /// One template of the caller's account.

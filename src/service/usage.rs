@@ -1,22 +1,18 @@
 //! The usage report.
 
-use std::time::Duration;
-
-use chrono::TimeDelta;
-use tokio::sync::SemaphorePermit;
-
 use super::{Service, ServiceError};
 use crate::domain::{
     ids::AccountId,
+    limiter::Permit,
+    party::Party,
     report::{Span, UsageRow, UsageTotals},
     request::UsageRequest,
     validate::{FieldCode, FieldError},
 };
+use chrono::TimeDelta;
 
 /// How far a report reaches back unless told.
 const DEFAULT_DAYS: TimeDelta = TimeDelta::days(30);
-/// How long a report waits for its turn.
-const REPORT_WAIT: Duration = Duration::from_secs(5);
 /// Groups that one report may have.
 const MAX_GROUPS: usize = 10_000;
 
@@ -49,7 +45,7 @@ impl Service {
         }
         let limit = i64::try_from(MAX_GROUPS + 1).unwrap_or(i64::MAX);
         let span = Span { from, to };
-        let _permit = self.report_permit().await?;
+        let _permit = self.report_permit(account.into()).await?;
         let usage = self.0.store.usage(account, span, &request.group_by, limit);
         let rows = usage.await?;
         if rows.len() > MAX_GROUPS {
@@ -66,12 +62,8 @@ impl Service {
         Ok(UsageReport { rows, total })
     }
 
-    /// A report waits for others before it.
-    pub(super) async fn report_permit(&self) -> Result<SemaphorePermit<'_>, ServiceError> {
-        let permit = tokio::time::timeout(REPORT_WAIT, self.0.reports.acquire()).await;
-        match permit {
-            Ok(Ok(permit)) => Ok(permit),
-            _ => Err(ServiceError::Overloaded),
-        }
+    pub(super) async fn report_permit(&self, party: Party) -> Result<Permit<Party>, ServiceError> {
+        let permit = self.0.reports.acquire(party).await;
+        permit.ok_or(ServiceError::Overloaded)
     }
 }

@@ -1,17 +1,21 @@
 //! Webhooks: making, listing, deleting, and sending a delivery again.
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use secrecy::SecretString;
 
-use super::{Service, ServiceError, TokenRefusal, auth::Caller};
+use super::{
+    Service, ServiceError, TokenRefusal,
+    auth::Caller,
+    forms::{Created, create_once},
+};
 use crate::{
     domain::{
+        form_token::FormToken,
         ids::{WebhookDeliveryId, WebhookId},
         page::{Page, PageRequest},
         request::WebhookRequest,
         token,
         validate::{FieldCode, FieldError},
-        webhook::MAX_PER_ACCOUNT,
+        webhook::{MAX_PER_ACCOUNT, secret_text},
     },
     jobs::webhooks::AddressRefusal,
     store::{
@@ -21,43 +25,65 @@ use crate::{
     },
 };
 
-/// Random bytes of a secret.
-const SECRET_BYTES: usize = 32;
-/// What a secret begins with, as Standard Webhooks has it.
-const SECRET_PREFIX: &str = "whsec_";
-
 fn refused(message: impl Into<String>) -> ServiceError {
     ServiceError::invalid(FieldError::new("url", FieldCode::NotAllowed, message))
 }
 
 impl Service {
-    /// Makes a webhook; its secret is in this answer only.
+    /// Creates a webhook, once for each form of the console; its secret is in this answer only.
     pub async fn create_webhook(
         &self,
         caller: &Caller,
         request: &WebhookRequest,
-    ) -> Result<(WebhookRecord, SecretString), ServiceError> {
+        form: Option<&FormToken>,
+    ) -> Result<(Created<WebhookRecord>, SecretString), ServiceError> {
+        let account = caller.account_id;
+        let secret = match form {
+            Some(form) => form.webhook_secret(account),
+            None => token::random().map_err(|e| ServiceError::Internal(e.to_string()))?,
+        };
+        let digest = form.map(|form| form.digest(account));
+        let digest = digest.as_ref().map(<[u8; 32]>::as_slice);
+        let find = || async {
+            let Some(digest) = digest else {
+                return Ok(None);
+            };
+            match self.0.store.webhook_of_form(account, digest).await? {
+                Some(id) => self.webhook(caller, id).await.map(Some),
+                None => Ok(None),
+            }
+        };
+        let webhook = create_once(
+            || self.store_webhook(caller, request, digest, &secret),
+            find,
+        );
+        Ok((webhook.await?, secret_text(&secret).into()))
+    }
+
+    async fn store_webhook(
+        &self,
+        caller: &Caller,
+        request: &WebhookRequest,
+        form: Option<&[u8]>,
+        secret: &[u8],
+    ) -> Result<WebhookRecord, ServiceError> {
         let (url, parsed) = &request.url;
-        let checked = self.0.sender.check(parsed).await;
+        let checked = self.0.sender.check(caller.account_id, parsed).await;
         checked.map_err(|refusal| match refusal {
             AddressRefusal::Private => refused("must lead to a public address"),
             AddressRefusal::Busy => ServiceError::Overloaded,
             AddressRefusal::Unresolvable => refused("must have a host that can be resolved"),
         })?;
-        let secret = token::random::<SECRET_BYTES>();
-        let secret = secret.map_err(|e| ServiceError::Internal(e.to_string()))?;
         let new = NewWebhook {
             account_id: caller.account_id,
             by: caller.credential,
             url,
             events: &request.events,
+            form,
             now: self.0.clock.now(),
         };
-        match self.0.store.create_webhook(&new, &secret).await? {
-            WebhookMade::Made(webhook) => {
-                let secret = format!("{SECRET_PREFIX}{}", STANDARD.encode(secret));
-                Ok((webhook, secret.into()))
-            }
+        match self.0.store.create_webhook(&new, secret).await? {
+            WebhookMade::Made(webhook) => Ok(webhook),
             WebhookMade::TooMany => Err(refused(format!(
                 "would be one webhook too many: an account has at most {MAX_PER_ACCOUNT}; \
                  delete one first"

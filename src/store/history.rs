@@ -96,7 +96,8 @@ impl Store {
              'null'::jsonb as parameters, 'null'::jsonb as pricing, api_key_id, estimated, charged, \
              usage, case type when 'text' then left(result, 200) else result end as result, \
              error_code, error_message, attempts, provider_request_id, created_at, started_at, \
-             completed_at, outputs, progress, finish_reason, template_id, template_version, \
+             completed_at, outputs, progress, \
+             coalesce(finish_reason, stop_reason) as finish_reason, template_id, template_version, \
              surface, null::jsonb as answer, joined \
              from found cross join lateral (\
                  select * from generations g where g.id = found.id and g.account_id = ",

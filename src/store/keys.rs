@@ -107,6 +107,21 @@ impl Store {
         .map_err(StoreError::from)
     }
 
+    /// Finds a key of an account by its digest.
+    pub async fn key_of_digest(
+        &self,
+        account: AccountId,
+        digest: TokenDigest,
+    ) -> Result<Option<ApiKeyId>, StoreError> {
+        let reading = sqlx::query_scalar!(
+            r#"select id as "id: ApiKeyId" from api_keys where account_id = $1 and digest = $2"#,
+            account.0,
+            &digest.0[..],
+        );
+        let reading = reading.fetch_optional(self.requests.named("find a key by its digest"));
+        Ok(reading.await?)
+    }
+
     /// One key of an account.
     pub async fn key(
         &self,

@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use super::{Store, StoreError, exactly_one};
 use crate::domain::{
     credits::Credits,
-    generation::{Modality, Status},
+    generation::{ACCOUNT_REFUSED, Modality, Status},
     ids::{AccountId, GenerationId, UserId},
 };
 
@@ -19,6 +19,8 @@ pub struct ModelHealth {
     pub failed: i64,
     /// Those that failed for the provider's sake: not refused content, nor cancelled.
     pub faults: i64,
+    /// Those that failed because the provider refused the operator's key or account.
+    pub account_errors: i64,
     /// Seconds from start to end of completed ones; `None` without any.
     pub median_seconds: Option<f64>,
     pub p95_seconds: Option<f64>,
@@ -72,42 +74,34 @@ impl Store {
 
     /// How the last `most` generations of all accounts ended, by model.
     pub async fn model_health(&self, most: i64) -> Result<Vec<ModelHealth>, StoreError> {
-        let rows = sqlx::query!(
+        let rows = sqlx::query_as!(
+            ModelHealth,
             r#"
             with recent as (
                 -- The index of what is settled, backwards.
-                select model_id, failed, error_code,
+                select model_id, failed, error_code, error_message,
                        extract(epoch from completed_at - started_at)::float8 as seconds
                 from finished_generations order by settled desc limit $1
             )
-            select m.type, m.provider, m.name as model, count(*) as "generations!",
+            select m.type as "modality: Modality", m.provider, m.name as model,
+                   count(*) as "generations!",
                    count(*) filter (where failed) as "failed!",
                    count(*) filter (where error_code in ('provider_error', 'provider_timeout',
                        'provider_overloaded', 'expired', 'interrupted')) as "faults!",
+                   count(*) filter (where error_message = $2) as "account_errors!",
                    percentile_cont(0.5) within group (order by seconds)
-                       filter (where not failed) as median,
+                       filter (where not failed) as median_seconds,
                    percentile_cont(0.95) within group (order by seconds)
-                       filter (where not failed) as p95
+                       filter (where not failed) as p95_seconds
             from recent join models m on m.id = recent.model_id
             group by m.type, m.provider, m.name order by m.provider, m.type, m.name
             "#,
             most,
+            ACCOUNT_REFUSED,
         )
         .fetch_all(self.requests.named("look at the models").long())
         .await?;
-        let rows = rows.into_iter().filter_map(|row| {
-            Some(ModelHealth {
-                modality: Modality::parse(&row.r#type)?,
-                provider: row.provider,
-                model: row.model,
-                generations: row.generations,
-                failed: row.failed,
-                faults: row.faults,
-                median_seconds: row.median,
-                p95_seconds: row.p95,
-            })
-        });
-        Ok(rows.collect())
+        Ok(rows)
     }
 
     /// The oldest `most` generations of all accounts that have not ended, and how many there are.
@@ -117,8 +111,9 @@ impl Store {
     ) -> Result<(Vec<UnfinishedJob>, i64), StoreError> {
         let rows = sqlx::query!(
             r#"
-            select g.id as "id: GenerationId", g.account_id as "account: AccountId", m.type,
-                   m.provider, m.name as model, g.status, g.attempts, g.progress,
+            select g.id as "id: GenerationId", g.account_id as "account: AccountId",
+                   m.type as "modality: Modality", m.provider, m.name as model,
+                   g.status as "status: Status", g.attempts, g.progress,
                    g.estimated as "held: Credits", g.created_at, count(*) over () as "total!"
             from running_generations g join models m on m.id = g.model_id
             order by g.id limit $1
@@ -128,21 +123,19 @@ impl Store {
         .fetch_all(self.requests.named("list unfinished work").long())
         .await?;
         let total = rows.first().map_or(0, |row| row.total);
-        let rows = rows.into_iter().filter_map(|row| {
-            Some(UnfinishedJob {
-                id: row.id,
-                account: row.account,
-                modality: Modality::parse(&row.r#type)?,
-                provider: row.provider,
-                model: row.model,
-                status: Status::parse(&row.status)?,
-                attempts: row.attempts,
-                progress: row.progress,
-                held: row.held,
-                created_at: row.created_at,
-            })
+        let jobs = rows.into_iter().map(|row| UnfinishedJob {
+            id: row.id,
+            account: row.account,
+            modality: row.modality,
+            provider: row.provider,
+            model: row.model,
+            status: row.status,
+            attempts: row.attempts,
+            progress: row.progress,
+            held: row.held,
+            created_at: row.created_at,
         });
-        Ok((rows.collect(), total))
+        Ok((jobs.collect(), total))
     }
 
     /// What was spent with each model, on whole days (UTC). What runs is not in it.

@@ -34,12 +34,14 @@ pub const MAX_TEMPLATES: i64 = 1_000;
 const KEPT_VERSIONS: i32 = 100;
 
 impl Store {
-    /// Stores a template and its first version, in one statement. `None`: the account has
-    /// [`MAX_TEMPLATES`] already (parallel requests may make a few more).
+    /// Stores a template and its first version, in one statement. `form` is the digest of the form
+    /// that creates it, which is unique. `None`: the account has [`MAX_TEMPLATES`] already (parallel
+    /// requests may make a few more).
     pub async fn create_template(
         &self,
         account: AccountId,
         text: &TemplateText,
+        form: Option<&[u8]>,
         now: DateTime<Utc>,
     ) -> Result<Option<TemplateRecord>, StoreError> {
         let row = sqlx::query_as!(
@@ -52,8 +54,8 @@ impl Store {
                 returning id, name, version, created_at, updated_at
             ), written as (
                 insert into template_versions
-                    (template_id, version, prompt, system_prompt, variables, created_at)
-                select id, version, $3, $4, $5, $6 from template
+                    (template_id, version, prompt, system_prompt, variables, created_at, form_digest)
+                select id, version, $3, $4, $5, $6, $8 from template
                 returning prompt, system_prompt, variables
             )
             select id as "id!: _", name as "name!", version as "version!", prompt as "prompt!",
@@ -68,6 +70,7 @@ impl Store {
             &text.variables,
             now,
             MAX_TEMPLATES,
+            form,
         )
         .fetch_optional(self.requests.named("create a template"))
         .await?;
@@ -82,6 +85,7 @@ impl Store {
         account: AccountId,
         id: TemplateId,
         text: &TemplateText,
+        form: Option<&[u8]>,
         now: DateTime<Utc>,
     ) -> Result<Option<TemplateRecord>, StoreError> {
         let row = sqlx::query_as!(
@@ -94,8 +98,8 @@ impl Store {
                 returning id, name, version, created_at, updated_at
             ), written as (
                 insert into template_versions
-                    (template_id, version, prompt, system_prompt, variables, created_at)
-                select id, version, $4, $5, $6, updated_at from template
+                    (template_id, version, prompt, system_prompt, variables, created_at, form_digest)
+                select id, version, $4, $5, $6, updated_at, $9 from template
                 returning prompt, system_prompt, variables
             ), outdated as (
                 delete from template_versions v using template t
@@ -114,10 +118,28 @@ impl Store {
             &text.variables,
             now,
             KEPT_VERSIONS,
+            form,
         )
         .fetch_optional(self.requests.named("replace a template"))
         .await?;
         Ok(row)
+    }
+
+    /// Finds the template of which a form created a version, by the form's digest.
+    pub async fn template_of_form(
+        &self,
+        account: AccountId,
+        form: &[u8],
+    ) -> Result<Option<TemplateId>, StoreError> {
+        let reading = sqlx::query_scalar!(
+            r#"select t.id as "id: TemplateId"
+               from template_versions v join templates t on t.id = v.template_id
+               where t.account_id = $1 and v.form_digest = $2"#,
+            account.0,
+            form,
+        );
+        let reading = reading.fetch_optional(self.requests.named("find a template by a form"));
+        Ok(reading.await?)
     }
 
     /// One template of an account.

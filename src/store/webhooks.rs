@@ -22,6 +22,8 @@ pub struct NewWebhook<'a> {
     pub by: Credential,
     pub url: &'a str,
     pub events: &'a [WebhookEvent],
+    /// Digest of the form that creates it, which is unique.
+    pub form: Option<&'a [u8]>,
     /// When it is made.
     pub now: DateTime<Utc>,
 }
@@ -77,8 +79,8 @@ impl Store {
         let events: Vec<String> = new.events.iter().map(ToString::to_string).collect();
         let webhook = sqlx::query_as!(
             WebhookRecord,
-            r#"insert into webhooks (account_id, url, events, secret, created_at)
-               select $1, $2, $3, $4, $5 where lock_live_caller($6, $7, $5)
+            r#"insert into webhooks (account_id, url, events, secret, created_at, form_digest)
+               select $1, $2, $3, $4, $5, $8 where lock_live_caller($6, $7, $5)
                returning id as "id: _", url, events as "events: _", created_at"#,
             new.account_id.0,
             new.url,
@@ -87,11 +89,28 @@ impl Store {
             new.now,
             key,
             session,
+            new.form,
         )
         .fetch_optional(&mut tx)
         .await?;
         tx.commit().await?;
         Ok(webhook.map_or(WebhookMade::CredentialEnded, WebhookMade::Made))
+    }
+
+    /// Finds the webhook that a form created, by the form's digest. It may be deleted.
+    pub async fn webhook_of_form(
+        &self,
+        account: AccountId,
+        form: &[u8],
+    ) -> Result<Option<WebhookId>, StoreError> {
+        let reading = sqlx::query_scalar!(
+            r#"select id as "id: WebhookId" from webhooks
+               where account_id = $1 and form_digest = $2"#,
+            account.0,
+            form,
+        );
+        let reading = reading.fetch_optional(self.requests.named("find a webhook by its form"));
+        Ok(reading.await?)
     }
 
     /// One webhook of an account, unless it was deleted.

@@ -38,10 +38,48 @@ async function generateAll(page, javascript, prompt) {
     if (javascript) {
       assert.ok(await page.evaluate(() => globalThis.sameDocument), `${type} reloaded the page`);
       await until(page, () => document.activeElement.matches("[data-run]"));
+      await trueBalances(page);
     }
     receipts[type] = await receiptLink(page);
   }
   return receipts;
+}
+
+// Every balance of the page is what a fresh page shows, at both widths.
+async function trueBalances(page) {
+  for (const width of [1280, 390]) {
+    await page.setViewport({ width, height: 900 });
+    await until(page, async () => {
+      const fresh = new DOMParser().parseFromString(await (await fetch("/ledger")).text(), "text/html");
+      const wanted = fresh.querySelector("[data-balance] data").value;
+      const shown = [...document.querySelectorAll("[data-balance] data")].map((cell) => cell.value);
+      return shown.length > 1 && shown.every((value) => value === wanted);
+    });
+  }
+  await page.setViewport({ width: 1280, height: 900 });
+}
+
+// A refused run, and another run, leave a running job in view until it has ended.
+async function runningJob(page) {
+  await go(page, "/playground/video");
+  await page.type("[name=prompt]", "[[slow:20]] the first");
+  await page.click("[data-run]:not(form)");
+  await until(page, () => document.querySelector("#result progress") !== null);
+  const receipt = await receiptLink(page);
+  await trueBalances(page);
+  const write = (words) => page.$eval("[name=prompt]", (area, value) => { area.value = value; }, words);
+  await write(" ");
+  await page.click("[data-run]:not(form)");
+  await until(page, () => document.querySelector("#problems").innerText !== "" || document.querySelector(".error") !== null);
+  await until(page, () => !document.querySelector("[data-run]:not(form)").disabled);
+  assert.equal(await receiptLink(page), receipt);
+  await write("the second");
+  await page.click("[data-run]:not(form)");
+  await until(page, (first) => document.querySelector(`#running a[href="${first}"]`) !== null, receipt);
+  assert.notEqual(await receiptLink(page), receipt);
+  await until(page, (first) => document.querySelector(`#running a[href="${first}"]`) === null, receipt);
+  await trueBalances(page);
+  done("a job that runs");
 }
 
 // The lines of the bill, added up here, are what was charged.
@@ -69,8 +107,14 @@ async function keys(page, javascript) {
   await go(page, "/keys/new");
   await page.type("[name=name]", "from the browser");
   await page.click("[value='generate:text']");
-  await submit(page, "main form button.primary");
+  // A double click is one key, shown once, also after a reload.
+  await Promise.all([page.waitForNavigation(), page.click("main form button.primary", { count: 2 })]);
+  await page.waitForSelector(".secret code");
   const key = await page.$eval(".secret code", (code) => code.textContent);
+  await page.reload();
+  assert.equal(await page.$(".secret"), null);
+  await go(page, "/keys");
+  assert.equal((await page.$$("tbody tr")).length, 1, await text(page));
   const call = () => fetch(`${url}/v1/generate/text`, {
     method: "POST",
     headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
@@ -112,6 +156,7 @@ async function everyday(page, name, javascript) {
   const receipts = await generateAll(page, javascript, "A lighthouse at dusk, with \"quotes\" & <b>marks</b>");
   for (const receipt of Object.values(receipts)) await checkReceipt(page, receipt);
   await keys(page, javascript);
+  if (javascript) await runningJob(page);
   await history(page);
   done(`a person with${javascript ? "" : "out"} JavaScript`);
   return receipts;

@@ -5,8 +5,10 @@ use std::{fs, path::Path};
 /// What each folder or file under `src/` may import of the others.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("domain", &[]),
-    ("offload", &[]),
+    ("offload", &["domain"]),
     ("memory", &["domain"]),
+    // Named limiters, for whichever module has a resource.
+    ("resource", &["domain"]),
     ("store", &["domain", "observe"]),
     ("providers", &["domain", "memory", "offload"]),
     ("media", &["domain"]),
@@ -18,6 +20,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "domain",
             "memory",
             "offload",
+            "resource",
             "store",
             "providers",
             "media",
@@ -26,7 +29,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "service",
-        &["domain", "memory", "store", "providers", "media", "jobs"],
+        &[
+            "domain",
+            "memory",
+            "resource",
+            "store",
+            "providers",
+            "media",
+            "jobs",
+        ],
     ),
     (
         "api",
@@ -34,6 +45,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "domain",
             "memory",
             "offload",
+            "resource",
             "store",
             "providers",
             "media",
@@ -52,6 +64,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "domain",
             "memory",
+            "resource",
             "store",
             "providers",
             "media",

@@ -1,6 +1,7 @@
 //! The console: pages by URL, as a browser asks for them.
 
 mod forms;
+mod once;
 mod operator;
 mod pages;
 mod playground;
@@ -54,6 +55,22 @@ impl<'a> Browser<'a> {
         answer.text
     }
 
+    /// Gets the page that a form led to, with the cookies that came with the redirect.
+    async fn follow(&self, answer: &Answer) -> Answer {
+        assert_eq!(answer.status, StatusCode::SEE_OTHER, "{}", answer.text);
+        self.get_with(answer.header("location"), &cookies(answer))
+            .await
+    }
+
+    /// Gets a page with more cookies than the session's.
+    async fn get_with(&self, path: &str, cookies: &str) -> Answer {
+        let with = Browser {
+            app: self.app,
+            cookie: format!("{}; {cookies}", self.cookie),
+        };
+        with.get(path).await
+    }
+
     /// Sends a form as a page of the console does.
     async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
         let mut body = url::form_urlencoded::Serializer::new(String::new());
@@ -83,6 +100,24 @@ impl<'a> Browser<'a> {
         }
         self.app.send(request.body(body.into()).unwrap()).await
     }
+}
+
+/// Returns the cookies that an answer sets, as a browser sends them back.
+fn cookies(answer: &Answer) -> String {
+    let set = answer.headers.get_all("set-cookie").iter();
+    let set = set.map(|cookie| cookie.to_str().unwrap());
+    let kept = set.filter(|cookie| !cookie.contains("Max-Age=0"));
+    let pairs: Vec<_> = kept
+        .map(|cookie| cookie.split(';').next().unwrap())
+        .collect();
+    pairs.join("; ")
+}
+
+/// Returns the token of the form in a page.
+fn form_token(page: &str) -> String {
+    let before = "name=\"form\" value=\"";
+    let at = page.find(before).expect("a form that counts once") + before.len();
+    page[at..].chars().take_while(|c| *c != '"').collect()
 }
 
 /// The uuid that follows `before` in a page.

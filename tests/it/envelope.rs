@@ -245,6 +245,10 @@ async fn configured_origins_may_call(_: PgPoolOptions, options: PgConnectOptions
             "retry-after",
             "link",
             "location",
+            "x-gensvc-left-out",
+            "x-ratelimit-remaining-requests",
+            "anthropic-ratelimit-requests-reset",
+            "x-should-retry",
         ] {
             assert!(exposed.contains(name), "{name} is not exposed");
         }
@@ -277,6 +281,14 @@ async fn configured_origins_may_call(_: PgPoolOptions, options: PgConnectOptions
         "idempotency-key",
         "prefer",
         "x-request-id",
+        "user-agent",
+        "openai-organization",
+        "openai-project",
+        "openai-beta",
+        "anthropic-beta",
+        "x-stainless-helper",
+        "x-stainless-poll-helper",
+        "x-stainless-async",
     ] {
         assert!(headers.contains(name), "{headers}");
     }

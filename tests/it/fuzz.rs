@@ -6,6 +6,7 @@ mod bytes;
 mod json;
 mod links;
 mod requests;
+mod streams;
 mod templates;
 mod webhooks;
 

@@ -17,11 +17,14 @@ use tokio::{io::AsyncReadExt as _, sync::oneshot};
 use crate::common::TestApp;
 use served::{LIVE, PATIENCE, ROOMY, Served, envelope};
 
+mod connections;
 mod disk;
+mod fairness;
 mod full;
 mod served;
 mod shares;
 mod synchronous;
+mod unread;
 
 #[sqlx::test]
 async fn who_asks_nothing_or_drips_is_hung_up_on(_: PgPoolOptions, options: PgConnectOptions) {
@@ -94,21 +97,25 @@ async fn heads_that_are_too_large_or_no_http_get_the_envelope(
     assert!(answer.contains("headers_too_large"), "{answer}");
 }
 
-#[sqlx::test]
-async fn a_full_server_says_so_at_once_and_is_open_again_when_somebody_leaves(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let app = TestApp::new(options).await;
+#[tokio::test]
+async fn a_full_server_refuses_at_once_until_a_connection_ends() {
+    let (arrived, mut requests) = tokio::sync::mpsc::unbounded_channel();
+    let pending = move || {
+        arrived.send(()).unwrap();
+        std::future::pending::<()>()
+    };
     let limits = Limits {
-        max_connections: 2,
+        max_connections: 4,
         ..ROOMY
     };
-    let served = Served::new(app.app.router.clone(), limits).await;
+    let router = Router::new()
+        .route("/", get(pending))
+        .route("/health/live", get(|| async { "ok" }));
+    let served = Served::new(router, limits).await;
     let mut peers = [served.connect().await, served.connect().await];
     for peer in &mut peers {
-        peer.send(LIVE.as_bytes()).await;
-        peer.answer().await;
+        peer.send(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        requests.recv().await.unwrap();
     }
     // Without a byte from the client, and with one.
     for request in ["", LIVE] {
@@ -120,11 +127,7 @@ async fn a_full_server_says_so_at_once_and_is_open_again_when_somebody_leaves(
         );
         assert!(answer.contains("\r\nretry-after: 1\r\n"), "{answer}");
     }
-    // Existing connections are still served.
-    peers[0].send(LIVE.as_bytes()).await;
-    assert!(peers[0].answer().await.starts_with("HTTP/1.1 200 "));
-    let [_, leaving] = peers;
-    drop(leaving);
+    drop(peers);
     let since = Instant::now();
     loop {
         let mut peer = served.connect().await;

@@ -2,6 +2,7 @@
 
 mod bodies;
 mod breakers;
+mod delivered;
 mod media;
 mod memory;
 mod passed;
@@ -10,6 +11,7 @@ mod receipts;
 mod streams;
 mod texts;
 mod translated;
+mod upstreams;
 
 use http::Method;
 use serde_json::{Value, json};

@@ -53,6 +53,9 @@ pub struct ModelHealthBody {
     pub failed: i64,
     /// How many failed for the provider's sake: not refused content, nor cancelled.
     pub faults: i64,
+    /// How many failed because the provider refused the server's key or account: the operator must
+    /// act.
+    pub account_errors: i64,
     /// Seconds from start to end of completed ones; null without any.
     #[schema(required, nullable)]
     pub median_seconds: Option<f64>,
@@ -76,6 +79,7 @@ impl From<ModelHealth> for ModelHealthBody {
             generations: model.generations,
             failed: model.failed,
             faults: model.faults,
+            account_errors: model.account_errors,
             median_seconds: model.median_seconds,
             p95_seconds: model.p95_seconds,
         }

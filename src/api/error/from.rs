@@ -69,20 +69,17 @@ impl From<ServiceError> for ApiError {
                 format!("the account has {most} unfinished jobs, its limit"),
             ),
             ServiceError::TooManyRequests(ShareReached { most, provider }) => {
-                let with = provider.map_or_else(String::new, |name| format!(" with {name}"));
-                let message = format!(
-                    "the account has {most} synchronous generations running{with}, its limit"
+                let running = provider.map_or_else(
+                    || "synchronous generations running".to_owned(),
+                    |name| format!("generations running with {name}"),
                 );
+                let message = format!("the account has {most} {running}, its limit");
                 Self::busy(Code::TooManyRequests, message)
             }
             ServiceError::CreditsShort(short) => Self::short(&short),
             ServiceError::AlreadyFinished => {
                 Self::new(Code::AlreadyFinished, "the generation is finished")
             }
-            ServiceError::CancelRequested => Self::busy(
-                Code::Overloaded,
-                "the cancel was requested, but the server that streams the text is not answering",
-            ),
             ServiceError::NotFinished => Self::new(
                 Code::NotFinished,
                 "the generation is not finished; cancel it first",

@@ -88,7 +88,7 @@ impl OpenAiModelBody {
 )]
 pub async fn chat(
     State(state): State<ApiState>,
-    auth: Authorized<GenerateText>,
+    mut auth: Authorized<GenerateText>,
     headers: HeaderMap,
     permit: RequestPermit,
     request_id: RequestId,
@@ -99,7 +99,7 @@ pub async fn chat(
         None => (body.apart(read).await?, None),
         Some(include_usage) => {
             let body = body.of_another::<ResponsesRequest>();
-            let body = resolve(&state, &auth.caller, body).await?;
+            let body = resolve(&state, &mut auth.caller, body).await?;
             let read = body.apart(read_responses).await?;
             if !read.echo.shown.tools.is_empty() {
                 let message = "has tools whose calls a chat has no form for";

@@ -41,10 +41,11 @@ struct Reference {
 type Places = BTreeMap<Uuid, BTreeSet<usize>>;
 
 /// Replaces items of the input that name items of the account's own answers, and reasoning that
-/// lacks what its vendor signed. Everything else in the body is validated first.
+/// lacks what its vendor signed. Everything else in the body is validated first, and the caller is
+/// confirmed and counted before stored answers are read.
 pub(super) async fn resolve<T: Body + Send + 'static>(
     state: &ApiState,
-    caller: &Caller,
+    caller: &mut Caller,
     body: JsonBody<T>,
 ) -> Result<JsonBody<T>, ApiError> {
     let looking = body.apart(|mut body| {
@@ -60,6 +61,9 @@ pub(super) async fn resolve<T: Body + Send + 'static>(
     let (body, references, places) = looking.await?;
     if references.is_empty() {
         return Ok(body);
+    }
+    if !places.is_empty() {
+        *caller = state.service.confirmed(caller).await?;
     }
     let max_bytes = state.settings.max_sdk_body_bytes;
     let items = read(state, caller, &places, max_bytes).await?;

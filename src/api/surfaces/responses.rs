@@ -42,14 +42,14 @@ pub(super) const RENAMED: &[(&str, &str)] =
 )]
 pub async fn respond(
     State(state): State<ApiState>,
-    auth: Authorized<GenerateText>,
+    mut auth: Authorized<GenerateText>,
     headers: HeaderMap,
     permit: RequestPermit,
     request_id: RequestId,
     body: JsonBody<ResponsesRequest>,
 ) -> Result<Response, ApiError> {
     let (key, body) = idempotent(&auth.caller, headers, RESPONSES, body).await?;
-    let body = resolve(&state, &auth.caller, body).await?;
+    let body = resolve(&state, &mut auth.caller, body).await?;
     let ResponsesRequest { dialogue, echo } = body.apart(read).await?;
     let call = Call {
         sdk: Sdk::OpenAi,
@@ -85,10 +85,10 @@ pub(super) fn read(body: JsonBody<ResponsesRequest>) -> Result<ResponsesRequest,
 )]
 pub async fn input_tokens(
     State(state): State<ApiState>,
-    auth: Authorized<CountTokens>,
+    mut auth: Authorized<CountTokens>,
     body: JsonBody<InputTokensRequest>,
 ) -> Result<Json<ResponseInputTokens>, ApiError> {
-    let body = resolve(&state, &auth.caller, body).await?;
+    let body = resolve(&state, &mut auth.caller, body).await?;
     let reading = body.apart(|body| {
         let prefixes = Prefixes::of(Surface::OpenAiResponses, body.members(), &[]);
         let InputTokensRequest(mut dialogue) = body.read()?;

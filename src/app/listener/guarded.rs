@@ -36,7 +36,7 @@ pub(super) struct WriteTimeoutStream {
     taken: usize,
     /// Our answer instead of the library's, and how much of it is sent.
     refusal: Option<(Vec<u8>, usize)>,
-    /// Whether the last answer was a refusal: its request may not have been read to its end.
+    /// Whether the last answer was an error: its request may not have been read to its end.
     lingering: bool,
     /// What is left to be read of a refused peer, and until when.
     draining: Option<(usize, Pin<Box<Sleep>>)>,
@@ -142,7 +142,7 @@ impl AsyncWrite for WriteTimeoutStream {
             .first()
             .and_then(|head| head.strip_prefix(b"HTTP/1.1 "))
         {
-            self.lingering = status.starts_with(b"4");
+            self.lingering = matches!(status.first(), Some(b'4' | b'5'));
         }
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
         self.poll_with_deadline(cx, written, |n| *n)

@@ -91,6 +91,16 @@ pub(super) struct Refused {
     pub(super) body: Value,
 }
 
+/// Neither the environment nor the file has a key.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no API key: set GENSVC_API_KEY, or run gensvc login")]
+pub(super) struct NoKey;
+
+impl NoKey {
+    /// The same as of a key that the server refuses.
+    pub(super) const EXIT_CODE: u8 = 3;
+}
+
 /// No answer came.
 #[derive(Debug, thiserror::Error)]
 #[error("{sentence}")]
@@ -156,7 +166,7 @@ impl Connection {
         };
         let (kept_url, kept_key) = kept.map(|kept| (kept.base_url, kept.api_key)).unzip();
         let key = key.or(kept_key);
-        let key = key.ok_or("there is no API key: set GENSVC_API_KEY, or run gensvc login")?;
+        let key = key.ok_or(NoKey)?;
         let url = url.or(kept_url).unwrap_or_else(|| DEFAULT_URL.to_owned());
         Self::new(&url, key)
     }

@@ -35,12 +35,15 @@ pub struct Bench {
     pub form: Form,
 }
 
-/// What is known of a request.
-#[derive(Default)]
-pub struct Outcome {
+/// What the page shows next to the form.
+pub struct Outcome<'a> {
     pub estimate: Option<Result<Value, Problem>>,
-    pub problem: Option<Problem>,
+    /// Why the form generated nothing.
+    pub problem: Option<&'a Problem>,
+    /// The generation of the form, or the one before.
     pub record: Option<Value>,
+    /// Other generations of the console that have not ended.
+    pub running: Vec<Value>,
 }
 
 impl Bench {
@@ -113,6 +116,20 @@ impl Bench {
             body.insert("parameters".to_owned(), Value::Object(given));
         }
         Value::Object(body)
+    }
+
+    /// Finds the unfinished generations of this type that the console started, newest first. An
+    /// error leaves them out: the rest of the page does not depend on them.
+    pub async fn running(&self, session: &Session) -> Vec<Value> {
+        let with_status = |status| {
+            let call = session.call(op::HISTORY, &[]).query("type", &self.kind);
+            call.query("api_key", "none").query("status", status).json()
+        };
+        let (pending, processing) = tokio::join!(with_status("pending"), with_status("processing"));
+        let pages = [pending, processing].into_iter().flatten();
+        pages
+            .flat_map(|page| list(&page["data"]).to_vec())
+            .collect()
     }
 
     /// What it would cost; `None` while there is nothing to ask for.

@@ -9,7 +9,6 @@ use super::{
     parameters::{self, Parameter},
 };
 use crate::console::{
-    client::Problem,
     code,
     parts::{self, TYPES, amount, credits, field, icon, list, option, text},
     receipt,
@@ -29,7 +28,7 @@ const EXAMPLES: [(&str, &str); 4] = [
     ),
 ];
 
-pub fn render(session: &Session, bench: &Bench, outcome: &Outcome) -> Markup {
+pub fn render(session: &Session, bench: &Bench, outcome: &Outcome<'_>) -> Markup {
     let kind = &bench.kind;
     let unfinished = outcome
         .record
@@ -48,16 +47,19 @@ pub fn render(session: &Session, bench: &Bench, outcome: &Outcome) -> Markup {
             form.stack method="post" action={ "/playground/" (kind) } data-follows="price code"
                 data-run=(if kind == "text" { "stream" } else { "whole" })
             {
-                (request(bench, outcome.problem.as_ref()))
+                (request(bench, outcome))
                 (price(session, outcome))
             }
             div.stack {
                 (result(kind, outcome.record.as_ref()))
+                (running(kind, outcome))
                 (snippets(session, bench))
             }
         }
     };
-    let address = unfinished.map(|record| live(kind, record));
+    // A reload would drop what a refusal says, and the form with it.
+    let unfinished = unfinished.filter(|_| outcome.problem.is_none());
+    let address = unfinished.map(|record| address(kind, Some(record)));
     shell::reloading(session, type_title(kind), &content, address.as_deref())
 }
 
@@ -66,8 +68,8 @@ fn type_title(kind: &str) -> &'static str {
     found.map_or("Playground", |(_, label)| label)
 }
 
-fn request(bench: &Bench, problem: Option<&Problem>) -> Markup {
-    let form = &bench.form;
+fn request(bench: &Bench, outcome: &Outcome<'_>) -> Markup {
+    let (form, problem) = (&bench.form, outcome.problem);
     let params: Vec<String> = bench.parameters.iter().map(Parameter::param).collect();
     let mut shown = vec!["prompt", "system_prompt", "negative_prompt", "model"];
     shown.extend(params.iter().map(String::as_str));
@@ -84,7 +86,12 @@ fn request(bench: &Bench, problem: Option<&Problem>) -> Markup {
     html! {
         section.card {
             div #problems { (parts::refusal(problem, &shown)) }
-            input #ticket type="hidden" name="ticket" value=(Uuid::now_v7());
+            span #ticket hidden {
+                input type="hidden" name="ticket" value=(Uuid::now_v7()) autocomplete="off";
+                @if let Some(record) = &outcome.record {
+                    input type="hidden" name="generation" value=(text(&record["uuid"])) autocomplete="off";
+                }
+            }
             (field(problem, "Model", "model", "", &models(bench)))
             @if bench.kind == "text" { (templates(bench)) }
             (field(
@@ -154,7 +161,7 @@ fn templates(bench: &Bench) -> Markup {
     }
 }
 
-fn price(session: &Session, outcome: &Outcome) -> Markup {
+fn price(session: &Session, outcome: &Outcome<'_>) -> Markup {
     html! {
         section.card {
             div.price {
@@ -171,13 +178,11 @@ fn price(session: &Session, outcome: &Outcome) -> Markup {
                             }
                             @if estimate["sufficient"] == true {
                                 p.muted.small {
-                                    "Held while it runs. " (amount(&session.balance["available"]))
-                                    " are available."
+                                    "Held while it runs. " (available(session)) " are available."
                                 }
                             } @else {
                                 p.error {
-                                    "Only " (amount(&session.balance["available"]))
-                                    " are available: it would be refused."
+                                    "Only " (available(session)) " are available: it would be refused."
                                 }
                             }
                         }
@@ -196,9 +201,42 @@ fn price(session: &Session, outcome: &Outcome) -> Markup {
     }
 }
 
-/// Where a generation is shown as it goes on.
-fn live(kind: &str, record: &Value) -> String {
-    format!("/playground/{kind}?generation={}", text(&record["uuid"]))
+fn available(session: &Session) -> Markup {
+    html! { span data-balance { (amount(&session.balance["available"])) } }
+}
+
+/// The address of the page, with a generation's result.
+pub fn address(kind: &str, record: Option<&Value>) -> String {
+    let path = format!("/playground/{kind}");
+    match record {
+        Some(record) => format!("{path}?generation={}", text(&record["uuid"])),
+        None => path,
+    }
+}
+
+/// Lists the other running work, so that a new run hides none of it.
+fn running(kind: &str, outcome: &Outcome<'_>) -> Markup {
+    let rows = &outcome.running;
+    let live = (!rows.is_empty()).then(|| address(kind, outcome.record.as_ref()));
+    html! {
+        div #running data-live=[live] {
+            @if !rows.is_empty() {
+                section.card {
+                    h2 { "Also running" }
+                    ul.running {
+                        @for row in rows {
+                            li {
+                                (parts::badge(text(&row["status"]))) " "
+                                @if let Some(percent) = row["progress"].as_u64() { (percent) " % " }
+                                a href={ "/generations/" (text(&row["uuid"])) } { (text(&row["prompt"])) }
+                            }
+                        }
+                    }
+                    p.muted.small { "What has ended is in the " a href="/generations" { "history" } "." }
+                }
+            }
+        }
+    }
 }
 
 fn result(kind: &str, record: Option<&Value>) -> Markup {
@@ -210,7 +248,7 @@ fn result(kind: &str, record: Option<&Value>) -> Markup {
         };
     };
     let uuid = text(&record["uuid"]);
-    let live = live(kind, record);
+    let live = address(kind, Some(record));
     html! {
         section.card #result data-live=[receipt::is_unfinished(record).then_some(&live)] {
             div.card-head {

@@ -24,6 +24,8 @@ pub struct Dialogue {
     pub top_p_with_temperature: bool,
     /// Thoughts of earlier turns, brought back.
     pub thinking: bool,
+    /// Thinking that a chat server reported in a field of its own, brought back.
+    pub reasoning_fields: bool,
     /// An answer of at most one call.
     pub one_at_a_time: bool,
     /// Arguments that must follow their schema.
@@ -53,6 +55,7 @@ impl Dialogue {
         late_instructions: true,
         top_p_with_temperature: true,
         thinking: true,
+        reasoning_fields: true,
         one_at_a_time: true,
         strict_tools: true,
         free_arguments: true,
@@ -98,7 +101,7 @@ impl TextModel {
                 || !request
                     .conversation
                     .parts()
-                    .any(Part::has_thought_signature))
+                    .any(|part| part.has_thought_signature() || part.reasoning_field().is_some()))
     }
 
     /// What the vendor may write to its cache.
@@ -265,11 +268,12 @@ impl TextModel {
     fn lost_in_translation(&self, request: &DialogueRequest) -> Vec<&'static str> {
         let can = self.dialogue;
         let mut left_out = request.left_out.clone();
-        let thought = |part: &Part| matches!(part, Part::Thinking { .. } | Part::Redacted { .. });
-        if !can.thinking
-            && !left_out.contains(&"thinking")
-            && request.conversation.parts().any(thought)
-        {
+        let is_lost = |part: &Part| match part {
+            part if part.reasoning_field().is_some() => !can.reasoning_fields,
+            Part::Thinking { .. } | Part::Redacted { .. } => !can.thinking,
+            _ => false,
+        };
+        if !left_out.contains(&"thinking") && request.conversation.parts().any(is_lost) {
             left_out.push("thinking");
         }
         let functions = &request.conversation.tools.functions;

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Part, Stop, ToolCall};
+use crate::domain::generation::Surface;
 
 /// A piece of an answer, in order: each belongs to the part that the last one began, or begins the
 /// next.
@@ -11,6 +12,8 @@ use super::{Part, Stop, ToolCall};
 pub enum Delta {
     Text(String),
     Thinking(String),
+    /// Thinking of a chat server, which every dialect shows.
+    Reasoning(ReasoningField, String),
     /// The signature of the thinking before, or of thinking that is not shown.
     Signature(String),
     Redacted(String),
@@ -19,6 +22,100 @@ pub enum Delta {
     /// More of the last call's arguments.
     Arguments(String),
     Opaque(Value),
+}
+
+/// The pieces that a surface sends to its caller. Text is always sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Visibility {
+    pub calls: bool,
+    /// Thinking that can be read.
+    pub thinking: bool,
+    /// Thinking that a chat server reports in a field of its own.
+    pub reasoning: bool,
+    /// Signatures and encrypted thinking.
+    pub encrypted: bool,
+    pub opaque: bool,
+}
+
+impl Visibility {
+    pub const TEXT: Self = Self {
+        calls: false,
+        thinking: false,
+        reasoning: false,
+        encrypted: false,
+        opaque: false,
+    };
+
+    /// What the writer of a surface's dialect sends. Responses sends encrypted thinking only on
+    /// request.
+    pub const fn of(surface: Surface) -> Self {
+        match surface {
+            Surface::OpenAiChat => Self {
+                calls: true,
+                reasoning: true,
+                ..Self::TEXT
+            },
+            Surface::OpenAiResponses => Self {
+                calls: true,
+                thinking: true,
+                reasoning: true,
+                ..Self::TEXT
+            },
+            Surface::AnthropicMessages => Self {
+                calls: true,
+                thinking: true,
+                reasoning: true,
+                encrypted: true,
+                opaque: true,
+            },
+            Surface::Generate | Surface::OpenAiImages | Surface::OpenAiSpeech => Self::TEXT,
+        }
+    }
+
+    pub const fn shows(self, piece: &Delta) -> bool {
+        match piece {
+            Delta::Text(_) => true,
+            Delta::ToolCall(_) | Delta::Arguments(_) => self.calls,
+            Delta::Thinking(_) => self.thinking,
+            Delta::Reasoning(..) => self.reasoning,
+            Delta::Signature(_) | Delta::Redacted(_) => self.encrypted,
+            Delta::Opaque(_) => self.opaque,
+        }
+    }
+}
+
+/// The field in which a chat server reports its thinking. Chat callers are sent the same field, so
+/// that the next turn brings it back unchanged. Source: vendors' SDKs (`reasoning_content`: `DeepSeek`,
+/// Kimi, Qwen, GLM, `SGLang`; `reasoning`: `OpenRouter`, Groq, Together, Cerebras, Ollama, `vLLM`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReasoningField {
+    ReasoningContent,
+    Reasoning,
+}
+
+impl ReasoningField {
+    pub const ALL: [Self; 2] = [Self::ReasoningContent, Self::Reasoning];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ReasoningContent => "reasoning_content",
+            Self::Reasoning => "reasoning",
+        }
+    }
+
+    /// The signature of such thinking. It keeps the field and marks the thinking as a chat server's:
+    /// no other vendor accepts it.
+    pub const fn signature(self) -> &'static str {
+        match self {
+            Self::ReasoningContent => "chat:reasoning_content",
+            Self::Reasoning => "chat:reasoning",
+        }
+    }
+
+    pub fn from_signature(signature: &str) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|field| field.signature() == signature)
+    }
 }
 
 /// What an answer says beyond its text: enough to give it once more.
@@ -31,13 +128,16 @@ pub struct Answered {
 }
 
 impl Delta {
-    /// Bytes of what the model wrote.
+    /// UTF-8 bytes of its strings.
     pub fn bytes(&self) -> usize {
         match self {
-            Self::Text(text) | Self::Thinking(text) | Self::Arguments(text) => text.len(),
-            Self::Signature(_) => 0,
-            Self::Redacted(data) => data.len(),
-            Self::ToolCall(call) => call.name.len() + call.arguments.len(),
+            Self::Text(text)
+            | Self::Thinking(text)
+            | Self::Reasoning(_, text)
+            | Self::Signature(text)
+            | Self::Redacted(text)
+            | Self::Arguments(text) => text.len(),
+            Self::ToolCall(call) => call.bytes(),
             Self::Opaque(block) => block.to_string().len(),
         }
     }
@@ -47,7 +147,10 @@ impl Delta {
         match part {
             Part::Text { text } => vec![Self::Text(text)],
             Part::Thinking { text, signature } => {
-                vec![Self::Thinking(text), Self::Signature(signature)]
+                match ReasoningField::from_signature(&signature) {
+                    Some(field) => vec![Self::Reasoning(field, text)],
+                    None => vec![Self::Thinking(text), Self::Signature(signature)],
+                }
             }
             Part::Redacted { data } => vec![Self::Redacted(data)],
             Part::ToolCall(call) => vec![Self::ToolCall(call)],
@@ -69,6 +172,11 @@ impl Delta {
             ) => {
                 text.push_str(&piece);
             }
+            (Self::Reasoning(field, piece), Some(Part::Thinking { text, signature }))
+                if signature == field.signature() =>
+            {
+                text.push_str(&piece);
+            }
             // Thinking that is signed has ended.
             (Self::Thinking(piece), Some(Part::Thinking { text, signature }))
                 if signature.is_empty() =>
@@ -82,6 +190,10 @@ impl Delta {
             (Self::Thinking(text), _) => parts.push(Part::Thinking {
                 text,
                 signature: String::new(),
+            }),
+            (Self::Reasoning(field, text), _) => parts.push(Part::Thinking {
+                text,
+                signature: field.signature().to_owned(),
             }),
             (Self::Signature(signature), _) => parts.push(Part::Thinking {
                 text: String::new(),
@@ -97,8 +209,15 @@ impl Delta {
 }
 
 impl Answered {
-    /// What must be kept of an answer beside its text; nothing where that and the usage say it all.
+    /// The part of an answer that must be stored beside its text and its finish reason; `None`
+    /// where these and the usage are enough to repeat it.
     pub fn beyond_text(parts: &[Part], stop: &Stop, at_limit: bool) -> Option<Self> {
+        let stop = match stop {
+            Stop::ContentFilter | Stop::MalformedFunctionCall | Stop::Other => {
+                &Self::told_by(at_limit)
+            }
+            stop => stop,
+        };
         let plain = parts.iter().all(|part| matches!(part, Part::Text { .. }));
         let told = *stop == Self::told_by(at_limit);
         (!plain || !told).then(|| Self {
@@ -143,6 +262,9 @@ mod tests {
             Delta::Thinking(text("b")),
             Delta::Signature(text("s")),
             Delta::Thinking(text("c")),
+            Delta::Reasoning(ReasoningField::Reasoning, text("d")),
+            Delta::Reasoning(ReasoningField::Reasoning, text("e")),
+            Delta::Reasoning(ReasoningField::ReasoningContent, text("f")),
             Delta::Redacted(text("r")),
             Delta::Text(text("Hi")),
             Delta::Text(text(" you")),
@@ -159,6 +281,8 @@ mod tests {
         let parts = vec![
             thinking("ab", "s"),
             thinking("c", ""),
+            thinking("de", "chat:reasoning"),
+            thinking("f", "chat:reasoning_content"),
             Part::Redacted { data: text("r") },
             Part::text("Hi you"),
             Part::ToolCall(call("1", "{\"a\":1}")),

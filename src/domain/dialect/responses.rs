@@ -20,7 +20,7 @@ use utoipa::ToSchema;
 
 use super::{MAX_LIMIT, json as text_of};
 use crate::domain::{
-    conversation::{Conversation, Effort, Message, Part, Reasoning, Role, Sampling},
+    conversation::{Conversation, Effort, Message, Part, Reasoning, Role, Sampling, Visibility},
     generation::Surface,
     named::named_enum,
     request::{DialogueRequest, MODEL_NAME},
@@ -163,6 +163,10 @@ impl Input for ResponsesRequest {
         fields.unsupported(UNSUPPORTED);
         let (dialogue, mut echo) = read?;
         echo.shown.encrypted = encrypted.unwrap_or(false);
+        let visibility = Visibility {
+            encrypted: echo.shown.encrypted,
+            ..dialogue.visibility
+        };
         left_out.extend(&dialogue.left_out);
         Some(Self {
             dialogue: DialogueRequest {
@@ -173,6 +177,7 @@ impl Input for ResponsesRequest {
                     ..dialogue.sampling
                 },
                 stream: stream.unwrap_or(false),
+                visibility,
                 left_out,
                 ..dialogue
             },

@@ -73,6 +73,10 @@ impl<K: Copy + Eq + Hash> State<K> {
         held.filter(|&(_, weight)| weight > 0).collect()
     }
 
+    pub fn held_by(&self, key: K) -> usize {
+        self.keys.get(&key).map_or(0, |entry| entry.held)
+    }
+
     pub fn add(&mut self, key: K, weight: usize) {
         self.used += weight;
         self.keys.entry(key).or_default().held += weight;
@@ -88,12 +92,13 @@ impl<K: Copy + Eq + Hash> State<K> {
 
     /// Adds a weight if it keeps the bounds and overtakes no waiter that it could delay.
     pub fn try_enter(&mut self, bounds: &Bounds, key: K, weight: usize) -> bool {
-        let entry = self.keys.get(&key);
-        let has_waiters = entry.is_some_and(|entry| !entry.waiters.is_empty());
-        let held = entry.map_or(0, |entry| entry.held);
+        let has_waiters = self
+            .keys
+            .get(&key)
+            .is_some_and(|entry| !entry.waiters.is_empty());
         let has_room = self.turns.is_empty()
             && !has_waiters
-            && weight <= bounds.per_key.saturating_sub(held)
+            && weight <= bounds.per_key.saturating_sub(self.held_by(key))
             && weight <= bounds.total.saturating_sub(self.used);
         if has_room {
             self.add(key, weight);

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::TEXT_PROMPT_CHARS;
 use crate::domain::{
-    conversation::{Conversation, Part, Sampling},
+    conversation::{Conversation, Part, Sampling, Visibility},
     generation::Surface,
     json::Members,
     pricing::CacheWrites,
@@ -24,6 +24,8 @@ pub struct DialogueRequest {
     pub max_tokens: Option<u32>,
     pub sampling: Sampling,
     pub stream: bool,
+    /// The pieces of an answer that the caller is sent.
+    pub visibility: Visibility,
     /// Fields that change no answer and that the provider is not sent.
     pub left_out: Vec<&'static str>,
     /// What only the dialect's own vendors know.
@@ -77,6 +79,7 @@ impl DialogueRequest {
             max_tokens: None,
             sampling: Sampling::default(),
             stream: false,
+            visibility: Visibility::of(surface),
             left_out: Vec::new(),
             others: Others::default(),
             original: None,
@@ -96,5 +99,16 @@ impl DialogueRequest {
         if let Some(original) = self.original.as_mut().filter(|_| found) {
             original.leave_out_extra_content();
         }
+    }
+
+    /// Leaves out the thinking of chat servers, which other vendors refuse.
+    pub fn leave_out_reasoning_fields(&mut self) {
+        let messages = &mut self.conversation.messages;
+        for message in messages.iter_mut() {
+            message
+                .parts
+                .retain(|part| part.reasoning_field().is_none());
+        }
+        messages.retain(|message| !message.parts.is_empty());
     }
 }

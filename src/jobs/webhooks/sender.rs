@@ -13,7 +13,11 @@ use reqwest::{Client, Response, redirect};
 use sha2::Sha256;
 use url::Url;
 
-use crate::media::{AddressPolicy, BoxError, NoPublicAddress, Resolver};
+use crate::{
+    domain::ids::AccountId,
+    media::{AddressPolicy, BoxError, NoPublicAddress, Resolver},
+    resource::Resource,
+};
 
 /// The longest time for a connection.
 const CONNECT_AT_MOST: Duration = Duration::from_secs(5);
@@ -21,8 +25,10 @@ const CONNECT_AT_MOST: Duration = Duration::from_secs(5);
 const RESOLVE_AT_MOST: Duration = Duration::from_secs(5);
 /// Names that are looked up at once for deliveries: as many as there are deliveries at once.
 const DELIVERY_LOOKUPS: usize = 128;
-/// The same, when webhooks are made.
-const CHECK_LOOKUPS: usize = 16;
+/// The same, when webhooks are made, and those that wait.
+const CHECK_LOOKUPS: (usize, usize) = (16, 64);
+/// How long one waits.
+const CHECK_WAIT: Duration = Duration::from_secs(2);
 /// How long a connection is kept for the next delivery.
 const KEEP_IDLE: Duration = Duration::from_secs(30);
 /// Bytes of an answer that are read, so that its connection can be used again.
@@ -44,7 +50,7 @@ pub struct SenderSettings {
 pub struct Sender {
     client: Client,
     gate: Arc<AddressPolicy>,
-    checks: Arc<AddressPolicy>,
+    checks: Arc<Resource>,
     settings: SenderSettings,
 }
 
@@ -55,7 +61,7 @@ pub enum AddressRefusal {
     Private,
     /// The name has no address at all, or its name server does not answer.
     Unresolvable,
-    /// Too many names are looked up already.
+    /// Too many names are looked up already, or the account's share of them.
     Busy,
 }
 
@@ -112,7 +118,8 @@ impl Sender {
     pub fn new(settings: SenderSettings) -> Result<Self, reqwest::Error> {
         let gate = AddressPolicy::new(&[], settings.allow_private).looking_up(DELIVERY_LOOKUPS);
         let gate = Arc::new(gate);
-        let checks = AddressPolicy::new(&[], settings.allow_private).looking_up(CHECK_LOOKUPS);
+        let (places, queue) = CHECK_LOOKUPS;
+        let checks = Resource::new("host lookups of webhooks", places, queue, CHECK_WAIT);
         let client = Client::builder()
             .user_agent(concat!("gensvc/", env!("CARGO_PKG_VERSION")))
             .redirect(redirect::Policy::none())
@@ -138,7 +145,7 @@ impl Sender {
     }
 
     /// Whether a webhook may go to `url`, as its name resolves now.
-    pub async fn check(&self, url: &Url) -> Result<(), AddressRefusal> {
+    pub async fn check(&self, account: AccountId, url: &Url) -> Result<(), AddressRefusal> {
         if self.settings.allow_private {
             return Ok(());
         }
@@ -149,11 +156,9 @@ impl Sender {
             return Ok(());
         };
         // Apart from deliveries: names that lead nowhere must not keep those waiting.
-        if self.checks.is_busy() {
-            return Err(AddressRefusal::Busy);
-        }
-        let resolver = Resolver(Arc::clone(&self.checks));
-        let resolving = tokio::time::timeout(RESOLVE_AT_MOST, resolver.addresses(name));
+        let permit = self.checks.acquire(account).await;
+        let permit = permit.ok_or(AddressRefusal::Busy)?;
+        let resolving = tokio::time::timeout(RESOLVE_AT_MOST, self.gate.resolve(name, permit));
         match resolving.await {
             Ok(Ok(found)) if !found.is_empty() => Ok(()),
             Ok(Err(error)) if is_private(&error) => Err(AddressRefusal::Private),
@@ -291,8 +296,8 @@ mod tests {
             ),
         ] {
             let parsed = Url::parse(url).unwrap();
-            assert_eq!(strict.check(&parsed).await, expected, "{url}");
-            assert_eq!(lax.check(&parsed).await, Ok(()), "{url}");
+            assert_eq!(strict.check(AccountId(1), &parsed).await, expected, "{url}");
+            assert_eq!(lax.check(AccountId(1), &parsed).await, Ok(()), "{url}");
         }
     }
 }

@@ -2,16 +2,19 @@
 
 use std::{
     collections::HashSet,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     net::{IpAddr, SocketAddr, ToSocketAddrs as _},
     sync::Arc,
 };
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use tokio::sync::Semaphore;
 use url::{Host, Url};
 
 use super::{DownloadError, NoPublicAddress};
-use crate::media::is_public;
+use crate::{
+    domain::limiter::{Limiter, half},
+    media::is_public,
+};
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -21,13 +24,19 @@ pub struct AddressPolicy {
     /// Normalized: lower case, without brackets and trailing dot.
     allowed: HashSet<String>,
     all: bool,
-    /// Bounds concurrent DNS lookups. A lookup cannot be cancelled, and an unresponsive name
-    /// server can block its thread for half a minute; the rest of the process needs threads too.
-    lookups: Arc<Semaphore>,
+    /// Concurrent DNS lookups, by the hash of their name. A lookup cannot be cancelled, and an
+    /// unresponsive name server can block its thread for half a minute; the rest of the process
+    /// needs threads too.
+    lookups: Limiter<u64>,
 }
 
 /// Concurrent DNS lookups by default.
 const LOOKUPS: usize = 32;
+
+/// Callers bound how long they wait, and how many they are.
+fn lookups(most: usize) -> Limiter<u64> {
+    Limiter::with_queue((most, half(most)), (usize::MAX, usize::MAX))
+}
 
 /// The normalized spelling of a host.
 fn normal(host: &str) -> String {
@@ -45,7 +54,7 @@ impl AddressPolicy {
         Self {
             allowed,
             all,
-            lookups: Arc::new(Semaphore::new(LOOKUPS)),
+            lookups: lookups(LOOKUPS),
         }
     }
 
@@ -53,14 +62,9 @@ impl AddressPolicy {
     #[must_use]
     pub fn looking_up(self, most: usize) -> Self {
         Self {
-            lookups: Arc::new(Semaphore::new(most)),
+            lookups: lookups(most),
             ..self
         }
-    }
-
-    /// Whether the limit of concurrent DNS lookups is reached.
-    pub fn is_busy(&self) -> bool {
-        self.lookups.available_permits() == 0
     }
 
     fn is_allowed(&self, host: &str) -> bool {
@@ -100,6 +104,23 @@ impl AddressPolicy {
         }
     }
 
+    /// The addresses of a name that may be connected to. `permit` is dropped when the thread is free
+    /// again, even if the caller has given up.
+    pub async fn resolve(
+        &self,
+        name: &str,
+        permit: impl Send + 'static,
+    ) -> Result<Vec<SocketAddr>, BoxError> {
+        let host = name.to_owned();
+        let found = tokio::task::spawn_blocking(move || {
+            // The client sets the port.
+            let found = (host.as_str(), 0).to_socket_addrs();
+            drop(permit);
+            found
+        });
+        Ok(self.pick(name, found.await??)?)
+    }
+
     /// The resolved addresses of a name that may be connected to.
     fn pick(
         &self,
@@ -124,16 +145,10 @@ pub struct Resolver(pub Arc<AddressPolicy>);
 impl Resolver {
     /// The addresses of a name that may be connected to.
     pub async fn addresses(&self, name: &str) -> Result<Vec<SocketAddr>, BoxError> {
-        let permit = Arc::clone(&self.0.lookups).acquire_owned().await?;
-        let host = name.to_owned();
-        let found = tokio::task::spawn_blocking(move || {
-            // The client sets the port.
-            let found = (host.as_str(), 0).to_socket_addrs();
-            // Released when the thread is free again, even if the caller has given up.
-            drop(permit);
-            found
-        });
-        Ok(self.0.pick(name, found.await??)?)
+        let mut key = DefaultHasher::new();
+        name.hash(&mut key);
+        let permit = self.0.lookups.acquire(key.finish(), 1).await;
+        self.0.resolve(name, permit).await
     }
 }
 

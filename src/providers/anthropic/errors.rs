@@ -1,7 +1,7 @@
 //! What Anthropic's error codes and types mean.
 //!
 //! `details.error_code` is more specific than `type`; the message is never read. Source: anthropic
-//! 2.11.0 (`PyPI`) `anthropic/types/shared/*_error.py`.
+//! 2.13.0 (`PyPI`) `anthropic/types/shared/*_error.py`.
 
 use serde_json::Value;
 
@@ -34,12 +34,20 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     }
 }
 
-/// Billing and account errors, which take precedence over the status: `organization_on_hold`
-/// comes with a 400.
+/// Codes that take precedence over the status: `organization_on_hold` comes with a 400, and a 503
+/// whose outcome is unknown, unlike others, may have started the work.
 fn kind(code: &str) -> Option<ProviderErrorKind> {
     let account =
         code.contains("spend_limit") || code.contains("billing") || code == "organization_on_hold";
-    account.then_some(ProviderErrorKind::Account)
+    if account {
+        Some(ProviderErrorKind::Account)
+    } else if code.ends_with("_outcome_unknown") {
+        Some(ProviderErrorKind::Failed)
+    } else if code == "image_dimensions_too_large" {
+        Some(ProviderErrorKind::Rejected)
+    } else {
+        None
+    }
 }
 
 /// What a type means inside a stream, where there is no status.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::{ProviderError, TextCall, http::RequestJson},
-    ALWAYS, AnthropicModel, CURRENT_VERSION, VERSION,
+    ALWAYS, AnthropicModel, BETWEEN_TOOLS, CURRENT_VERSION, VERSION,
 };
 use crate::domain::{
     conversation::{
@@ -238,6 +238,25 @@ fn thinking(reasoning: Reasoning, settings: &AnthropicModel) -> (Option<Value>, 
         Some(Thinking::Budget(budget)) => Some(json!({"type": "enabled", "budget_tokens": budget})),
     };
     (thinking, effort)
+}
+
+/// Whether the model may think. It shows a summary of that at most, and nothing with `display:
+/// omitted`, while all of it is billed. Models that have a setting think unless they are told not to.
+pub fn may_think(call: &TextCall, settings: &AnthropicModel) -> bool {
+    let sent: Option<Value> = match &call.original {
+        Some(original) => original
+            .get()
+            .members
+            .get("thinking")
+            .and_then(|json| serde_json::from_slice(json).ok()),
+        None => thinking(call.sampling.reasoning, settings).0,
+    };
+    match sent.as_ref().and_then(|thinking| thinking["type"].as_str()) {
+        None => settings.thinking.is_some(),
+        Some("disabled") => false,
+        Some(BETWEEN_TOOLS) => !call.conversation.get().tools.functions.is_empty(),
+        Some(_) => true,
+    }
 }
 
 /// The body to send: the caller's, or one written from the conversation.

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::{
     super::{
         ProviderError, TextAnswer,
-        answer::{count, count_or_zero},
+        answer::{count, count_or_zero, merge_usage, object_arguments},
         exchange::{AnswerBuilder, TextParser},
         http::classify::ErrorInfo,
         sse::Event,
@@ -25,22 +25,25 @@ use crate::domain::{
 #[derive(Debug)]
 pub struct ResponseParser<'a> {
     answer: AnswerBuilder<'a>,
-    stop: Stop,
+    stop: Option<Stop>,
     usage: Map<String, Value>,
     /// Whether a stream had its `message_stop`.
     stopped: bool,
     /// Whether the open block is of another kind.
     is_opaque: bool,
+    /// The arguments that a call began with. Pieces that follow replace them.
+    input: Option<String>,
 }
 
 impl<'a> TextParser<'a> for ResponseParser<'a> {
     fn new(answer: AnswerBuilder<'a>) -> Self {
         Self {
             answer,
-            stop: Stop::Done,
+            stop: None,
             usage: Map::new(),
             stopped: false,
             is_opaque: false,
+            input: None,
         }
     }
 
@@ -55,7 +58,8 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
         let Some(blocks) = root.get("content").and_then(Value::as_array) else {
             return Err(self.answer.head.failed("content is no array"));
         };
-        blocks.iter().try_for_each(|block| self.block(block))
+        blocks.iter().try_for_each(|block| self.block(block))?;
+        self.close()
     }
 
     fn event(&mut self, event: &Event) -> Result<bool, ProviderError> {
@@ -80,11 +84,21 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
                 }
             }
             Some("message_delta") => {
-                self.merge_usage(root.get("usage"));
+                let usage = root.get("usage").and_then(Value::as_object);
+                self.merge_usage(usage);
                 self.stop(root.get("delta").unwrap_or(&Value::Null))?;
-                self.answer.note(Some(reported(&self.usage)));
+                let all = reported(&self.usage);
+                let own = usage.and_then(|usage| reported(usage).output);
+                self.answer.note(Some(TokenCounts {
+                    output: own.and(all.output),
+                    ..all
+                }));
             }
-            Some("message_stop") => self.stopped = true,
+            Some("content_block_stop") => self.close()?,
+            Some("message_stop") => {
+                self.close()?;
+                self.stopped = true;
+            }
             Some(_) => {}
             None => return Err(self.answer.head.failed("event without a type")),
         }
@@ -95,7 +109,10 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
         if streamed && !self.stopped {
             return Err(self.answer.head.failed("stream was cut"));
         }
-        self.answer.finish(reported(&self.usage), self.stop)
+        let Some(stop) = self.stop else {
+            return Err(self.answer.head.failed("answer without a stop reason"));
+        };
+        self.answer.finish(reported(&self.usage), stop)
     }
 }
 
@@ -111,33 +128,39 @@ impl ResponseParser<'_> {
     fn start(&mut self, message: &Value) {
         self.answer
             .identify(message.get("id"), message.get("model"));
-        self.merge_usage(message.get("usage"));
+        self.merge_usage(message.get("usage").and_then(Value::as_object));
     }
 
-    /// A refusal may follow text, which is then discarded.
+    /// Reads the reason of the end. A refusal may follow text. A reason that is not listed here is a
+    /// breakdown.
     fn stop(&mut self, holder: &Value) -> Result<(), ProviderError> {
-        let reason = holder.get("stop_reason").and_then(Value::as_str);
-        if reason == Some("refusal") {
-            let category = holder
-                .pointer("/stop_details/category")
-                .and_then(Value::as_str);
-            return Err(self.answer.head.refused(category));
-        }
-        let sequence = holder.get("stop_sequence").and_then(Value::as_str);
-        match reason {
-            None => {}
-            Some("max_tokens" | "model_context_window_exceeded") => self.stop = Stop::Limit,
-            Some("stop_sequence") => {
-                self.stop = Stop::Sequence(sequence.unwrap_or_default().to_owned());
+        let text = |path: &str| holder.pointer(path).and_then(Value::as_str);
+        let reason = match holder.get("stop_reason") {
+            None | Some(Value::Null) => return Ok(()),
+            reason => reason.and_then(Value::as_str).unwrap_or_default(),
+        };
+        let stop = match reason {
+            "end_turn" => Stop::Done,
+            "pause_turn" => Stop::Paused,
+            "max_tokens" | "model_context_window_exceeded" => Stop::Limit,
+            "stop_sequence" => {
+                Stop::Sequence(text("/stop_sequence").unwrap_or_default().to_owned())
             }
-            Some("tool_use") => self.stop = Stop::Tools,
-            Some(_) => self.stop = Stop::Done,
-        }
+            "tool_use" => Stop::Tools,
+            "refusal" => {
+                let refused = self.answer.head.refused(text("/stop_details/category"));
+                self.answer.end_early(Stop::ContentFilter, refused)?;
+                Stop::ContentFilter
+            }
+            _ => return Err(self.answer.head.failed("generation ended in an error")),
+        };
+        self.stop = Some(stop);
         Ok(())
     }
 
     /// A whole block, or the beginning of one.
     fn block(&mut self, block: &Value) -> Result<(), ProviderError> {
+        self.close()?;
         self.is_opaque = false;
         match block.get("type").and_then(Value::as_str) {
             Some("text") => {
@@ -157,16 +180,17 @@ impl ResponseParser<'_> {
                 self.answer.push(Delta::Redacted(data))
             }
             Some("tool_use") => {
-                let input = block.get("input").and_then(Value::as_object);
-                // Of a stream it is empty, and its JSON comes piece by piece.
-                let input = input.filter(|input| !input.is_empty());
-                let arguments = input.map(serde_json::to_string).transpose();
+                let Some(input) = object_arguments(block.get("input")) else {
+                    return Err(self.answer.head.failed("input is no object"));
+                };
                 let call = ToolCall {
                     id: self.string(block, "id")?,
                     name: self.string(block, "name")?,
-                    arguments: arguments.ok().flatten().unwrap_or_default(),
+                    arguments: String::new(),
                     thought_signature: None,
                 };
+                // In a stream the block begins with `{}`, and its JSON follows in pieces.
+                self.input = Some(input).filter(|input| input != "{}");
                 self.answer.call(call)
             }
             _ => {
@@ -181,7 +205,13 @@ impl ResponseParser<'_> {
             Some("text_delta") => Delta::Text(self.string(delta, "text")?),
             Some("thinking_delta") => Delta::Thinking(self.string(delta, "thinking")?),
             Some("signature_delta") => Delta::Signature(self.string(delta, "signature")?),
-            Some("input_json_delta") => Delta::Arguments(self.string(delta, "partial_json")?),
+            Some("input_json_delta") => {
+                let json = self.string(delta, "partial_json")?;
+                if !json.is_empty() {
+                    self.input = None;
+                }
+                Delta::Arguments(json)
+            }
             _ => return Ok(()),
         };
         self.answer.push(piece)
@@ -193,18 +223,55 @@ impl ResponseParser<'_> {
         text.map(str::to_owned).ok_or_else(missing)
     }
 
-    /// Fields that are missing from a later usage keep their earlier value.
-    fn merge_usage(&mut self, usage: Option<&Value>) {
-        for (name, value) in usage.and_then(Value::as_object).into_iter().flatten() {
-            if !value.is_null() {
-                self.usage.insert(name.clone(), value.clone());
-            }
+    /// Ends a block: a call without pieces has the arguments that it began with.
+    fn close(&mut self) -> Result<(), ProviderError> {
+        match self.input.take() {
+            Some(input) => self.answer.push(Delta::Arguments(input)),
+            None => Ok(()),
+        }
+    }
+
+    fn merge_usage(&mut self, usage: Option<&Map<String, Value>>) {
+        if let Some(usage) = usage {
+            merge_usage(&mut self.usage, usage);
         }
     }
 }
 
-/// `input_tokens` excludes cache writes and reads; `output_tokens` includes thinking.
+/// The counts, or the sums of `iterations` where these are more: the main counts leave out compactions.
 fn reported(usage: &Map<String, Value>) -> TokenCounts {
+    let main = counts(usage);
+    let iterations = usage.get("iterations").and_then(Value::as_array);
+    let iterations = iterations
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object);
+    let Some(sum) = iterations.map(counts).reduce(sum) else {
+        return main;
+    };
+    let (input, output) = (sum.input > main.input, sum.output.max(main.output));
+    TokenCounts {
+        output,
+        reasoning: main.reasoning,
+        ..if input { sum } else { main }
+    }
+}
+
+fn sum(a: TokenCounts, b: TokenCounts) -> TokenCounts {
+    let both = |a: Option<u64>, b: Option<u64>| a?.checked_add(b?);
+    let some = |a: Option<u64>, b: Option<u64>| both(a.or(Some(0)), b.or(Some(0)));
+    TokenCounts {
+        input: both(a.input, b.input),
+        output: both(a.output, b.output),
+        cached_input: some(a.cached_input, b.cached_input),
+        cache_write: some(a.cache_write, b.cache_write),
+        cache_write_long: some(a.cache_write_long, b.cache_write_long),
+        ..TokenCounts::default()
+    }
+}
+
+/// `input_tokens` excludes cache writes and reads; `output_tokens` includes thinking.
+fn counts(usage: &Map<String, Value>) -> TokenCounts {
     let field = |name: &str| usage.get(name);
     let read = field("cache_read_input_tokens");
     let kept = |name: &str| field("cache_creation").and_then(|by_time| by_time.get(name));

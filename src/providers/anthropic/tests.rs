@@ -193,7 +193,10 @@ async fn plain_answers() {
         (json!([thinking]), "max_tokens", ""),
         (json!([]), "model_context_window_exceeded", ""),
         (json!([text("H")]), "stop_sequence", "H"),
-        (json!([text("H")]), "some_new_reason", "H"),
+        (json!([text("H")]), "pause_turn", "H"),
+        // Reasoning that is not shown.
+        (json!([]), "end_turn", ""),
+        (json!([thinking]), "end_turn", ""),
     ] {
         let body = message(&content, stop, &usage).to_string();
         let reply = Reply::status(200, &[("request-id", "req_1")], &body);
@@ -333,7 +336,10 @@ async fn streams() {
         }
     );
     // The output figure of the start is no count.
-    let (result, _, _) = ask(Reply::events(&[start(), delta("Hi"), stop()]), true).await;
+    let mut bare = end("end_turn");
+    bare["usage"] = Value::Null;
+    let items = [start(), delta("Hi"), bare, stop()];
+    let (result, _, _) = ask(Reply::events(&items), true).await;
     assert_eq!(result.unwrap().usage.output, None);
     let (result, _, _) = ask(Reply::events(&[start(), end("max_tokens"), stop()]), true).await;
     assert_eq!(result.unwrap().text(), "");

@@ -8,7 +8,7 @@ use std::sync::{
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::{
-    domain::conversation::{Delta, Part},
+    domain::conversation::{Delta, Part, ReasoningField},
     memory::{self, Reservation},
 };
 
@@ -37,11 +37,7 @@ impl Default for Unread {
 }
 
 fn size(piece: &Delta) -> usize {
-    let text = match piece {
-        Delta::Signature(signature) => signature.len(),
-        piece => piece.bytes(),
-    };
-    text + PIECE_BYTES
+    piece.bytes() + PIECE_BYTES
 }
 
 impl Unread {
@@ -155,6 +151,7 @@ struct Read {
 enum Kind {
     Text,
     Thinking,
+    Reasoning(ReasoningField),
     Call,
     #[default]
     Other,
@@ -171,6 +168,11 @@ impl Read {
             Delta::Thinking(text) => {
                 let is_open = self.kind == Kind::Thinking && self.signature == 0;
                 self.enter(Kind::Thinking, is_open);
+                self.text += stored_length(text);
+            }
+            Delta::Reasoning(field, text) => {
+                let is_open = self.kind == Kind::Reasoning(*field);
+                self.enter(Kind::Reasoning(*field), is_open);
                 self.text += stored_length(text);
             }
             Delta::Signature(signature) => {
@@ -202,6 +204,14 @@ impl Read {
         let last = self.parts.checked_sub(1).and_then(|at| answer.get(at));
         let open = match last {
             Some(Part::Text { text }) => vec![Delta::Text(after(text, self.text))],
+            Some(part @ Part::Thinking { text, .. }) if part.reasoning_field().is_some() => {
+                let text = after(text, self.text);
+                let field = part.reasoning_field().filter(|_| !text.is_empty());
+                field
+                    .map(|field| Delta::Reasoning(field, text))
+                    .into_iter()
+                    .collect()
+            }
             Some(Part::Thinking { text, signature }) => {
                 let text = after(text, self.text);
                 let thinking = (!text.is_empty()).then_some(Delta::Thinking(text));
@@ -232,13 +242,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{domain::conversation::ToolCall, providers::DeltaSink};
+    use crate::{
+        domain::conversation::{ToolCall, Visibility},
+        providers::DeltaSink,
+    };
 
     fn piece() -> impl Strategy<Value = Delta> {
         let text = "[a-cé]{1,4}";
         prop_oneof![
             4 => text.prop_map(Delta::Text),
             2 => text.prop_map(Delta::Thinking),
+            2 => text.prop_map(|text| Delta::Reasoning(ReasoningField::Reasoning, text)),
             1 => text.prop_map(Delta::Signature),
             1 => text.prop_map(Delta::Redacted),
             1 => text.prop_map(|id| Delta::ToolCall(ToolCall { id, ..ToolCall::default() })),
@@ -271,7 +285,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_slow_client_gets_the_rest_at_the_end() {
-        let (sink, mut deltas) = DeltaSink::channel();
+        let (sink, mut deltas) = DeltaSink::channel(Visibility::TEXT);
         let text = "é".repeat(1_000);
         let mut answer = Vec::new();
         for _ in 0..1_000 {

@@ -252,6 +252,11 @@ fn thinking(reasoning: Reasoning, settings: &GeminiModel) -> Option<ThinkingConf
     wanted.then_some(asked)
 }
 
+/// Whether the model may think, which its answers never show. Only a budget of 0 keeps it from that.
+pub fn may_think(reasoning: Reasoning, settings: &GeminiModel) -> bool {
+    thinking(reasoning, settings).and_then(|config| config.thinking_budget) != Some(0)
+}
+
 /// As tokens; -1 is the model's own choice.
 fn budget(reasoning: Reasoning) -> i64 {
     match (reasoning.thinking, reasoning.as_effort()) {

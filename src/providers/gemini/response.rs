@@ -3,12 +3,12 @@
 //! Source: google-genai 3.4.0 (`PyPI`) `google/genai/types.py` (`FinishReason`,
 //! `GenerateContentResponseUsageMetadata`).
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
     super::{
         ProviderError, ProviderErrorKind, TextAnswer,
-        answer::{count, count_or_zero},
+        answer::{count, count_or_zero, merge_usage, object_arguments},
         exchange::{AnswerBuilder, TextParser},
         http::classify::ErrorInfo,
         sse::Event,
@@ -23,16 +23,16 @@ use crate::domain::{
 #[derive(Debug)]
 pub struct ResponseParser<'a> {
     answer: AnswerBuilder<'a>,
-    finish: Option<String>,
-    usage: Option<Value>,
+    stop: Option<Stop>,
+    usage: Map<String, Value>,
 }
 
 impl<'a> TextParser<'a> for ResponseParser<'a> {
     fn new(answer: AnswerBuilder<'a>) -> Self {
         Self {
             answer,
-            finish: None,
-            usage: None,
+            stop: None,
+            usage: Map::new(),
         }
     }
 
@@ -40,7 +40,8 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
         errors::error_info(root)
     }
 
-    /// Fails on an error object, a blocked prompt and a content policy finish reason.
+    /// Fails on an error object, and on a blocked prompt or a finish reason that ends the answer
+    /// early before any of it was delivered.
     fn whole(&mut self, root: &Value) -> Result<(), ProviderError> {
         if errors::error_of(root).is_some() {
             return Err(self.answer.error(&errors::error_info(Some(root))));
@@ -51,15 +52,17 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
         self.answer
             .identify(root.get("responseId"), root.get("modelVersion"));
         // On every chunk and cumulative.
-        let usage = root.get("usageMetadata").filter(|usage| usage.is_object());
+        let usage = root.get("usageMetadata").and_then(Value::as_object);
         if let Some(usage) = usage {
-            self.usage = Some(usage.clone());
+            merge_usage(&mut self.usage, usage);
         }
         let blocked = root
             .pointer("/promptFeedback/blockReason")
             .and_then(Value::as_str);
         if let Some(reason) = blocked.filter(|r| *r != "BLOCKED_REASON_UNSPECIFIED") {
-            return Err(self.answer.head.refused(Some(reason)));
+            let refused = self.answer.head.refused(Some(reason));
+            self.answer.end_early(Stop::ContentFilter, refused)?;
+            self.stop = Some(Stop::ContentFilter);
         }
         match root.get("candidates") {
             None | Some(Value::Null) => {}
@@ -70,8 +73,12 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
             }
             Some(_) => return Err(self.answer.head.failed("candidates are no array")),
         }
-        let usage = usage.map(|usage| reported(usage, self.answer.is_empty()));
-        self.answer.note(usage);
+        let no_text = self.answer.is_empty();
+        let counts = usage.map(|usage| TokenCounts {
+            output: reported(usage, no_text).output,
+            ..reported(&self.usage, no_text)
+        });
+        self.answer.note(counts);
         Ok(())
     }
 
@@ -82,38 +89,21 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
     }
 
     fn end(self, streamed: bool) -> Result<TextAnswer, ProviderError> {
-        let stop = match self.finish.as_deref() {
-            None if streamed => return Err(self.answer.head.failed("stream was cut")),
-            None | Some("STOP") => Stop::Done,
-            // CONTINUATION: the same limit, with an offer to continue.
-            Some("MAX_TOKENS" | "CONTINUATION") => Stop::Limit,
-            // LANGUAGE, OTHER, MALFORMED_RESPONSE and the like.
-            Some(_) => return Err(self.answer.head.failed("generation ended in an error")),
-        };
-        let usage = self.usage.as_ref();
-        let usage = usage.map(|usage| reported(usage, self.answer.is_empty()));
-        self.answer.finish(usage.unwrap_or_default(), stop)
+        if streamed && self.stop.is_none() {
+            return Err(self.answer.head.failed("stream was cut"));
+        }
+        // The default value of an enum is left out of a whole answer.
+        let stop = self.stop.unwrap_or_default();
+        let counts = reported(&self.usage, self.answer.is_empty());
+        self.answer.finish(counts, stop)
     }
 }
 
 impl ResponseParser<'_> {
     fn candidate(&mut self, candidate: &Value) -> Result<(), ProviderError> {
-        let reason = candidate.get("finishReason").and_then(Value::as_str);
-        if let Some(reason) = reason {
-            if is_policy(reason) {
-                return Err(self.answer.head.refused(Some(reason)));
-            }
-            if reason == "PUP_LIMITED_DISABLED" {
-                let error_info = ErrorInfo {
-                    code: Some(reason.to_owned()),
-                    kind: Some(ProviderErrorKind::Account),
-                    ..ErrorInfo::default()
-                };
-                return Err(self.answer.error(&error_info));
-            }
-            if reason != "FINISH_REASON_UNSPECIFIED" {
-                self.finish = Some(reason.to_owned());
-            }
+        match candidate.get("finishReason") {
+            None | Some(Value::Null) => {}
+            reason => self.finish(reason.and_then(Value::as_str).unwrap_or_default())?,
         }
         let parts = match candidate.pointer("/content/parts") {
             None | Some(Value::Null) => return Ok(()),
@@ -138,15 +128,50 @@ impl ResponseParser<'_> {
 }
 
 impl ResponseParser<'_> {
+    /// Reads a finish reason. One that is not listed here is a breakdown.
+    fn finish(&mut self, reason: &str) -> Result<(), ProviderError> {
+        let head = &self.answer.head;
+        let failed = head.failed("generation ended in an error");
+        let (stop, error) = match reason {
+            "FINISH_REASON_UNSPECIFIED" => return Ok(()),
+            "STOP" => (Stop::Done, None),
+            // CONTINUATION: the same limit, with an offer to continue.
+            "MAX_TOKENS" | "CONTINUATION" => (Stop::Limit, None),
+            reason if is_policy(reason) => (Stop::ContentFilter, Some(head.refused(Some(reason)))),
+            "MALFORMED_FUNCTION_CALL" => (Stop::MalformedFunctionCall, Some(failed)),
+            "LANGUAGE"
+            | "OTHER"
+            | "IMAGE_OTHER"
+            | "NO_IMAGE"
+            | "UNEXPECTED_TOOL_CALL"
+            | "TOO_MANY_TOOL_CALLS"
+            | "MALFORMED_RESPONSE"
+            | "MISSING_THOUGHT_SIGNATURE" => (Stop::Other, Some(failed)),
+            "PUP_LIMITED_DISABLED" => {
+                let error_info = ErrorInfo {
+                    code: Some(reason.to_owned()),
+                    kind: Some(ProviderErrorKind::Account),
+                    ..ErrorInfo::default()
+                };
+                (Stop::Other, Some(self.answer.error(&error_info)))
+            }
+            _ => return Err(failed),
+        };
+        if let Some(error) = error {
+            self.answer.end_early(stop.clone(), error)?;
+        }
+        self.stop = Some(stop);
+        Ok(())
+    }
+
     /// A call comes whole.
     fn call(&mut self, call: &Value, signature: Option<&Value>) -> Result<(), ProviderError> {
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
         let Some(name) = text(call.get("name")) else {
             return Err(self.answer.head.failed("function call without a name"));
         };
-        let arguments = match call.get("args") {
-            None | Some(Value::Null) => String::new(),
-            Some(arguments) => arguments.to_string(),
+        let Some(arguments) = object_arguments(call.get("args")) else {
+            return Err(self.answer.head.failed("args are no object"));
         };
         self.answer.call(ToolCall {
             id: text(call.get("id")).unwrap_or_default(),
@@ -177,7 +202,7 @@ pub fn is_policy(reason: &str) -> bool {
 
 /// Thoughts are billed as output and not included in the candidates' count. Zero counts are
 /// omitted, so a missing one means zero beside a prompt count, unless there is text.
-fn reported(usage: &Value, no_text: bool) -> TokenCounts {
+fn reported(usage: &Map<String, Value>, no_text: bool) -> TokenCounts {
     let field = |name: &str| usage.get(name).filter(|value| !value.is_null());
     let sum = |a: Option<u64>, b: Option<u64>| a.zip(b).and_then(|(a, b)| a.checked_add(b));
     let prompt = count(field("promptTokenCount"));

@@ -243,7 +243,6 @@ async fn usage_is_believed_only_where_it_can_be() {
             None,
             None,
         ),
-        (json!({}), json!([]), None, None),
         (json!(7), hi(), None, None),
     ] {
         let got = ask(

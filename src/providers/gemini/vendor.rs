@@ -31,6 +31,7 @@ pub const ADAPTERS: Adapters = Adapters {
             thinking: false,
             one_at_a_time: false,
             strict_tools: false,
+            reasoning_fields: false,
             free_arguments: false,
             image_urls: false,
             result_images: false,

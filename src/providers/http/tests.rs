@@ -270,3 +270,24 @@ fn trouble_with_our_account_is_logged_loudly() {
         "{text}"
     );
 }
+
+#[tokio::test]
+async fn the_duration_of_a_stream_is_our_limit_and_a_gap_is_not() {
+    let event = "HTTP/1.1 200 X\r\n\r\ndata: x\n\n".to_owned();
+    let upstream = Upstream::start(Reply::Stalled(event)).await;
+    let short = Duration::from_millis(300);
+    for (total, gap, is_over_limit) in [(short, TIMEOUT, true), (TIMEOUT, short, false)] {
+        let answer = post(&upstream.base, total).await.unwrap();
+        let mut events = Answer {
+            idle: gap,
+            ..answer
+        }
+        .events();
+        assert!(events.next().await.unwrap().is_some());
+        let error = events.next().await.unwrap_err();
+        assert_eq!(
+            (error.kind, error.is_over_limit),
+            (ProviderErrorKind::Timeout, is_over_limit)
+        );
+    }
+}

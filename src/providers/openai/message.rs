@@ -6,8 +6,8 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::domain::conversation::{
-    Conversation, Detail, Format, Image, ImageSource, Json, Message, Part, Role, Schema, ToolCall,
-    ToolChoice, ToolResult, Tools, texts,
+    Conversation, Detail, Format, Image, ImageSource, Json, Message, Part, ReasoningField, Role,
+    Schema, ToolCall, ToolChoice, ToolResult, Tools, reasoning, texts,
 };
 
 /// The name of a schema that has none.
@@ -18,6 +18,10 @@ pub struct WireMessage<'a> {
     role: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<Content<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<WireCall<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,6 +77,8 @@ pub fn messages<'a>(
     let plain = |role, content| WireMessage {
         role,
         content,
+        reasoning_content: None,
+        reasoning: None,
         tool_calls: Vec::new(),
         tool_call_id: None,
     };
@@ -94,6 +100,8 @@ pub fn messages<'a>(
                 Role::Assistant => "assistant",
             };
             all.push(WireMessage {
+                reasoning_content: reasoning(parts, ReasoningField::ReasoningContent),
+                reasoning: reasoning(parts, ReasoningField::Reasoning),
                 tool_calls,
                 ..plain(role, content)
             });
@@ -120,6 +128,8 @@ fn result(part: &Part) -> Option<WireMessage<'_>> {
     Some(WireMessage {
         role: "tool",
         content: Some(content),
+        reasoning_content: None,
+        reasoning: None,
         tool_calls: Vec::new(),
         tool_call_id: Some(call_id),
     })

@@ -52,6 +52,9 @@ pub struct OpenAiModel {
     /// Sends `prompt_cache_options: {"mode": "explicit"}`, which switches off cache writes
     /// at 1.25 times the input price (`OpenAI`, gpt-5.6 and later).
     pub explicit_cache: bool,
+    /// Whether the model may reason, which this API does not show. A stream of one that never does
+    /// is ended at a cancel; others are read to their end for the counts.
+    pub reasoning: bool,
     /// `service_tier`; `default` fixes the price. `None` sends nothing.
     #[serde(deserialize_with = "blank_is_none")]
     pub service_tier: Option<String>,
@@ -69,6 +72,7 @@ impl Default for OpenAiModel {
             system_role: SystemRole::System,
             reasoning_effort: None,
             explicit_cache: false,
+            reasoning: true,
             service_tier: None,
             stream_usage: true,
             no_obfuscation: false,
@@ -231,6 +235,14 @@ pub(super) fn body<'a>(
             .then_some(CacheOptions { mode: "explicit" }),
         stream: streaming.then_some(true),
         stream_options: (streaming && wanted).then_some(options),
+    }
+}
+
+/// The effort that is sent; `None`: the vendor's default, which is not known here.
+pub fn sent_effort<'a>(call: &TextCall, settings: &'a OpenAiModel) -> Option<&'a str> {
+    match &call.original {
+        Some(_) => call.sampling.reasoning.effort.map(Effort::as_str),
+        None => effort(call, &call.conversation.get().tools, settings),
     }
 }
 

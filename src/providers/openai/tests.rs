@@ -38,6 +38,7 @@ fn real() -> OpenAiModel {
         token_field: TokenField::MaxCompletionTokens,
         system_role: SystemRole::Developer,
         reasoning_effort: Some("none".to_owned()),
+        reasoning: true,
         explicit_cache: true,
         service_tier: Some("default".to_owned()),
         stream_usage: true,
@@ -220,7 +221,7 @@ async fn cache_writes_have_two_names() {
         (
             json!({"cache_creation_input_tokens": 4,
                 "prompt_tokens_details": {"cache_write_tokens": 0}}),
-            Some(0),
+            Some(4),
         ),
         (json!({"prompt_tokens_details": {}}), None),
     ] {
@@ -277,7 +278,7 @@ async fn usage_is_believed_only_where_it_can_be() {
         ),
         (
             json!({"prompt_tokens": 3, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 5}}),
-            (Some(3), Some(4), Some(5), None),
+            (Some(8), Some(4), Some(5), None),
         ),
         (json!({}), (None, None, None, None)),
         (json!([1]), (None, None, None, None)),

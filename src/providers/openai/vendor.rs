@@ -27,6 +27,7 @@ const TIERS: &[&str] = &["auto", "default", "flex", "scale", "priority", "fast"]
 
 const DIALOGUE: Dialogue = Dialogue {
     thinking: false,
+    reasoning_fields: false,
     result_images: false,
     thought_signatures: false,
     own: Some(Surface::OpenAiChat),
@@ -70,6 +71,7 @@ pub const COMPATIBLE: Adapters = Adapters {
             image_urls: false,
             // Google's own is such a server.
             thought_signatures: true,
+            reasoning_fields: true,
             ..DIALOGUE
         },
         ..Vendor::new("openai_compatible", &[Modality::Text], |_, wire| {

@@ -144,6 +144,10 @@ impl TextProvider for SandboxText {
             request_id: Some(seed.request_id()),
         })
     }
+
+    fn may_hide_reasoning(&self, _call: &TextCall) -> bool {
+        false
+    }
 }
 
 /// Word by word. The limit may cut after any word, and an answer does not end in a space.

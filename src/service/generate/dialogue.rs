@@ -37,6 +37,9 @@ impl Service {
         if !text.dialogue.thought_signatures {
             request.leave_out_thought_signatures();
         }
+        if !text.dialogue.reasoning_fields {
+            request.leave_out_reasoning_fields();
+        }
         let ceiling = TextCeiling {
             prices: Arc::clone(&text.prices),
             input_tokens,

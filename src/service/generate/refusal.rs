@@ -17,6 +17,9 @@ impl Service {
     ) -> Result<Submitted, ServiceError> {
         // A concurrent request with the same key may have been first.
         let before = self.submitted_before(caller, idempotent).await?;
+        if before.is_none() {
+            self.0.refusals.log(caller.account_id.into());
+        }
         before.ok_or(ServiceError::TooManyRequests(reached))
     }
 
@@ -46,7 +49,10 @@ impl Service {
             _ if balance.available() < hold => {
                 explain::above_available(hold, balance, &plan.ceiling)
             }
-            _ => return Err(ServiceError::ProviderBusy(plan.model.provider.clone())),
+            _ => {
+                self.0.refusals.log(caller.account_id.into());
+                return Err(ServiceError::ProviderBusy(plan.model.provider.clone()));
+            }
         };
         Err(ServiceError::CreditsShort(Box::new(short)))
     }

@@ -1,7 +1,5 @@
 //! Applies a request's template.
 
-use std::{sync::Arc, time::Duration};
-
 use serde_json::{Map, Value};
 
 use crate::{
@@ -17,8 +15,6 @@ use crate::{
     service::{Service, ServiceError, auth::Caller},
 };
 
-/// How long a rendering waits for a permit.
-const RENDER_WAIT: Duration = Duration::from_secs(2);
 /// Characters of a variable name that an error repeats.
 const SHOWN_CHARS: usize = 100;
 
@@ -62,7 +58,7 @@ impl Service {
             prompt: request.prompt.clone(),
             system_prompt: request.system_prompt.clone(),
         };
-        let applied = self.render(text, asked).await?;
+        let applied = self.render(caller, text, asked).await?;
         Ok(applied.map(|rendered| RenderedPrompt {
             template: Some(TemplateUse { id, version }),
             ..rendered
@@ -72,6 +68,7 @@ impl Service {
     /// What a template becomes, which need not be one that is kept. Nothing is stored.
     pub async fn preview_template(
         &self,
+        caller: &Caller,
         preview: TemplatePreview,
     ) -> Result<RenderedPrompt, ServiceError> {
         let asked = Asked {
@@ -79,7 +76,7 @@ impl Service {
             prompt: preview.request_prompt,
             system_prompt: None,
         };
-        let rendered = self.render(preview.text, asked).await?;
+        let rendered = self.render(caller, preview.text, asked).await?;
         rendered.map_err(|mut errors| {
             for error in errors.iter_mut().filter(|e| e.param == "template_id") {
                 PROMPT.clone_into(&mut error.param);
@@ -90,18 +87,17 @@ impl Service {
 
     async fn render(
         &self,
+        caller: &Caller,
         text: TemplateText,
         asked: Asked,
     ) -> Result<Result<RenderedPrompt, Vec<FieldError>>, ServiceError> {
         // Rendering takes milliseconds of CPU: keep it off the async threads.
-        let turn = Arc::clone(&self.0.renderings).acquire_owned();
-        let Ok(Ok(turn)) = tokio::time::timeout(RENDER_WAIT, turn).await else {
-            return Err(ServiceError::Overloaded);
-        };
+        let permit = self.0.renderings.acquire(caller.account_id).await;
+        let permit = permit.ok_or(ServiceError::Overloaded)?;
         let applied = tokio::task::spawn_blocking(move || {
             let applied = apply(&text, &asked);
-            // Not when the caller hangs up, but when the thread is free again.
-            drop(turn);
+            // Released when the thread is free again, even if the caller has hung up.
+            drop(permit);
             applied
         });
         let applied = applied.await;

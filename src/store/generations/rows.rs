@@ -58,6 +58,7 @@ struct AnswerRow {
     result: Option<String>,
     answer: Option<Json<Answered>>,
     max_tokens: Option<i64>,
+    finish_reason: Option<FinishReason>,
 }
 
 impl Store {
@@ -82,7 +83,8 @@ impl Store {
             // Row by row: the planner could read all generations of the account.
             "select g.* from unnest($2::uuid[]) wanted (id) cross join lateral (
                  select id, usage, result, answer,
-                     (parameters ->> 'max_tokens')::bigint as max_tokens
+                     (parameters ->> 'max_tokens')::bigint as max_tokens,
+                     coalesce(finish_reason, stop_reason) as finish_reason
                  from generations
                  where id = wanted.id and account_id = $1 and deleted_at is null
                      and usage is not null
@@ -94,9 +96,9 @@ impl Store {
             let row = AnswerRow::from_row(&row)?;
             let max_tokens = row.max_tokens.and_then(|limit| u64::try_from(limit).ok());
             let answered = row.answer.map(|Json(answered)| answered);
-            let answer = row
-                .usage
-                .and_then(|usage| Answer::from_parts(usage, max_tokens, answered, row.result));
+            let answer = row.usage.and_then(|usage| {
+                Answer::from_parts(usage, max_tokens, row.finish_reason, answered, row.result)
+            });
             if let Some(answer) = answer {
                 read(row.id, answer);
             }
@@ -131,8 +133,8 @@ impl Store {
                 charged as "charged: _", usage, result, error_code as "error_code: _",
                 error_message, attempts as "attempts!", provider_request_id,
                 created_at as "created_at!", started_at, completed_at, outputs as "outputs: _",
-                progress, finish_reason as "finish_reason: _", template_id as "template_id: _",
-                template_version, surface as "surface: _", answer as "answer: _", joined
+                progress, coalesce(finish_reason, stop_reason) as "finish_reason: _",
+                template_id as "template_id: _", template_version, surface as "surface: _", answer as "answer: _", joined
             from generations
             where account_id = $1 and id = $2 and ($3 or deleted_at is null)
             "#,

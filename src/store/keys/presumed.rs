@@ -1,7 +1,10 @@
 //! A key that was read a moment ago, presumed to be as it was. The statement that places the hold looks
 //! at it again, and counts the request: what has been revoked meanwhile pays for nothing.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, Ordering},
+};
 
 use super::AuthenticatedKey;
 use crate::domain::{rate::RateState, token::TokenDigest};
@@ -16,6 +19,8 @@ pub struct Presumed {
     pub limit: u32,
     /// How the limit stands after the request; `None`: it was not counted, and will not be.
     settled: OnceLock<Option<RateState>>,
+    /// Whether a statement that counts the request is under way.
+    is_counting: AtomicBool,
 }
 
 impl Presumed {
@@ -26,12 +31,23 @@ impl Presumed {
             limit: key.rate?.limit,
             key,
             settled: OnceLock::new(),
+            is_counting: AtomicBool::new(false),
         })
     }
 
     /// Whether the key is still to be read, and the request to be counted.
     pub fn is_open(&self) -> bool {
         self.settled.get().is_none()
+    }
+
+    /// Says that a statement counts the request, or that it has returned.
+    pub fn set_counting(&self, is_counting: bool) {
+        self.is_counting.store(is_counting, Ordering::Release);
+    }
+
+    /// Whether nothing has counted the request or is about to.
+    pub fn is_uncounted(&self) -> bool {
+        self.is_open() && !self.is_counting.load(Ordering::Acquire)
     }
 
     /// How the limit stands after the request, where it was counted.

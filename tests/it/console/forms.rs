@@ -22,7 +22,7 @@ async fn a_key_is_made_shown_once_used_and_revoked(_: PgPoolOptions, options: Pg
         ("spend_period", "day"),
     ];
     let made = browser.post("/keys", &fields).await;
-    assert_eq!(made.status, StatusCode::OK, "{}", made.text);
+    let made = browser.follow(&made).await;
     let at = made.text.find("svc_").unwrap();
     let key = &made.text[at..at + 44];
     app.text(key, json!({"prompt": "x"})).await.expect(200);
@@ -155,6 +155,8 @@ async fn a_template_is_previewed_kept_and_replaced(_: PgPoolOptions, options: Pg
         ("prompt", "{{ prompt }}, in {{ language }}"),
     ];
     let answer = browser.post(&path, &new).await;
+    let answer = browser.follow(&answer).await;
+    assert!(words(&answer.text).contains("Saved, as a new version."));
     assert!(words(&answer.text).contains("version 2"), "{}", answer.text);
     let id = path.rsplit('/').next().unwrap();
     let use_it = [
@@ -163,6 +165,7 @@ async fn a_template_is_previewed_kept_and_replaced(_: PgPoolOptions, options: Pg
         ("v.language", "Greek"),
     ];
     let page = browser.post("/playground/text", &use_it).await;
+    let page = browser.follow(&page).await;
     let uuid = uuid_after(&page.text, "href=\"/generations/");
     let record = app
         .get(&account.key, &format!("/v1/generate/{uuid}"))
@@ -205,6 +208,7 @@ async fn settings_and_webhooks_are_changed(_: PgPoolOptions, options: PgConnectO
         ("event", "generation.completed"),
     ];
     let page = browser.post("/webhooks", &hook).await;
+    let page = browser.follow(&page).await;
     assert!(words(&page.text).contains("whsec_"), "{}", page.text);
     generate(&app, &account, "text", json!({"prompt": "x"})).await;
     let id = app.get(&account.key, "/v1/webhooks").await.json()["data"][0]["id"].to_string();

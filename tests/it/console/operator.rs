@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{Browser, generate, words};
-use crate::common::{Account, TestApp};
+use crate::common::{Account, Reply, TestApp, Upstream};
 
 const PAGES: [&str; 4] = [
     "/operator",
@@ -205,4 +205,57 @@ async fn it_shows_who_spends_what_and_how_providers_do(
             .await
             .error(422, "validation_failed");
     }
+}
+
+/// A retry cannot help while the provider refuses the server's own account.
+#[sqlx::test]
+async fn refused_account_is_final_and_shown_to_the_operator(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let (operator, other) = (operator(&app).await, app.account("1000").await);
+    let chat =
+        json!({"model": "openai/gpt-6-luna", "messages": [{"role": "user", "content": "x"}]});
+    for (status, body) in [
+        (
+            401,
+            json!({"error": {"code": "invalid_api_key", "message": "sk-secret"}}),
+        ),
+        (402, json!({})),
+        (403, json!({"error": {"type": "permission_error"}})),
+        (
+            429,
+            json!({"error": {"code": "insufficient_quota", "message": "m"}}),
+        ),
+    ] {
+        upstream.play(move |_| Reply::Status(status, body.clone()));
+        let text = json!({"prompt": "x", "provider": "openai"});
+        let answer = app.text(&other.key, text).await;
+        let error = answer.error(502, "provider_error");
+        assert_eq!(error["retryable"], false, "{status}: {error}");
+        let body = answer.json();
+        let uuid = body["generation"]["uuid"].as_str().unwrap();
+        let record = app.record(&other, uuid).await;
+        assert_eq!(record["error"]["retryable"], false, "{status}: {record}");
+        let path = "/openai/v1/chat/completions";
+        let answer = app.post(&other.key, path, &chat).await;
+        assert_eq!(answer.status, StatusCode::BAD_GATEWAY, "{}", answer.text);
+        assert_eq!(answer.header("x-should-retry"), "false", "{status}");
+        assert!(!answer.text.contains("sk-secret"), "{}", answer.text);
+    }
+    upstream.play(|_| Reply::Status(500, json!({})));
+    let answer = app
+        .text(&other.key, json!({"prompt": "x", "provider": "openai"}))
+        .await;
+    assert_eq!(answer.error(502, "provider_error")["retryable"], true);
+
+    let browser = Browser::logged_in(&app, &operator).await;
+    let page = words(&browser.page("/operator").await);
+    assert!(
+        page.contains("8 of the last generations failed because"),
+        "{page}"
+    );
+    assert_eq!(app.balance(&other).await.1, "0");
 }

@@ -60,6 +60,7 @@ async fn the_playground_generates_all_four(_: PgPoolOptions, options: PgConnectO
         assert!(words(&page.text).contains("The result shows here"));
 
         let page = browser.post(&path, &fields).await;
+        let page = browser.follow(&page).await;
         assert_eq!(page.status, StatusCode::OK, "{}", page.text);
         let uuid = uuid_after(&page.text, "href=\"/generations/");
         let record = app.until_finished(&account, &uuid).await;
@@ -109,12 +110,17 @@ async fn a_form_sent_twice_is_charged_once(_: PgPoolOptions, options: PgConnectO
     let fields = [("prompt", "once"), ("ticket", ticket.as_str())];
     let first = browser.post("/playground/text", &fields).await;
     let again = browser.post("/playground/text", &fields).await;
-    let uuid = |page: &str| uuid_after(page, "href=\"/generations/");
-    assert_eq!(uuid(&first.text), uuid(&again.text));
-    let next = uuid_after(&again.text, "name=\"ticket\" value=\"");
+    assert!(
+        first
+            .header("location")
+            .starts_with("/playground/text?generation=")
+    );
+    assert_eq!(first.header("location"), again.header("location"));
+    let page = browser.follow(&again).await;
+    let next = uuid_after(&page.text, "name=\"ticket\" value=\"");
     let fields = [("prompt", "once"), ("ticket", next.as_str())];
     let other = browser.post("/playground/text", &fields).await;
-    assert_ne!(uuid(&first.text), uuid(&other.text));
+    assert_ne!(first.header("location"), other.header("location"));
 }
 
 #[sqlx::test]
@@ -142,4 +148,68 @@ async fn a_text_streams_to_the_page(_: PgPoolOptions, options: PgConnectOptions)
         (name.as_str(), &record["status"]),
         ("completed", &json!("completed"))
     );
+}
+
+/// Finds what a page shows as available: in the menu, in the sidebar and next to the price.
+fn balances(page: &str) -> Vec<String> {
+    let parts = page.split("data-balance").skip(1);
+    let value = |part: &str| words(part).split(' ').next().unwrap().to_owned();
+    parts.map(value).collect()
+}
+
+#[sqlx::test]
+async fn every_balance_of_a_page_is_true_after_a_run(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1000").await;
+    let browser = Browser::logged_in(&app, &account).await;
+    for (kind, more) in [
+        ("text", ("p.max_tokens", "90")),
+        ("image", ("p.n", "2")),
+        ("audio", ("p.speed", "1")),
+    ] {
+        let fields = [("prompt", "A lighthouse"), more];
+        let done = browser.post(&format!("/playground/{kind}"), &fields).await;
+        let page = browser.follow(&done).await.text;
+        let balance = app.get(&account.key, "/v1/credits/balance").await.json();
+        let expected = balance["available"].as_str().unwrap();
+        assert_eq!(balances(&page), [expected; 3], "{kind}");
+    }
+}
+
+/// A refused run, a preview and another run leave the running job in view.
+#[sqlx::test]
+async fn running_job_stays_in_view(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("100").await;
+    let browser = Browser::logged_in(&app, &account).await;
+    let fields = [("prompt", "[[slow:60]] first"), ("p.duration", "2")];
+    let first = browser.post("/playground/video", &fields).await;
+    let page = browser.follow(&first).await.text;
+    let uuid = uuid_after(&page, "name=\"generation\" value=\"");
+    let receipt = format!("/generations/{uuid}");
+    assert!(page.contains(&receipt) && page.contains("http-equiv=\"refresh\""));
+
+    for (prompt, more, status) in [
+        ("second", ("p.duration", "60"), StatusCode::PAYMENT_REQUIRED),
+        (" ", ("p.duration", "2"), StatusCode::UNPROCESSABLE_ENTITY),
+        ("second", ("action", "preview"), StatusCode::OK),
+    ] {
+        let fields = [("prompt", prompt), ("generation", uuid.as_str()), more];
+        let page = browser.post("/playground/video", &fields).await;
+        assert_eq!(page.status, status, "{more:?}: {}", page.text);
+        let (_, result) = page.text.split_once("id=\"result\"").unwrap();
+        assert!(result.contains(&receipt), "{more:?}: {result}");
+        assert!(page.text.contains(&format!("{prompt}</textarea>")));
+        let is_refused = status != StatusCode::OK;
+        let reloads = page.text.contains("http-equiv=\"refresh\"");
+        assert_eq!(reloads, !is_refused, "{more:?}");
+    }
+
+    let fields = [("prompt", "[[slow:60]] other"), ("p.duration", "2")];
+    let other = browser.post("/playground/video", &fields).await;
+    let page = browser.follow(&other).await.text;
+    let (_, running) = page.split_once("id=\"running\"").unwrap();
+    assert!(running.contains(&receipt), "{running}");
+    let page = browser.page("/playground/video").await;
+    assert!(page.contains(&receipt), "{page}");
 }

@@ -393,3 +393,46 @@ fn each_action_is_an_operation_of_the_document() {
         );
     }
 }
+
+/// The proxy appends its line; whatever the browser sends before it does not count.
+#[sqlx::test]
+async fn guesses_behind_a_proxy_are_counted_by_its_line(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let env = [("GENSVC__SERVER__TRUSTED_PROXIES", "127.0.0.1,10.0.0.0/8")];
+    let app = TestApp::with(options, &env).await;
+    let email = app.account("1").await.email;
+    let nobody = Browser {
+        app: &app,
+        cookie: String::new(),
+    };
+    let log_in = async |password: &str, forwarded: &[&str]| {
+        let mut headers = vec![
+            ("origin", "http://test"),
+            ("sec-fetch-site", "same-origin"),
+            ("content-type", "application/x-www-form-urlencoded"),
+        ];
+        headers.extend(forwarded.iter().map(|line| ("x-forwarded-for", *line)));
+        let body = format!("email={email}&password={password}");
+        let answer = nobody.send(Method::POST, "/login", &headers, body).await;
+        answer.status
+    };
+    for n in 0..10 {
+        let invented = format!("9.9.9.{n}");
+        let lines: &[&str] = match n % 3 {
+            0 => &[&invented, "1.1.1.1"],
+            1 => &[&invented, "8.8.8.8, 1.1.1.1", "10.0.0.3"],
+            _ => &[&invented, "1.1.1.1,10.0.0.3"],
+        };
+        assert_eq!(log_in("wrong+password", lines).await, 401, "{n}");
+    }
+    for lines in [
+        &["9.9.9.9", "1.1.1.1"][..],
+        &["2.2.2.2, 1.1.1.1", "10.0.0.3"],
+    ] {
+        assert_eq!(log_in("wrong+password", lines).await, 429);
+    }
+    let password = PASSWORD.replace(' ', "+");
+    assert_eq!(log_in(&password, &["1.1.1.1", "2.2.2.2"]).await, 303);
+}

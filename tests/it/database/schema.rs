@@ -130,3 +130,101 @@ async fn a_migration_that_waits_for_a_report_lets_others_pass(
     migration.await.unwrap().unwrap();
     app.store.expect_schema().await.unwrap();
 }
+
+/// The fields of a struct in a source file, with the name of the Postgres type of each.
+fn fields(source: &str, name: &str) -> Vec<(String, String)> {
+    let (_, rest) = source.split_once(&format!("struct {name} {{\n")).unwrap();
+    let (body, _) = rest.split_once("\n}").unwrap();
+    let fields = body.lines().map(str::trim);
+    let fields = fields.filter(|line| !line.starts_with("//") && !line.starts_with("#["));
+    let typed = fields.map(|line| {
+        let (name, rust) = line.trim_end_matches(',').split_once(": ").unwrap();
+        let inner = rust
+            .strip_prefix("Option<")
+            .and_then(|rest| rest.strip_suffix('>'));
+        let postgres = match inner.unwrap_or(rust) {
+            "Uuid" => "uuid",
+            "i64" => "int8",
+            "i32" => "int4",
+            "bool" => "bool",
+            "&'static str" | "String" => "text",
+            "Vec<u8>" => "bytea",
+            "DateTime<Utc>" => "timestamptz",
+            "Json<Box<RawValue>>" => "jsonb",
+            other => panic!("{name}: {other} has no Postgres type here"),
+        };
+        (
+            name.trim_start_matches("pub ").to_owned(),
+            postgres.to_owned(),
+        )
+    });
+    typed.collect()
+}
+
+/// A struct is sent by position: swapped neighbours of one type would go unnoticed.
+#[sqlx::test]
+async fn composite_types_have_the_fields_of_their_structs(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/generations");
+    let mut seen = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let Ok(source) = std::fs::read_to_string(&path) else {
+            continue;
+        };
+        for sent in source.split("group_rows::composite!(").skip(1) {
+            let (sent, _) = sent.split_once(')').unwrap();
+            let (row, name) = sent.split_once(", ").unwrap();
+            let name = name.trim_matches('"');
+            let columns: Vec<(String, String)> = sqlx::query_as(
+                "select a.attname::text, t.typname::text
+                 from pg_type c join pg_attribute a on a.attrelid = c.typrelid
+                 join pg_type t on t.oid = a.atttypid
+                 where c.typname = $1 and a.attnum > 0 and not a.attisdropped order by a.attnum",
+            )
+            .bind(name)
+            .fetch_all(&app.pool)
+            .await
+            .unwrap();
+            assert_eq!(fields(&source, row), columns, "{name}");
+            seen.push(name.to_owned());
+        }
+    }
+    for name in ["hold_row", "settlement_row"] {
+        assert!(seen.iter().any(|seen| seen.starts_with(name)), "{seen:?}");
+    }
+}
+
+/// What the code cannot read is an error, not a missing row.
+#[sqlx::test]
+async fn unknown_values_of_reports_are_corrupt(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("10").await;
+    let body = serde_json::json!({"prompt": "x"});
+    app.post(&account.key, "/v1/generate/text", &body)
+        .await
+        .expect(200);
+    assert_eq!(app.store.model_health(10).await.unwrap().len(), 1);
+    let video = serde_json::json!({"prompt": "[[slow:60]]", "parameters": {"duration": 1}});
+    app.post(&account.key, "/v1/generate/video", &video)
+        .await
+        .expect(202);
+    assert_eq!(app.store.unfinished_jobs(10).await.unwrap().1, 1);
+    execute(&app, "alter table running_generations drop constraint if exists running_generations_status_known").await;
+    execute(&app, "update running_generations set status = 'dreaming'").await;
+    let error = app.store.unfinished_jobs(10).await.unwrap_err();
+    assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
+    execute(
+        &app,
+        "alter table models drop constraint if exists models_type_known",
+    )
+    .await;
+    execute(&app, "update models set type = 'smell'").await;
+    let error = app.store.model_health(10).await.unwrap_err();
+    assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
+    let error = app.store.unfinished_jobs(10).await.unwrap_err();
+    assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
+}

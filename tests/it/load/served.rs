@@ -19,6 +19,7 @@ const NEVER: Duration = Duration::from_hours(1);
 
 pub const ROOMY: Limits = Limits {
     max_connections: 10_000,
+    trusted_proxies: Vec::new(),
     header_timeout: NEVER,
     keep_alive: NEVER,
     write_timeout: NEVER,
@@ -27,7 +28,7 @@ pub const ROOMY: Limits = Limits {
 
 /// A server on a port.
 pub struct Served {
-    address: SocketAddr,
+    pub address: SocketAddr,
     pub close: CancellationToken,
     pub ended: JoinHandle<()>,
 }

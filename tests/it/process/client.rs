@@ -150,6 +150,20 @@ async fn refusals_have_exit_codes() {
         assert_eq!(found, code, "{arguments:?}: {text}");
         assert!(text.contains(word), "{arguments:?}: {text}");
     }
+    for arguments in [
+        &["balance"][..],
+        &["generate", "text", "x"],
+        &["--json", "balance"],
+    ] {
+        let mut keyless = client.command(arguments);
+        keyless
+            .env_remove("GENSVC_API_KEY")
+            .env("HOME", &site.folder);
+        let output = keyless.output().await.unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{arguments:?}: {said}");
+        assert!(said.contains("there is no API key"), "{said}");
+    }
     client.key = "svc_x".to_owned();
     let (code, text) = client.refused(&["balance"]).await;
     assert_eq!(code, 3);

@@ -44,6 +44,9 @@ async fn a_line_of_a_request_names_its_caller_its_route_and_its_error(
         ("stranger", "svc_nobody", "/v1/credits/balance"),
         ("nowhere", "", "/nowhere"),
         ("health", "", "/health"),
+        ("asset", "", "/docs/favicon-32x32.png"),
+        ("no-asset", "", "/assets/console-0.js"),
+        ("page", "", "/login"),
     ] {
         let request = client.get(format!("{url}{path}")).bearer_auth(token);
         request.header("x-request-id", id).send().await.unwrap();
@@ -95,6 +98,9 @@ async fn a_line_of_a_request_names_its_caller_its_route_and_its_error(
     assert_eq!(stranger["account"], Value::Null);
     assert_eq!(line("nowhere")["route"], "unmatched");
     assert_eq!(line("health")["level"], "DEBUG");
+    assert_eq!(line("asset")["level"], "DEBUG");
+    assert_eq!(line("no-asset")["level"], "INFO");
+    assert_eq!(line("page")["level"], "INFO");
 
     let ended = |id: &str| {
         let of_it = |line: &&Value| line.get("outcome").is_some() && line["spans"][0]["id"] == id;

@@ -34,6 +34,8 @@ async fn a_paused_server_shows_everything_and_changes_nothing() {
     let (status, video) = server.ask(&key, "POST", "/v1/generate/video", &video).await;
     assert_eq!(status, 202, "{video}");
     let path = format!("/v1/generate/{}", video["uuid"].as_str().unwrap());
+    // Progress means that the submission is stored: without it, the video would end as interrupted.
+    while server.get_within(&key, &path, 1).await["progress"].is_null() {}
     let text = server.stream(&key, "[[slow:600]]").await;
     let before = server.get(&key, "/v1/credits/balance").await;
     server.child.kill().await.unwrap();

@@ -58,7 +58,7 @@ fn usage(path: &str, text: &str) -> Value {
 }
 
 /// Events of a stream, as a vendor sends them.
-fn stream_of(events: &[Value]) -> String {
+pub fn stream_of(events: &[Value]) -> String {
     let event = |event: &Value| {
         let name = event["type"].as_str();
         let name = name.map_or_else(String::new, |name| format!("event: {name}\n"));

@@ -179,9 +179,11 @@ async fn a_cancelled_stream_ends_in_an_error(_: PgPoolOptions, options: PgConnec
     upstream.reply(Reply::Stepwise("abcd".to_owned(), 10, 3));
     let app = TestApp::upstream(options, &upstream).await;
     let account = app.account("10").await;
-    for path in ROUTES {
+    // A model that reasons unseen would be read to its end.
+    let off = json!({"reasoning_effort": "none"});
+    for (path, more) in [(CHAT, off), (MESSAGES, json!({}))] {
         let json = [("content-type", "application/json")];
-        let body = Body::from(streamed(MODELS[1]).to_string());
+        let body = Body::from(with(streamed(MODELS[1]), &more).to_string());
         let request = raw(http::Method::POST, path, &account.key, &json, body);
         let response = tokio::spawn(app.app.router.clone().oneshot(request));
         upstream.send_events(1);

@@ -279,8 +279,9 @@ async fn nothing_before_a_stop_sequence_is_an_answer(_: PgPoolOptions, options: 
                 assert_eq!(body["content"], json!([]));
             }
             assert_eq!(record(&app, &account, &answer).await["result"], "");
+            // Without one, too: the output was counted.
             let answer = app.post(&account.key, path, &ask(model, "x")).await;
-            error(path, &answer, 502, "provider_error");
+            answer.expect(200);
         }
     }
     app.assert_settled().await;

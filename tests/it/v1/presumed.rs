@@ -198,3 +198,121 @@ async fn a_key_in_steady_use_shows_it(_: PgPoolOptions, options: PgConnectOption
         app.advance(TimeDelta::seconds(7));
     }
 }
+
+/// Waits until a statement waits for a lock, then drops the request.
+async fn hang_up(app: &TestApp, request: tokio::task::JoinHandle<Answer>) {
+    let waits = "select count(*) from pg_stat_activity
+                 where datname = current_database() and wait_event_type = 'Lock'";
+    let waiting = async || -> i64 {
+        let counting = sqlx::query_scalar(waits).fetch_one(&app.pool).await;
+        counting.unwrap()
+    };
+    while waiting().await == 0 {
+        assert!(!request.is_finished(), "it did not wait");
+    }
+    request.abort();
+    assert!(request.await.unwrap_err().is_cancelled());
+}
+
+#[sqlx::test]
+async fn a_template_is_rendered_after_its_request_is_counted(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = std::sync::Arc::new(TestApp::new(options).await);
+    let account = app.account("1").await;
+    let id = app.template(&account, "{{ prompt }}", None).await;
+    let token = key(&app, &account, 5).await;
+    app.text(&token, text()).await.expect(200);
+    let mut named = text();
+    named["template_id"] = json!(id);
+    for _ in 0..2 {
+        let mut locked = app.pool.begin().await.unwrap();
+        sqlx::query("lock table templates in access exclusive mode")
+            .execute(&mut *locked)
+            .await
+            .unwrap();
+        let request = {
+            let (app, token, named) = (app.clone(), token.clone(), named.clone());
+            tokio::spawn(async move { app.text(&token, named).await })
+        };
+        hang_up(&app, request).await;
+        locked.rollback().await.unwrap();
+    }
+    assert_eq!(remaining(&app.text(&token, named.clone()).await), "1");
+    app.text(&token, named.clone()).await.expect(200);
+    app.text(&token, named).await.error(429, "rate_limited");
+}
+
+#[sqlx::test]
+async fn stored_items_are_read_after_their_request_is_counted(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = std::sync::Arc::new(TestApp::new(options).await);
+    let account = app.account("1").await;
+    let token = key(&app, &account, 4).await;
+    app.text(&token, text()).await.expect(200);
+    let id = format!("msg_{}_0", uuid::Uuid::now_v7().simple());
+    let body = json!({"model": "sandbox-text-1", "max_output_tokens": 8,
+                      "input": [{"type": "item_reference", "id": id}]});
+    let mut locked = app.pool.begin().await.unwrap();
+    sqlx::query("lock table finished_generations, running_generations in access exclusive mode")
+        .execute(&mut *locked)
+        .await
+        .unwrap();
+    let request = {
+        let (app, token) = (app.clone(), token.clone());
+        tokio::spawn(async move { app.post(&token, "/openai/v1/responses", &body).await })
+    };
+    hang_up(&app, request).await;
+    locked.rollback().await.unwrap();
+    assert_eq!(remaining(&app.text(&token, text()).await), "1");
+}
+
+#[sqlx::test]
+async fn a_request_whose_sender_hangs_up_is_counted_once(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = std::sync::Arc::new(TestApp::new(options).await);
+    let account = app.account("1").await;
+    let token = key(&app, &account, 6).await;
+    app.text(&token, text()).await.expect(200);
+    // While its body arrives.
+    let (reads, mut read) = tokio::sync::mpsc::unbounded_channel();
+    let body = futures_util::stream::once(async move {
+        reads.send(()).unwrap();
+        std::future::pending::<Result<axum::body::Bytes, std::io::Error>>().await
+    });
+    let request = http::Request::post("/v1/generate/text")
+        .header("authorization", format!("Bearer {token}"))
+        .header("content-type", "application/json")
+        .header("content-length", 100)
+        .body(axum::body::Body::from_stream(body))
+        .unwrap();
+    let request = {
+        let app = app.clone();
+        tokio::spawn(async move { app.send(request).await })
+    };
+    read.recv().await.unwrap();
+    request.abort();
+    assert!(request.await.unwrap_err().is_cancelled());
+    app.idle().await;
+    assert_eq!(remaining(&app.text(&token, text()).await), "3");
+    // While its hold waits for the account's row.
+    let mut locked = app.pool.begin().await.unwrap();
+    sqlx::query("select from accounts for update")
+        .execute(&mut *locked)
+        .await
+        .unwrap();
+    let request = {
+        let (app, token) = (app.clone(), token.clone());
+        tokio::spawn(async move { app.text(&token, text()).await })
+    };
+    hang_up(&app, request).await;
+    locked.rollback().await.unwrap();
+    app.idle().await;
+    assert_eq!(remaining(&app.text(&token, text()).await), "1");
+    app.assert_settled().await;
+}

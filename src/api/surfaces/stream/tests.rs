@@ -5,7 +5,7 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::domain::{
-    conversation::{Part, Stop},
+    conversation::{Part, Stop, Visibility},
     usage::{TextUsage, TokenCounts},
 };
 use crate::providers::DeltaSink;
@@ -60,7 +60,7 @@ const LONG: Duration = Duration::from_hours(1);
 async fn pieces_come_before_the_end_whichever_is_seen_first() {
     for ended in [Ok(answer()), Err("cut".to_owned())] {
         let last = if ended.is_ok() { ")" } else { "!cut" };
-        let (sender, pieces) = DeltaSink::channel();
+        let (sender, pieces) = DeltaSink::channel(Visibility::TEXT);
         sender.push(text("b"));
         sender.push(text("c"));
         let end = Box::pin(async move { ended });
@@ -72,7 +72,7 @@ async fn pieces_come_before_the_end_whichever_is_seen_first() {
 
 #[tokio::test]
 async fn silence_is_filled_and_disturbs_nothing() {
-    let (sender, pieces) = DeltaSink::channel();
+    let (sender, pieces) = DeltaSink::channel(Visibility::TEXT);
     let (ending, ended) = oneshot::channel();
     let end = Box::pin(async move { Ok(ended.await.unwrap()) });
     let mut events = Box::pin(events(
@@ -98,7 +98,7 @@ async fn silence_is_filled_and_disturbs_nothing() {
 #[tokio::test]
 async fn what_is_told_only_at_its_end_shows_signs_of_life_until_then() {
     let request = || RequestId("req_1".to_owned());
-    let (sender, pieces) = DeltaSink::channel();
+    let (sender, pieces) = DeltaSink::channel(Visibility::TEXT);
     let (ending, ended) = oneshot::channel();
     let end = async move {
         ended.await.unwrap();
@@ -114,7 +114,7 @@ async fn what_is_told_only_at_its_end_shows_signs_of_life_until_then() {
     let rest: String = events.collect().await;
     assert_eq!(rest.trim_start_matches('.'), "ab)");
     // What fails before that has its own status.
-    let (_sender, pieces) = DeltaSink::channel();
+    let (_sender, pieces) = DeltaSink::channel(Visibility::TEXT);
     let end = async { Err(ApiError::cancelled()) };
     let events = begun(Sdk::OpenAi, request(), end, pieces, Letters, LONG);
     assert!(events.await.is_err());

@@ -138,7 +138,25 @@ fn with_keys_the_vendors_serve_by_preference() {
         let default = catalogue.default_model(provider, Modality::Text).unwrap();
         assert_eq!(default.id, model);
     }
-    assert!(catalogue.find("gemini", "gemini-4-hydrogen").is_none());
+    let sol = |id: &str| match &catalogue.find("openai", id).unwrap().kind {
+        ModelKind::Text(text) => text.limits.temperature,
+        other => panic!("{other:?}"),
+    };
+    for id in ["gpt-6.2-sol", "gpt-6.2-astra"] {
+        assert!(sol(id).is_none(), "{id} takes no temperature");
+    }
+    for id in ["gemini-4-hydrogen", "gemini-4-neon"] {
+        assert!(catalogue.find("gemini", id).is_some(), "{id}");
+    }
+    let ends = |provider, id| catalogue.find(provider, id).unwrap().retiring.unwrap();
+    assert_eq!(
+        ends("anthropic", "claude-opus-4-5").to_string(),
+        "2027-01-22"
+    );
+    assert_eq!(
+        ends("gemini", "gemini-omni-1.1-flash").to_string(),
+        "2026-12-03"
+    );
     let nano = catalogue.find("openai", "gpt-5.4-nano").unwrap();
     assert_eq!(nano.retiring.unwrap().to_string(), "2027-04-01");
 }
@@ -186,7 +204,11 @@ fn the_rules_of_the_vendors_hold() {
                 assert_eq!(wire.explicit_cache, writes, "{id}");
                 let hidden = wire.reasoning_effort.as_deref() == Some("low");
                 assert_eq!(takes.is_none(), hidden, "{id}");
-                assert_eq!(hidden, ["gpt-6-astra", "gpt-6.1-sol"].contains(&id), "{id}");
+                assert_eq!(
+                    hidden,
+                    ["gpt-6-astra", "gpt-6.1-sol", "gpt-6.2-astra", "gpt-6.2-sol"].contains(&id),
+                    "{id}"
+                );
             } else if let Some(wire) = settings_of::<AnthropicModel>(model) {
                 let old = wire.version == "2023-06-01";
                 assert_eq!(takes, old.then_some([0.0, 1.0]), "{id}");

@@ -31,7 +31,7 @@ fn the_vendors_serve_by_preference() {
         ("openai", Modality::Audio, "tts-1"),
         ("stability", Modality::Image, "core"),
         ("runway", Modality::Video, "gen4.5"),
-        ("gemini", Modality::Video, "gemini-omni-1.1-flash"),
+        ("gemini", Modality::Video, "gemini-omni-1.2-flash"),
         ("gemini", Modality::Audio, "gemini-3.8-flash-lite-tts"),
         ("elevenlabs", Modality::Audio, "eleven_v4"),
     ] {
@@ -126,6 +126,11 @@ fn every_video_and_speech_model_is_sound() {
 fn some_of_the_numbers() {
     let catalogue = from_env(ALL_KEYS).unwrap().catalogue();
     let kind = |provider: &str, id: &str| catalogue.find(provider, id).unwrap().kind.clone();
+    let ModelKind::Video(omni) = kind("gemini", "gemini-omni-1.2-flash") else {
+        panic!()
+    };
+    assert_eq!(omni.prices.per_second.to_string(), "7");
+    assert!(omni.limits.durations.iter().copied().eq(3..=15));
     let ModelKind::Video(gen45) = kind("runway", "gen4.5") else {
         panic!()
     };

@@ -214,8 +214,8 @@ audio default gemini
 providers
   on  anthropic: key in ANTHROPIC_API_KEY; models: 14, text default claude-haiku-5-5
   off elevenlabs: no key in ELEVENLABS_API_KEY
-  on  gemini: key in GEMINI_API_KEY or GOOGLE_API_KEY; models: 14, text default \
-gemini-3.5-flash-lite, video default gemini-omni-1.1-flash, audio default \
+  on  gemini: key in GEMINI_API_KEY or GOOGLE_API_KEY; models: 16, text default \
+gemini-3.5-flash-lite, video default gemini-omni-1.2-flash, audio default \
 gemini-3.8-flash-lite-tts
   off openai: no key in OPENAI_API_KEY
   off runway: no key in RUNWAYML_API_SECRET

@@ -35,7 +35,7 @@ pub struct ChatChoice {
     /// Always null.
     #[schema(value_type = Option<String>)]
     pub(super) logprobs: (),
-    /// `stop`, `length` at the limit, or `tool_calls`.
+    /// `stop`, `length` at the limit, `tool_calls`, or `content_filter`.
     pub(super) finish_reason: &'static str,
 }
 
@@ -47,6 +47,13 @@ pub struct ChatAnswer {
     /// The text; empty where reasoning used up the limit, null where there are only calls.
     #[schema(required, nullable)]
     pub(super) content: Option<String>,
+    /// The thinking of a compatible server that reports it in this field. Send it back unchanged in
+    /// the next turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reasoning_content: Option<String>,
+    /// The same, of a server that reports it in this field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reasoning: Option<String>,
     /// Always null: a refusal is an error.
     #[schema(value_type = Option<String>)]
     pub(super) refusal: (),
@@ -181,6 +188,12 @@ pub struct ChatPiece {
     /// Text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) content: Option<String>,
+    /// Thinking of a compatible server, in the field in which it reports it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reasoning_content: Option<String>,
+    /// The same, of a server that reports it in this field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reasoning: Option<String>,
     /// A piece of a call.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) tool_calls: Vec<ChatCall>,
@@ -238,8 +251,13 @@ impl From<&TextUsage> for ChatUsage {
 
 pub(super) const fn finish_reason(stop: &Stop) -> &'static str {
     match stop {
-        Stop::Done | Stop::Sequence(_) => "stop",
+        Stop::Done
+        | Stop::Sequence(_)
+        | Stop::Paused
+        | Stop::MalformedFunctionCall
+        | Stop::Other => "stop",
         Stop::Limit => "length",
         Stop::Tools => "tool_calls",
+        Stop::ContentFilter => "content_filter",
     }
 }

@@ -8,7 +8,7 @@ use super::{
     text_of,
 };
 use crate::domain::{
-    conversation::{Delta, Part},
+    conversation::{Delta, Part, ReasoningField, reasoning},
     dialect::{Answer, Head, Writer},
 };
 
@@ -77,6 +77,8 @@ impl Writer for ChatWriter {
                 message: ChatAnswer {
                     role: "assistant",
                     content: (!text.is_empty() || tool_calls.is_empty()).then_some(text),
+                    reasoning_content: reasoning(&answer.parts, ReasoningField::ReasoningContent),
+                    reasoning: reasoning(&answer.parts, ReasoningField::Reasoning),
                     refusal: (),
                     tool_calls,
                 },
@@ -91,7 +93,7 @@ impl Writer for ChatWriter {
         let role = ChatPiece {
             role: Some("assistant"),
             content: Some(String::new()),
-            tool_calls: Vec::new(),
+            ..ChatPiece::default()
         };
         self.delta(role, None)
     }
@@ -100,6 +102,14 @@ impl Writer for ChatWriter {
         let piece = match delta {
             Delta::Text(text) => ChatPiece {
                 content: Some(text.clone()),
+                ..ChatPiece::default()
+            },
+            Delta::Reasoning(ReasoningField::ReasoningContent, text) => ChatPiece {
+                reasoning_content: Some(text.clone()),
+                ..ChatPiece::default()
+            },
+            Delta::Reasoning(ReasoningField::Reasoning, text) => ChatPiece {
+                reasoning: Some(text.clone()),
                 ..ChatPiece::default()
             },
             Delta::ToolCall(call) => {
@@ -113,7 +123,7 @@ impl Writer for ChatWriter {
                 tool_calls: vec![ChatCall::more(self.calls.saturating_sub(1), arguments)],
                 ..ChatPiece::default()
             },
-            // This dialect has no place for them; they count as life.
+            // This dialect has no fields for these; an empty chunk keeps the connection alive.
             Delta::Thinking(_) | Delta::Signature(_) | Delta::Redacted(_) | Delta::Opaque(_) => {
                 ChatPiece::default()
             }

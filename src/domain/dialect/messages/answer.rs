@@ -30,7 +30,7 @@ pub struct Message {
     pub(super) model: String,
     /// What was answered; nothing where reasoning used up the limit.
     pub(super) content: Vec<Block>,
-    /// `end_turn`, `max_tokens`, `stop_sequence` or `tool_use`.
+    /// `end_turn`, `max_tokens`, `stop_sequence`, `tool_use`, `pause_turn` or `refusal`.
     #[schema(required, nullable)]
     pub(super) stop_reason: Option<&'static str>,
     /// The stop sequence that ended it.
@@ -199,7 +199,9 @@ impl From<&TextUsage> for MessageUsage {
 impl From<&Stop> for MessageEnd {
     fn from(stop: &Stop) -> Self {
         let (stop_reason, sequence) = match stop {
-            Stop::Done => ("end_turn", None),
+            Stop::Done | Stop::MalformedFunctionCall | Stop::Other => ("end_turn", None),
+            Stop::Paused => ("pause_turn", None),
+            Stop::ContentFilter => ("refusal", None),
             Stop::Limit => ("max_tokens", None),
             Stop::Tools => ("tool_use", None),
             Stop::Sequence(sequence) => ("stop_sequence", Some(sequence.clone())),

@@ -15,6 +15,8 @@ pub struct MessagesWriter {
     head: Head,
     /// The block that is open.
     open: Option<Open>,
+    /// The signature that the open block of thinking ends with.
+    signature: Option<&'static str>,
     /// Blocks that have begun.
     blocks: u32,
 }
@@ -33,6 +35,7 @@ impl MessagesWriter {
         Self {
             head,
             open: None,
+            signature: None,
             blocks: 0,
         }
     }
@@ -53,10 +56,11 @@ impl MessagesWriter {
 
     fn close(&mut self) -> String {
         let index = self.blocks.saturating_sub(1);
+        let signature = self.signature.take().map(str::to_owned);
+        let signed = signature.map(|signature| self.add(BlockDelta::SignatureDelta { signature }));
         let closed = self.open.take();
-        closed.map_or_else(String::new, |_| {
-            event(&MessageEvent::ContentBlockStop { index })
-        })
+        let closed = closed.map(|_| event(&MessageEvent::ContentBlockStop { index }));
+        signed.into_iter().chain(closed).collect()
     }
 
     /// Closes the block before and begins another.
@@ -140,12 +144,21 @@ impl Writer for MessagesWriter {
                 begun + &self.add(BlockDelta::TextDelta { text })
             }
             Delta::Thinking(thinking) => {
-                let begun = self.thinking(self.open == Some(Open::Thinking));
+                let continued = self.open == Some(Open::Thinking) && self.signature.is_none();
+                let begun = self.thinking(continued);
+                let thinking = thinking.clone();
+                begun + &self.add(BlockDelta::ThinkingDelta { thinking })
+            }
+            Delta::Reasoning(field, thinking) => {
+                let continued = self.signature == Some(field.signature());
+                let begun = self.thinking(continued);
+                self.signature = Some(field.signature());
                 let thinking = thinking.clone();
                 begun + &self.add(BlockDelta::ThinkingDelta { thinking })
             }
             Delta::Signature(signature) => {
-                let open = matches!(self.open, Some(Open::Thinking | Open::Signed));
+                let open = matches!(self.open, Some(Open::Thinking | Open::Signed))
+                    && self.signature.is_none();
                 let begun = self.thinking(open);
                 self.open = Some(Open::Signed);
                 let signature = signature.clone();

@@ -69,7 +69,7 @@ pub struct ResponseFailure {
 /// Why it is incomplete.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ResponseIncomplete {
-    /// `max_output_tokens`
+    /// `max_output_tokens` or `content_filter`
     reason: &'static str,
 }
 
@@ -295,12 +295,9 @@ impl ResponseBody {
         match progress {
             Progress::Begun => {}
             Progress::Ended(answer) => {
-                body.status = "completed";
-                if answer.stop == Stop::Limit {
-                    body.status = "incomplete";
-                    let reason = "max_output_tokens";
-                    body.incomplete_details = Some(ResponseIncomplete { reason });
-                }
+                let reason = incomplete(&answer.stop);
+                body.status = reason.map_or("completed", |_| "incomplete");
+                body.incomplete_details = reason.map(|reason| ResponseIncomplete { reason });
                 body.output = items(&head.id, &answer.parts, &echo.shown);
                 body.usage = Some(ResponseUsage::from(&answer.usage));
             }
@@ -310,6 +307,20 @@ impl ResponseBody {
             }
         }
         body
+    }
+}
+
+/// The reason of an answer that is incomplete.
+pub(super) const fn incomplete(stop: &Stop) -> Option<&'static str> {
+    match stop {
+        Stop::Limit => Some("max_output_tokens"),
+        Stop::ContentFilter => Some("content_filter"),
+        Stop::Done
+        | Stop::Sequence(_)
+        | Stop::Tools
+        | Stop::Paused
+        | Stop::MalformedFunctionCall
+        | Stop::Other => None,
     }
 }
 

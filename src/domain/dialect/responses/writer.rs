@@ -5,13 +5,16 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    answer::{EventBody, Progress, ResponseBody, ResponseEvent, ResponseItem, ResponseText, id},
+    answer::{
+        EventBody, Progress, ResponseBody, ResponseEvent, ResponseItem, ResponseText, id,
+        incomplete,
+    },
     is_item,
     own::{self, OwnTools},
     secret, text_of,
 };
 use crate::domain::{
-    conversation::{Delta, Part, Stop},
+    conversation::{Delta, Part},
     dialect::{Answer, Head, Writer},
     validate::Fields,
 };
@@ -304,7 +307,7 @@ impl Writer for ResponsesWriter {
                 continue;
             }
             match delta {
-                Delta::Thinking(piece) => {
+                Delta::Thinking(piece) | Delta::Reasoning(_, piece) => {
                     if untold {
                         events += &self.summarize();
                     }
@@ -323,9 +326,9 @@ impl Writer for ResponsesWriter {
 
     fn end(&mut self, answer: &Answer) -> String {
         let last = self.close();
-        let kind = match answer.stop {
-            Stop::Limit => "response.incomplete",
-            Stop::Done | Stop::Sequence(_) | Stop::Tools => "response.completed",
+        let kind = match incomplete(&answer.stop) {
+            Some(_) => "response.incomplete",
+            None => "response.completed",
         };
         last + &self.response(kind, Progress::Ended(answer))
     }

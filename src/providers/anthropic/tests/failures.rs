@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::domain::conversation::Stop;
 
 fn error(kind: &str, code: Option<&str>) -> Value {
     let mut error = json!({"type": kind, "message": "secret prompt"});
@@ -65,6 +66,48 @@ async fn error_answers() {
         (499, "cancelled", None, Failed, false),
         (500, "api_error", None, Failed, false),
         (503, "api_error", None, Overloaded, true),
+        (
+            503,
+            "api_error",
+            Some("change_outcome_unknown"),
+            Failed,
+            false,
+        ),
+        (
+            503,
+            "overloaded_error",
+            Some("request_outcome_unknown"),
+            Failed,
+            false,
+        ),
+        (
+            529,
+            "overloaded_error",
+            Some("batch_outcome_unknown"),
+            Failed,
+            false,
+        ),
+        (
+            503,
+            "api_error",
+            Some("outcome_unknown_to_nobody"),
+            Overloaded,
+            true,
+        ),
+        (
+            400,
+            "invalid_request_error",
+            Some("image_dimensions_too_large"),
+            Rejected,
+            false,
+        ),
+        (
+            500,
+            "api_error",
+            Some("image_dimensions_too_large"),
+            Rejected,
+            false,
+        ),
         (504, "timeout_error", None, Timeout, false),
         (529, "overloaded_error", None, Overloaded, true),
     ] {
@@ -159,6 +202,16 @@ async fn unusable_answers() {
             Failed,
             "block without its content",
         ),
+        (
+            message(&json!([text("Hi")]), "some_new_reason", &none).to_string(),
+            Failed,
+            "generation ended in an error",
+        ),
+        (
+            json!({"content": [text("Hi")], "stop_reason": null}).to_string(),
+            Failed,
+            "answer without a stop reason",
+        ),
         ("{}".to_owned(), Failed, "content is no array"),
         ("7".to_owned(), Failed, "content is no array"),
         (String::new(), Failed, "empty body"),
@@ -187,10 +240,27 @@ async fn unusable_answers() {
 }
 
 #[tokio::test]
-async fn broken_streams() {
-    use ProviderErrorKind::{Account, ContentPolicy, Failed, Overloaded, Rejected, Timeout};
+async fn a_refusal_keeps_the_text_before_it() {
     let mut refusal = end("refusal");
     refusal["delta"]["stop_details"] = json!({"type": "refusal", "category": "cyber"});
+    let items = [start(), delta("Hi"), refusal.clone(), stop()];
+    let (result, deltas, _) = ask(Reply::events(&items), true).await;
+    let got = result.unwrap();
+    assert_eq!(
+        (got.stop.clone(), got.text().as_str()),
+        (Stop::ContentFilter, "Hi")
+    );
+    assert_eq!(
+        (got.usage.output, &deltas[..]),
+        (Some(30), &["Hi".to_owned()][..])
+    );
+    let (result, ..) = ask(Reply::events(&[start(), refusal, stop()]), true).await;
+    assert_eq!(result.unwrap_err().detail, "status 200, code cyber");
+}
+
+#[tokio::test]
+async fn broken_streams() {
+    use ProviderErrorKind::{Account, Failed, Overloaded, Rejected, Timeout};
     let after = |items: &[Value]| {
         let mut all = vec![start(), delta("Hi")];
         all.extend_from_slice(items);
@@ -205,7 +275,9 @@ async fn broken_streams() {
             after(&[json!({"type": "content_block_delta", "delta": {"type": "text_delta"}})]),
             Failed,
         ),
-        (after(&[refusal, stop()]), ContentPolicy),
+        (after(&[end("refusal")]), Failed),
+        (after(&[end("some_new_reason"), stop()]), Failed),
+        (after(&[stop()]), Failed),
         (after(&[error("overloaded_error", None)]), Overloaded),
         (after(&[error("rate_limit_error", None)]), Overloaded),
         (
@@ -230,7 +302,9 @@ async fn broken_streams() {
         );
         assert_eq!(deltas, ["Hi"], "{items:?}");
     }
-    let empty = [start(), end("end_turn"), stop()];
+    let mut uncounted = end("end_turn");
+    uncounted["usage"]["output_tokens"] = json!(0);
+    let empty = [start(), uncounted, stop()];
     assert_eq!(
         ask(Reply::events(&empty), true).await.0.unwrap_err().detail,
         "empty answer"

@@ -33,6 +33,7 @@ pub fn state(provider: &str, head: &Head, root: &Value) -> Result<State, Provide
     };
     Ok(match status {
         "completed" => completed(head, root),
+        "idle" if has_output(root) => completed(head, root),
         "failed"
         | "cancelled"
         | "incomplete"
@@ -67,6 +68,12 @@ fn completed(head: &Head, root: &Value) -> State {
     } else {
         head.failed("completed without a video")
     })
+}
+
+/// Whether an interaction that is not running has an output: `idle` is not always the end.
+fn has_output(root: &Value) -> bool {
+    let own = ["output_video", "output_text"];
+    contents(root).next().is_some() || own.iter().any(|name| root.get(name).is_some())
 }
 
 /// The model's output, not its input.

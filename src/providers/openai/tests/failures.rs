@@ -82,11 +82,11 @@ async fn broken_streams() {
         ),
         (
             vec![hi.clone(), chunk(&json!({"refusal": "I cannot"}), None)],
-            ContentPolicy,
+            Failed,
         ),
         (
-            vec![hi.clone(), chunk(&json!({}), Some("content_filter"))],
-            ContentPolicy,
+            vec![hi.clone(), chunk(&json!({}), Some("network_error"))],
+            Failed,
         ),
         (
             vec![

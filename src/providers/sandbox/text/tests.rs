@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::*;
 use crate::{
-    domain::conversation::{Conversation, Sampling},
+    domain::conversation::{Conversation, Sampling, Visibility},
     providers::{ProviderErrorKind, fake::dialogue},
 };
 
@@ -23,7 +23,7 @@ async fn plain(call: &TextCall) -> Result<TextAnswer, ProviderError> {
 }
 
 async fn streamed(call: &TextCall) -> (Result<TextAnswer, ProviderError>, Vec<String>) {
-    let (sink, mut source) = DeltaSink::channel();
+    let (sink, mut source) = DeltaSink::channel(Visibility::TEXT);
     let result = SandboxText::default().generate(call, Some(&sink)).await;
     drop(sink);
     let mut deltas = Vec::new();

@@ -11,6 +11,9 @@ use tokio::sync::{Semaphore, watch};
 
 use super::{PATIENCE, Shared, Upstream};
 
+/// An event that cuts the connection.
+pub const CUT: &str = "cut";
+
 /// What was sent, and how many streams have ended.
 pub struct Steps {
     let_go: Semaphore,
@@ -77,7 +80,14 @@ pub(super) fn answer(shared: &Arc<Shared>, events: Vec<String>) -> Response {
         let steps = &on_its_way.0.steps;
         steps.let_go.acquire().await.unwrap().forget();
         steps.waiting.send_modify(|waiting| *waiting -= 1);
-        Some((Ok::<_, std::io::Error>(event), (events, on_its_way)))
+        let event = if event == CUT {
+            // What is there is sent before the connection is cut.
+            tokio::task::yield_now().await;
+            Err(std::io::Error::other("cut"))
+        } else {
+            Ok(event)
+        };
+        Some((event, (events, on_its_way)))
     });
     let head = [
         ("content-type", "text/event-stream"),

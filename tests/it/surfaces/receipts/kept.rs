@@ -26,9 +26,6 @@ async fn only_what_is_plausible_is_kept(_: PgPoolOptions, options: PgConnectOpti
         usage(json!(null)),
         usage(json!({"completion_tokens": 3})),
         usage(json!({"prompt_tokens": u64::MAX, "completion_tokens": 3})),
-        // A cache that is counted beside the input.
-        usage(json!({"prompt_tokens": 2_400, "completion_tokens": 3,
-            "prompt_tokens_details": {"cached_tokens": 2_600}})),
         input(-1),
         input(0),
     ] {

@@ -148,3 +148,20 @@ async fn behind_a_trusted_proxy_the_callers_address_counts(
     fail(&app, &email, 10, &["2001:db8::1"]).await;
     retry_after(&login(&app, &email, PASSWORD, &["2001:DB8:0::1"]).await);
 }
+
+#[sqlx::test]
+async fn a_network_of_64_bits_counts_as_one_address(_: PgPoolOptions, options: PgConnectOptions) {
+    let env = [("GENSVC__SERVER__TRUSTED_PROXIES", "127.0.0.1")];
+    let app = TestApp::with(options, &env).await;
+    let email = app.account("1").await.email;
+    for n in 0..10 {
+        let address = format!("2001:db8:0:7:{n:x}::{n:x}");
+        fail(&app, &email, 1, &[&address]).await;
+    }
+    for same in ["2001:db8:0:7::1", "[2001:db8:0:7:ffff::]:443"] {
+        retry_after(&login(&app, &email, PASSWORD, &[same]).await);
+    }
+    for other in ["2001:db8:0:8::1", "::ffff:7.7.7.7", "7.7.7.7"] {
+        login(&app, &email, PASSWORD, &[other]).await.expect(200);
+    }
+}

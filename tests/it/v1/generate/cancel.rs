@@ -89,9 +89,14 @@ fn first_half(provider: &str) -> usize {
     if provider == "anthropic" { 3 } else { 1 }
 }
 
+/// A request of a model that does not reason.
 fn ask(provider: &str) -> Value {
-    json!({"prompt": "Tell me of the sea", "provider": provider, "stream": true,
-        "parameters": {"max_tokens": 200}})
+    let mut body = json!({"prompt": "Tell me of the sea", "provider": provider, "stream": true,
+        "parameters": {"max_tokens": 200}});
+    if provider == "gemini" {
+        body["model"] = json!("gemini-2.5-flash-lite");
+    }
+    body
 }
 
 async fn cancel(app: &TestApp, account: &Account, uuid: &str) -> Answer {

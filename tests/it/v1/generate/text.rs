@@ -334,7 +334,7 @@ async fn a_provider_that_lies_about_usage_never_charges_above_the_hold(
         (1_000_000_000, 5, false),
         (10, i64::MAX / 4, true),
         (-5, -5, true),
-        (0, 3, false),
+        (0, 3, true),
     ] {
         upstream.reply(Reply::Text("ok".to_owned(), input, output));
         let body = json!({"prompt": "x", "provider": "openai", "parameters": {"max_tokens": 1}});

@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn an_interaction_under_way() {
-    for status in ["queued", "in_progress", "dreaming"] {
+    for status in ["queued", "in_progress", "idle", "dreaming"] {
         let body = json!({"id": "v1_abc", "status": status});
         assert!(matches!(
             poll(Reply::json(&body)).await.unwrap(),
@@ -18,7 +18,16 @@ async fn an_interaction_that_is_done() {
     let video = |uri: &str| json!({"type": "video", "mime_type": "video/mp4", "uri": uri});
     let uri = "https://a.test/files/x:download?alt=media";
     let top = json!({"status": "completed", "output_video": video(uri)});
+    let idle = |mut body: Value| {
+        body["status"] = json!("idle");
+        body
+    };
     for body in [
+        idle(said(&json!([video(uri)]))),
+        idle(said(
+            &json!([{"type": "text", "text": "Here."}, video(uri)]),
+        )),
+        idle(top.clone()),
         said(&json!([video(uri)])),
         said(&json!([{"type": "text", "text": "Here."}, video(uri)])),
         top,
@@ -41,7 +50,10 @@ async fn an_interaction_that_failed() {
     let listed = |code: &str| json!({"status": "failed", "errors": [{"code": code, "message": "your prompt"}]});
     let rpc =
         json!({"code": 3, "message": "blocked", "details": [{"reason": "PROHIBITED_CONTENT"}]});
+    let mut idle = words.clone();
+    idle["status"] = json!("idle");
     for (body, kind) in [
+        (idle, ContentPolicy),
         (words, ContentPolicy),
         (lost, Failed),
         (said(&json!([])), Failed),

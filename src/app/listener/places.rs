@@ -1,0 +1,216 @@
+//! The places for connections: which are taken, and which connection is closed for a new one.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::IpAddr,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::body::{Body, Bytes, HttpBody};
+use hyper::body::{Frame, SizeHint};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    api::{Network, is_trusted},
+    domain::{
+        limiter::{Limiter, Permit},
+        party::Address,
+    },
+    resource::Refusals,
+};
+
+/// How long the reserve is open to an address after an authenticated request on a new connection.
+const KNOWN_PERIOD: Duration = Duration::from_hours(1);
+/// Addresses that are remembered for the reserve.
+const MAX_KNOWN: usize = 16_384;
+
+/// Places for connections. One address has at most half of them; trusted proxies have no share,
+/// since their requests are counted by the forwarded address.
+pub(super) struct Places {
+    limiter: Limiter<Address>,
+    /// Places that only addresses with authenticated requests take.
+    reserve: usize,
+    trusted_proxies: Vec<Network>,
+    state: Mutex<State>,
+    refusals: Refusals,
+}
+
+#[derive(Default)]
+struct State {
+    last_id: u64,
+    /// Connections without an authenticated request, the oldest first.
+    unknown: BTreeMap<u64, Arc<Place>>,
+    /// Addresses that had authenticated requests, and when.
+    known: HashMap<Address, Instant>,
+}
+
+/// The place of a connection.
+pub(super) struct Place {
+    id: u64,
+    address: Address,
+    permit: Permit<Address>,
+    is_authenticated: AtomicBool,
+    /// Requests whose response is not sent yet.
+    requests: AtomicUsize,
+    /// Cancelled when the connection has to end.
+    pub close: CancellationToken,
+}
+
+impl Places {
+    pub(super) fn new(max_connections: usize, trusted_proxies: Vec<Network>) -> Self {
+        Self {
+            limiter: Limiter::shared(max_connections, 0),
+            reserve: max_connections / 8,
+            trusted_proxies,
+            state: Mutex::default(),
+            refusals: Refusals::new("connections"),
+        }
+    }
+
+    /// A place for a new connection. If there is none, the oldest silent connection is closed: of
+    /// the same address if its share is used, else of any. `None` if no connection is silent.
+    pub(super) fn take(&self, peer: IpAddr, close: &CancellationToken) -> Option<Arc<Place>> {
+        let address = Address::from(peer);
+        let is_proxy = is_trusted(peer, &self.trusted_proxies);
+        let mut state = self.state();
+        let permit = loop {
+            let permit = self.try_acquire(&state, address, is_proxy);
+            if permit.is_some() {
+                break permit;
+            }
+            let share = self.limiter.per_key();
+            let of_address = !is_proxy && self.limiter.held_by(address) >= share;
+            let silent = state
+                .unknown
+                .values()
+                .find(|place| place.is_silent() && (!of_address || place.address == address));
+            let Some(id) = silent.map(|place| place.id) else {
+                break None;
+            };
+            if let Some(silent) = state.unknown.remove(&id) {
+                silent.permit.release();
+                silent.close.cancel();
+            }
+        };
+        let Some(permit) = permit else {
+            self.refusals.log(address.into());
+            return None;
+        };
+        state.last_id += 1;
+        let place = Arc::new(Place {
+            id: state.last_id,
+            address,
+            permit,
+            is_authenticated: AtomicBool::new(false),
+            requests: AtomicUsize::new(0),
+            close: close.child_token(),
+        });
+        // A proxy has connections open before it has requests.
+        if !is_proxy {
+            state.unknown.insert(place.id, Arc::clone(&place));
+        }
+        Some(place)
+    }
+
+    fn try_acquire(
+        &self,
+        state: &State,
+        address: Address,
+        is_proxy: bool,
+    ) -> Option<Permit<Address>> {
+        let known = state.known.get(&address);
+        let is_known = is_proxy || known.is_some_and(|at| at.elapsed() < KNOWN_PERIOD);
+        let reserve = if is_known { 0 } else { self.reserve };
+        if self.limiter.free() <= reserve {
+            return None;
+        }
+        if is_proxy {
+            return Some(self.limiter.admit(address));
+        }
+        self.limiter.try_acquire(address)
+    }
+
+    /// Keeps a connection after an authenticated request, and opens the reserve to its address.
+    pub(super) fn authenticated(&self, place: &Place) {
+        if place.is_authenticated.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let mut state = self.state();
+        state.unknown.remove(&place.id);
+        if state.known.len() >= MAX_KNOWN {
+            state.known.retain(|_, at| at.elapsed() < KNOWN_PERIOD);
+        }
+        if state.known.len() < MAX_KNOWN || state.known.contains_key(&place.address) {
+            state.known.insert(place.address, Instant::now());
+        }
+    }
+
+    /// Gives the place of a connection back.
+    pub(super) fn leave(&self, place: &Place) {
+        self.state().unknown.remove(&place.id);
+        place.permit.release();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// Whether it neither sends a request nor receives a response.
+    fn is_silent(&self) -> bool {
+        self.requests.load(Ordering::Acquire) == 0
+    }
+
+    pub(super) fn is_authenticated(&self) -> bool {
+        self.is_authenticated.load(Ordering::Acquire)
+    }
+
+    /// A request, until its response is sent.
+    pub(super) fn request(self: &Arc<Self>) -> RequestGuard {
+        self.requests.fetch_add(1, Ordering::AcqRel);
+        RequestGuard(Arc::clone(self))
+    }
+}
+
+/// Held while a request is answered.
+pub(super) struct RequestGuard(Arc<Place>);
+
+impl Drop for RequestGuard {
+    fn drop(&mut self) {
+        self.0.requests.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A response body that keeps its request counted until it is sent.
+pub(super) struct FollowedBody {
+    pub body: Body,
+    pub _request: RequestGuard,
+}
+
+impl HttpBody for FollowedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

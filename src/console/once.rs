@@ -1,0 +1,136 @@
+//! Forms that create something: each is processed once, and a secret that it creates is shown once.
+//!
+//! Such a form has a random token. The API derives from it the secret of what it creates, and the
+//! digest under which the same form is found again, by any server. The token then goes to the page
+//! of the new object in a cookie of that page, and the page derives the secret again. So the secret
+//! is neither in the database nor in the address, and servers share no state for it.
+
+use axum::response::{IntoResponse as _, Redirect, Response};
+use chrono::{DateTime, TimeDelta};
+use http::{HeaderMap, HeaderValue, header};
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::{
+    client::{Call, Problem},
+    form::Form,
+    parts::text,
+    session::{Session, cookie_value},
+};
+use crate::domain::{form_token::FormToken, ids::AccountId};
+
+/// The field of the token.
+const FIELD: &str = "form";
+/// The cookie that has the token, on the page of what the form created.
+const SECRET: &str = "gensvc-secret";
+/// The cookie that says that the page has shown the secret.
+const SHOWN: &str = "gensvc-shown";
+/// How long a secret that was not shown can be.
+const SHOW_WITHIN: TimeDelta = TimeDelta::minutes(10);
+/// How long the browser remembers that it was shown: longer than it could be shown again.
+const REMEMBERED: TimeDelta = TimeDelta::minutes(20);
+/// Marks the address of a page to which a form led that had been processed before.
+const BEFORE: &str = "sent=before";
+
+/// Renders the hidden field that makes a form count once.
+pub fn field() -> Markup {
+    // Without random bits the form has none, and is processed each time it is sent.
+    let token = FormToken::new().map(|token| token.encode()).ok();
+    html! {
+        @if let Some(token) = token { input type="hidden" name=(FIELD) value=(token) autocomplete="off"; }
+    }
+}
+
+/// What a form created, now or before.
+pub struct Created {
+    pub object: Value,
+    pub is_repeated: bool,
+    token: FormToken,
+}
+
+/// Sends the request of a form that creates something.
+pub async fn create(call: Call<'_>, form: &Form) -> Result<Created, Problem> {
+    let token = FormToken::parse(form.get(FIELD));
+    let token = match token {
+        Some(token) => token,
+        None => FormToken::new().map_err(|_| Problem::internal())?,
+    };
+    let (is_repeated, object) = call.form(token.clone()).created().await?;
+    Ok(Created {
+        object,
+        is_repeated,
+        token,
+    })
+}
+
+impl Created {
+    /// Leads to the page of the object.
+    pub fn redirect(&self, path: &str) -> Response {
+        let query = if self.is_repeated { BEFORE } else { "" };
+        let separator = if query.is_empty() { "" } else { "?" };
+        Redirect::to(&format!("{path}{separator}{query}")).into_response()
+    }
+
+    /// Leads to the page of the object, which shows its secret unless it has.
+    pub fn redirect_to_secret(&self, session: &Session, path: &str) -> Response {
+        let made = DateTime::parse_from_rfc3339(text(&self.object["created_at"]));
+        let is_new = made.is_ok_and(|made| session.now - made.to_utc() < SHOW_WITHIN);
+        let mut response = self.redirect(path);
+        if is_new {
+            let token = self.token.encode();
+            set_cookie(&mut response, session, path, SECRET, &token, SHOW_WITHIN);
+        }
+        response
+    }
+}
+
+/// The token whose secret the page at `path` is to show: once, to the browser that sent the form.
+pub fn unshown(headers: &HeaderMap) -> Option<FormToken> {
+    if cookie_value(headers, SHOWN).is_some() {
+        return None;
+    }
+    FormToken::parse(cookie_value(headers, SECRET)?)
+}
+
+/// Marks a page that shows a secret: the browser does not get the secret again.
+pub fn shown(page: Markup, session: &Session, path: &str) -> Response {
+    let mut response = page.into_response();
+    set_cookie(&mut response, session, path, SECRET, "", TimeDelta::zero());
+    set_cookie(&mut response, session, path, SHOWN, "1", REMEMBERED);
+    response
+}
+
+fn set_cookie(
+    response: &mut Response,
+    session: &Session,
+    path: &str,
+    name: &str,
+    value: &str,
+    lifetime: TimeDelta,
+) {
+    let secure = if session.is_https() { "; Secure" } else { "" };
+    let seconds = lifetime.num_seconds();
+    let cookie = format!(
+        "{name}={value}; Path={path}; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}"
+    );
+    // It consists of ASCII: a path with an id, a token, numbers.
+    if let Ok(mut cookie) = HeaderValue::from_str(&cookie) {
+        cookie.set_sensitive(true);
+        response.headers_mut().append(header::SET_COOKIE, cookie);
+    }
+}
+
+/// The account of a session, from which a secret is derived too.
+pub fn account(session: &Session) -> AccountId {
+    AccountId(session.me["account"]["id"].as_i64().unwrap_or_default())
+}
+
+/// Says that the form which led here was processed before.
+pub fn notice(session: &Session) -> Markup {
+    let query = session.path.split_once('?').map(|(_, query)| query);
+    html! {
+        @if query == Some(BEFORE) {
+            p.notice role="status" { "This form was sent before: nothing was created or changed again." }
+        }
+    }
+}

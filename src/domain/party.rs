@@ -1,0 +1,84 @@
+//! Who a shared resource is counted for.
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv6Addr},
+};
+
+use super::ids::AccountId;
+
+/// An account, or before authentication an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Party {
+    Account(AccountId),
+    Address(Address),
+    /// The operator's reports.
+    Operator,
+}
+
+/// An IPv4 address, or an IPv6 network of 64 bits, which one subscriber has to itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Address(IpAddr);
+
+impl From<IpAddr> for Address {
+    fn from(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+            address @ IpAddr::V4(_) => address,
+        })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            IpAddr::V4(address) => address.fmt(f),
+            IpAddr::V6(address) => write!(f, "{address}/64"),
+        }
+    }
+}
+
+impl fmt::Display for Party {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Account(account) => write!(f, "account {account}"),
+            Self::Address(address) => write!(f, "address {address}"),
+            Self::Operator => f.write_str("operator"),
+        }
+    }
+}
+
+impl From<AccountId> for Party {
+    fn from(account: AccountId) -> Self {
+        Self::Account(account)
+    }
+}
+
+impl From<Address> for Party {
+    fn from(address: Address) -> Self {
+        Self::Address(address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_of_64_bits_is_one_address() {
+        let address = |text: &str| Address::from(text.parse::<IpAddr>().unwrap());
+        for (one, other, same) in [
+            ("2001:db8::1", "2001:db8::ffff:0:0:2", true),
+            ("2001:db8::1", "2001:db8:0:1::1", false),
+            ("1.2.3.4", "::ffff:1.2.3.4", true),
+            ("1.2.3.4", "1.2.3.5", false),
+        ] {
+            assert_eq!(address(one) == address(other), same, "{one} {other}");
+        }
+        assert_eq!(address("2001:db8::7").to_string(), "2001:db8::/64");
+        assert_eq!(
+            Party::from(address("::ffff:1.2.3.4")).to_string(),
+            "address 1.2.3.4"
+        );
+    }
+}

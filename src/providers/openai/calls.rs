@@ -1,0 +1,327 @@
+//! Tool calls of a Chat Completions stream.
+//!
+//! A call comes in pieces, with an index, an id and a name that servers set in different ways. Here:
+//! which call a piece belongs to, and the order of delivery. A caller gets one call after the other,
+//! so pieces of other calls, and text among them, wait until the arguments of the first are complete.
+
+use std::{collections::VecDeque, mem::take};
+
+use serde_json::Value;
+
+use super::super::{
+    ProviderError,
+    answer::{TEXT_CAP, arguments},
+    exchange::AnswerBuilder,
+};
+use crate::domain::conversation::{Delta, ToolCall};
+
+/// Maximum number of calls in one answer.
+const MAX_CALLS: usize = 1_000;
+
+#[derive(Debug, Default)]
+pub struct Calls {
+    known: Vec<Call>,
+    /// What is not delivered completely, in order of arrival.
+    queue: VecDeque<Item>,
+    /// Bytes that wait for delivery.
+    waiting: usize,
+}
+
+#[derive(Debug)]
+enum Item {
+    /// By its place among the calls.
+    Call(usize),
+    Piece(Delta),
+}
+
+#[derive(Debug, Default)]
+struct Call {
+    index: Option<u64>,
+    /// As the server sent it first.
+    id: String,
+    name: String,
+    signature: Option<String>,
+    /// Arguments that wait for delivery.
+    pending: String,
+    value: JsonValue,
+    /// Whether its name came once more after its arguments: the next value is another call's.
+    is_repeated: bool,
+    is_begun: bool,
+    is_closed: bool,
+}
+
+/// A piece of a call, or a whole one.
+struct Piece<'a> {
+    index: Option<u64>,
+    id: &'a str,
+    name: &'a str,
+    arguments: String,
+    is_object: bool,
+    signature: Option<&'a str>,
+}
+
+impl<'a> Piece<'a> {
+    fn read(call: &'a Value) -> Result<Self, &'static str> {
+        let text = |value: Option<&'a Value>| value.and_then(Value::as_str).unwrap_or_default();
+        let function = call.get("function");
+        let value = function.and_then(|function| function.get("arguments"));
+        let signature = call.pointer("/extra_content/google/thought_signature");
+        Ok(Self {
+            index: call.get("index").and_then(Value::as_u64),
+            id: text(call.get("id")),
+            name: text(function.and_then(|function| function.get("name"))),
+            arguments: arguments(value).ok_or("arguments are neither text nor an object")?,
+            is_object: value.is_some_and(Value::is_object),
+            signature: signature.and_then(Value::as_str),
+        })
+    }
+}
+
+/// The call of a message that was not streamed.
+pub fn whole(call: &Value) -> Result<ToolCall, &'static str> {
+    let piece = Piece::read(call)?;
+    if piece.name.is_empty() {
+        return Err("tool call without a name");
+    }
+    Ok(ToolCall {
+        id: piece.id.to_owned(),
+        name: piece.name.to_owned(),
+        arguments: piece.arguments,
+        thought_signature: piece.signature.map(str::to_owned),
+    })
+}
+
+impl Calls {
+    /// Delivers text or thinking in its place among the calls.
+    pub fn push(
+        &mut self,
+        piece: Delta,
+        answer: &mut AnswerBuilder<'_>,
+    ) -> Result<(), ProviderError> {
+        if self.queue.is_empty() || piece.bytes() == 0 {
+            return if self.queue.is_empty() {
+                answer.push(piece)
+            } else {
+                Ok(())
+            };
+        }
+        self.wait(piece.bytes(), answer)?;
+        self.queue.push_back(Item::Piece(piece));
+        self.deliver(answer)
+    }
+
+    /// Reads a piece of a call and delivers what is complete.
+    pub fn read(
+        &mut self,
+        call: &Value,
+        answer: &mut AnswerBuilder<'_>,
+    ) -> Result<(), ProviderError> {
+        let failed = |detail| answer.head.failed(detail);
+        let piece = Piece::read(call).map_err(failed)?;
+        let at = match self.find(&piece).map_err(failed)? {
+            Some(at) => at,
+            None if self.known.len() == MAX_CALLS => return Err(failed("too many tool calls")),
+            None => {
+                self.queue.push_back(Item::Call(self.known.len()));
+                let repeated = self.known.iter().rfind(|call| call.is_repeated);
+                let name = repeated.filter(|_| piece.name.is_empty());
+                self.known.push(Call {
+                    index: piece.index,
+                    id: piece.id.to_owned(),
+                    name: name.map(|call| call.name.clone()).unwrap_or_default(),
+                    ..Call::default()
+                });
+                self.known.len() - 1
+            }
+        };
+        self.wait(
+            piece.arguments.len() + piece.name.len() + piece.id.len(),
+            answer,
+        )?;
+        let result = self.known.get_mut(at).map(|call| call.add(&piece));
+        result.transpose().map_err(failed)?;
+        self.deliver(answer)
+    }
+
+    /// Delivers the rest. Fails if a call has no name.
+    pub fn end(&mut self, answer: &mut AnswerBuilder<'_>) -> Result<(), ProviderError> {
+        while let Some(item) = self.queue.pop_front() {
+            self.deliver_item(item, answer)?;
+        }
+        Ok(())
+    }
+
+    /// The call that a piece belongs to; `None` for a new one. Some servers give several calls one
+    /// index, leave out the ids or the index, or send a new id with each piece.
+    fn find(&self, piece: &Piece<'_>) -> Result<Option<usize>, &'static str> {
+        let last = |is: &dyn Fn(&Call) -> bool| self.known.iter().rposition(is);
+        let Piece {
+            index, id, name, ..
+        } = *piece;
+        let has_index = |call: &Call| index.is_none() || call.index == index;
+        let by_id = || last(&|call| call.id == id && (has_index(call) || name.is_empty()));
+        let by_index = || last(&|call| index.is_some() && call.index == index);
+        let found = (!id.is_empty()).then(by_id).flatten().or_else(by_index);
+        // Without an index and an id, a piece continues the last call.
+        let continues = index.is_none() && (id.is_empty() || name.is_empty());
+        let found = found.or_else(|| continues.then(|| last(&|_| true)).flatten());
+        let Some((at, call)) = found.and_then(|at| Some((at, self.known.get(at)?))) else {
+            return Ok(None);
+        };
+        let is_value = piece.arguments.trim_start().starts_with('{');
+        if name.is_empty() && call.is_repeated && is_value {
+            return Ok(None);
+        }
+        if name.is_empty() || call.name.is_empty() {
+            return Ok(Some(at));
+        }
+        let has_other_id = !id.is_empty() && !call.id.is_empty() && call.id != id;
+        let is_repeated = call.name == name && !has_other_id;
+        let is_same = match call.value.state {
+            State::None => is_repeated,
+            State::Complete => is_repeated && piece.arguments.trim().is_empty(),
+            State::Open if is_repeated || has_other_id => is_repeated,
+            State::Open => return Err("tool calls cannot be told apart"),
+        };
+        Ok(is_same.then_some(at))
+    }
+
+    fn wait(&mut self, bytes: usize, answer: &AnswerBuilder<'_>) -> Result<(), ProviderError> {
+        self.waiting += bytes;
+        if self.waiting > TEXT_CAP {
+            return Err(answer.head.failed("text over the cap"));
+        }
+        Ok(())
+    }
+
+    /// Delivers in order, up to the first call that may still grow.
+    fn deliver(&mut self, answer: &mut AnswerBuilder<'_>) -> Result<(), ProviderError> {
+        while let Some(item) = self.queue.pop_front() {
+            if let Item::Call(at) = item
+                && let Some(call) = self.known.get_mut(at)
+            {
+                call.is_closed = call.value.state == State::Complete && !self.queue.is_empty();
+                if !call.is_closed {
+                    let is_named = !call.name.is_empty();
+                    self.queue.push_front(Item::Call(at));
+                    return if is_named {
+                        self.deliver_item(Item::Call(at), answer)
+                    } else {
+                        Ok(())
+                    };
+                }
+            }
+            self.deliver_item(item, answer)?;
+        }
+        Ok(())
+    }
+
+    fn deliver_item(
+        &mut self,
+        item: Item,
+        answer: &mut AnswerBuilder<'_>,
+    ) -> Result<(), ProviderError> {
+        let at = match item {
+            Item::Piece(piece) => {
+                self.waiting = self.waiting.saturating_sub(piece.bytes());
+                return answer.push(piece);
+            }
+            Item::Call(at) => at,
+        };
+        let (before, rest) = self.known.split_at_mut(at);
+        let Some(call) = rest.first_mut() else {
+            return Ok(());
+        };
+        if call.name.is_empty() {
+            return Err(answer.head.failed("tool call without a name"));
+        }
+        let arguments = take(&mut call.pending);
+        self.waiting = self.waiting.saturating_sub(arguments.len());
+        if call.is_begun {
+            return answer.push(Delta::Arguments(arguments));
+        }
+        call.is_begun = true;
+        // An id that an earlier call has cannot name this one.
+        let is_taken = before.iter().any(|other| other.id == call.id);
+        answer.call(ToolCall {
+            id: if is_taken {
+                String::new()
+            } else {
+                call.id.clone()
+            },
+            name: call.name.clone(),
+            arguments,
+            thought_signature: call.signature.take(),
+        })
+    }
+}
+
+impl Call {
+    fn add(&mut self, piece: &Piece<'_>) -> Result<(), &'static str> {
+        if self.name.is_empty() {
+            piece.name.clone_into(&mut self.name);
+        } else {
+            self.is_repeated |= self.value.state == State::Complete && !piece.name.is_empty();
+        }
+        if let Some(signature) = piece.signature {
+            self.signature = Some(signature.to_owned());
+        }
+        let is_second = piece.is_object && self.value.state != State::None;
+        if is_second || self.is_closed && !piece.arguments.trim().is_empty() {
+            return Err("tool calls are mixed");
+        }
+        if !self.is_closed {
+            self.value.add(&piece.arguments)?;
+            self.pending += &piece.arguments;
+        }
+        Ok(())
+    }
+}
+
+/// How far the text of a JSON object or array has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    None,
+    Open,
+    Complete,
+}
+
+#[derive(Debug, Default)]
+struct JsonValue {
+    state: State,
+    depth: usize,
+    is_string: bool,
+    is_escaped: bool,
+}
+
+impl JsonValue {
+    /// Fails at the beginning of a second value.
+    fn add(&mut self, piece: &str) -> Result<(), &'static str> {
+        for byte in piece.bytes() {
+            if self.is_string {
+                self.is_string = self.is_escaped || byte != b'"';
+                self.is_escaped = !self.is_escaped && byte == b'\\';
+                continue;
+            }
+            if self.state == State::None && !byte.is_ascii_whitespace() {
+                self.state = State::Open;
+            }
+            match byte {
+                b'{' | b'[' if self.state == State::Complete => {
+                    return Err("tool calls cannot be told apart");
+                }
+                b'{' | b'[' => self.depth += 1,
+                b'}' | b']' => {
+                    self.depth = self.depth.saturating_sub(1);
+                    if self.depth == 0 {
+                        self.state = State::Complete;
+                    }
+                }
+                b'"' => self.is_string = true,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}

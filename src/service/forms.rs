@@ -1,0 +1,43 @@
+//! Forms of the console that create something: each counts once, however often it is sent.
+
+use super::ServiceError;
+use crate::store::StoreError;
+
+/// What a request created, now or before.
+#[derive(Debug)]
+pub enum Created<T> {
+    Now(T),
+    /// The same form created it before.
+    Before(T),
+}
+
+impl<T> Created<T> {
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Created<U> {
+        match self {
+            Self::Now(created) => Created::Now(change(created)),
+            Self::Before(created) => Created::Before(change(created)),
+        }
+    }
+}
+
+/// Creates something unless `find` has it. `create` fails on a unique constraint if the same form
+/// was sent at the same time.
+pub async fn create_once<T, C, F>(
+    create: impl FnOnce() -> C,
+    find: impl Fn() -> F,
+) -> Result<Created<T>, ServiceError>
+where
+    C: Future<Output = Result<T, ServiceError>>,
+    F: Future<Output = Result<Option<T>, ServiceError>>,
+{
+    if let Some(found) = find().await? {
+        return Ok(Created::Before(found));
+    }
+    match create().await {
+        Ok(created) => Ok(Created::Now(created)),
+        Err(error @ ServiceError::Store(StoreError::Constraint(..))) => {
+            find().await?.map(Created::Before).ok_or(error)
+        }
+        Err(error) => Err(error),
+    }
+}
