@@ -26,6 +26,7 @@ pub enum Delta {
 
 /// The pieces that a surface sends to its caller. Text is always sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Visibility {
     pub calls: bool,
     /// Thinking that can be read.

@@ -43,6 +43,10 @@ pub enum SystemRole {
 /// them might refuse, except `stream_options`, without which most of them count no tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a setting of its own"
+)]
 pub struct OpenAiModel {
     pub token_field: TokenField,
     pub system_role: SystemRole,

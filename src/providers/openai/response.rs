@@ -82,7 +82,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
 }
 
 /// The reasons of an answer that is complete or that a limit or a policy ended. Any other one is a
-/// breakdown: `error` (OpenRouter, Mistral), `insufficient_system_resource` (`DeepSeek`),
+/// breakdown: `error` (`OpenRouter`, Mistral), `insufficient_system_resource` (`DeepSeek`),
 /// `network_error` (Zhipu), `abort` (vLLM, `SGLang`), and whatever servers make up.
 fn stop_of(reason: &str) -> Option<Stop> {
     Some(match reason {

@@ -140,7 +140,7 @@ impl Open {
             let first = open.text.split("data: ").nth(1).unwrap();
             let first = first.split("\n\n").next().unwrap();
             let first: Value = serde_json::from_str(first).unwrap();
-            open.id = first["uuid"].as_str().unwrap().to_owned();
+            first["uuid"].as_str().unwrap().clone_into(&mut open.id);
         }
         open
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{
     Case,
-    wire::{Ask, Event, PROMPT, Vendor},
+    wire::{Ask, BY_ITSELF, Event, PROMPT, Vendor},
 };
 
 /// How the bytes of a stream end.
@@ -46,7 +46,7 @@ pub struct Expected {
     uncounted: usize,
     counted: Option<i64>,
     has_input: bool,
-    reason: Option<Option<&'static str>>,
+    reason: Option<&'static str>,
     early: Option<&'static str>,
     pub ended: Option<Ended>,
 }
@@ -83,10 +83,10 @@ impl Expected {
             Event::Error => self.ended = Some(BROKEN),
             Event::Reason(n) => match self.ask.reason(*n) {
                 None => self.ended = Some(BROKEN),
-                Some(Some(early @ ("content_filter" | "malformed_function_call"))) => {
+                Some(early @ ("content_filter" | "malformed_function_call")) => {
                     if self.is_delivered {
                         self.early.get_or_insert(early);
-                        self.reason = Some(Some(early));
+                        self.reason = Some(early);
                     } else {
                         self.ended = Some(Ended::Failed(if early == "content_filter" {
                             &["content_policy"]
@@ -142,13 +142,15 @@ impl Expected {
         };
         // Fewer tokens are those of an answer of nothing.
         let thought = if self.bytes > 0 { 1 } else { 4 };
-        let is_billed = self.counted.is_some_and(|n| {
-            n >= thought || self.early.or(self.reason.flatten()) == Some("length")
-        });
+        let is_billed = self
+            .counted
+            .is_some_and(|n| n >= thought || self.early.or(self.reason) == Some("length"));
         let is_empty = !self.has_content && !is_billed && !self.is_delivered;
         self.ended = Some(match self.reason {
             Some(reason) if is_whole && !is_empty => {
-                self.completed(self.early.or(reason), self.bytes, 0)
+                let reason = self.early.unwrap_or(reason);
+                let shown = (reason != BY_ITSELF).then_some(reason);
+                self.completed(shown, self.bytes, 0)
             }
             _ => BROKEN,
         });

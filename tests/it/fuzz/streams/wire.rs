@@ -12,6 +12,8 @@ use crate::{
 const GENERATE: &str = "/v1/generate/text";
 pub const PROMPT: &str = "Tell me of the sea";
 const MAX_TOKENS: u32 = 500;
+/// The end of an answer without a finish reason.
+pub const BY_ITSELF: &str = "by itself";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Vendor {
@@ -195,15 +197,13 @@ impl Ask {
         self.vendor != Vendor::Anthropic
     }
 
-    /// The finish reason of the `n`th reason: `None` is no success.
-    pub fn reason(&self, n: usize) -> Option<Option<&'static str>> {
+    /// The finish reason of the `n`th reason, or [`BY_ITSELF`]; `None` is no success.
+    pub fn reason(&self, n: usize) -> Option<&'static str> {
         match (REASONS[self.row()][n], n) {
-            (_, 0) => Some(None),
-            (_, 1) => Some(Some("length")),
-            (_, 2) => Some(Some("content_filter")),
-            ("MALFORMED_FUNCTION_CALL", _) => Some(Some("malformed_function_call")),
-            ("length", _) => Some(Some("length")),
-            ("end_turn", _) => Some(None),
+            (_, 0) | ("end_turn", _) => Some(BY_ITSELF),
+            (_, 1) | ("length", _) => Some("length"),
+            (_, 2) => Some("content_filter"),
+            ("MALFORMED_FUNCTION_CALL", _) => Some("malformed_function_call"),
             _ => None,
         }
     }
