@@ -247,13 +247,22 @@ mod tests {
         providers::DeltaSink,
     };
 
-    fn piece() -> impl Strategy<Value = Delta> {
+    /// No server sends both reasoning in a field and signatures.
+    fn pieces() -> impl Strategy<Value = Vec<Delta>> {
+        let of = |has_signatures| prop::collection::vec(piece(has_signatures), 0..20);
+        any::<bool>().prop_flat_map(of)
+    }
+
+    fn piece(has_signatures: bool) -> impl Strategy<Value = Delta> {
         let text = "[a-cé]{1,4}";
+        let thinking = move |text| match has_signatures {
+            true => Delta::Thinking(text),
+            false => Delta::Reasoning(ReasoningField::Reasoning, text),
+        };
         prop_oneof![
             4 => text.prop_map(Delta::Text),
-            2 => text.prop_map(Delta::Thinking),
-            2 => text.prop_map(|text| Delta::Reasoning(ReasoningField::Reasoning, text)),
-            1 => text.prop_map(Delta::Signature),
+            2 => text.prop_map(thinking),
+            u32::from(has_signatures) => text.prop_map(Delta::Signature),
             1 => text.prop_map(Delta::Redacted),
             1 => text.prop_map(|id| Delta::ToolCall(ToolCall { id, ..ToolCall::default() })),
         ]
@@ -263,7 +272,7 @@ mod tests {
         /// Whatever was read, the rest completes the answer.
         #[test]
         fn the_rest_follows_what_was_read(
-            pieces in prop::collection::vec(piece(), 0..20),
+            pieces in pieces(),
             read in 0..20_usize,
         ) {
             let add = |parts: &mut Vec<Part>, pieces: &[Delta]| {
