@@ -32,7 +32,7 @@ struct State {
     /// The pieces that the caller was sent, and the provider's counts so far.
     delivered: TextAnswer,
     first_at: Option<Instant>,
-    /// The caller has disconnected, or is so slow that it gets the rest at the end.
+    /// Whether the caller has disconnected.
     caller_gone: bool,
     /// Whether a cancel has ended the delivery.
     is_closed: bool,
@@ -73,7 +73,13 @@ impl DeltaSink {
             return;
         }
         let bytes = piece.bytes();
-        if !self.unread.add(&piece) || self.channel.send(piece.clone()).is_err() {
+        let is_open = if self.unread.add(&piece) {
+            self.channel.send(piece.clone()).is_ok()
+        } else {
+            // The caller is sent the piece at the end.
+            !self.channel.is_closed()
+        };
+        if !is_open {
             state.caller_gone = true;
         } else if bytes > 0 && self.visibility.shows(&piece) {
             state.delivered.usage.uncounted_bytes += bytes;

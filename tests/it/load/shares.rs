@@ -66,7 +66,10 @@ async fn jobs_of_a_provider_with_enough_calls_wait_in_the_database(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
-    let env = [("GENSVC__PROVIDERS__ELEVENLABS__MAX_CONCURRENT", "2")];
+    let env = [
+        ("GENSVC__PROVIDERS__ELEVENLABS__MAX_CONCURRENT", "2"),
+        ("GENSVC__SERVER__ACCOUNT_SHARE_PERCENT", "100"),
+    ];
     let (app, upstream) = speaking(&env, options).await;
     let account = app.account("100").await;
     let uuids = queue(&app, &account, 6).await;

@@ -21,7 +21,7 @@ const COUNT: &str = "/openai/v1/responses/input_tokens";
 
 /// Bytes in use, by the metrics.
 async fn used(app: &TestApp) -> u64 {
-    let text = app.metrics(&[]).await.text;
+    let text = app.metrics(&[("host", "localhost")]).await.text;
     let line = text
         .lines()
         .find_map(|line| line.strip_prefix("gensvc_memory_used_bytes "));
@@ -54,7 +54,7 @@ async fn a_request_beyond_the_budget_is_refused_before_its_hold(
     let input = json!({"model": MODELS[0], "input": "a".repeat(2 << 20)});
     overloaded(COUNT, &app.post(&account.key, COUNT, &input).await);
     assert_eq!(used(&app).await, 0);
-    let metrics = app.metrics(&[]).await.text;
+    let metrics = app.metrics(&[("host", "localhost")]).await.text;
     assert!(metrics.contains("gensvc_memory_budget_bytes 4194304"));
     assert!(
         metrics.contains("gensvc_memory_refusals_total 5"),
