@@ -43,7 +43,7 @@ impl DeltaSink {
     pub fn channel(visibility: Visibility) -> (Self, Deltas) {
         let (channel, receiver) = unbounded_channel();
         let unread = Arc::<Unread>::default();
-        let deltas = Deltas::new(receiver, Arc::clone(&unread));
+        let deltas = Deltas::new(receiver, Arc::clone(&unread), visibility);
         let sink = Self {
             channel,
             unread,

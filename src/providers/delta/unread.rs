@@ -8,7 +8,7 @@ use std::sync::{
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::{
-    domain::conversation::{Delta, Part, ReasoningField},
+    domain::conversation::{Delta, Part, ReasoningField, Visibility},
     memory::{self, Reservation},
 };
 
@@ -72,15 +72,25 @@ impl Unread {
 pub struct Deltas {
     receiver: UnboundedReceiver<Delta>,
     unread: Arc<Unread>,
+    visibility: Visibility,
+    /// All pieces that were read.
     read: Read,
+    /// Those of them that the caller is sent.
+    visible: Read,
 }
 
 impl Deltas {
-    pub(super) fn new(receiver: UnboundedReceiver<Delta>, unread: Arc<Unread>) -> Self {
+    pub(super) fn new(
+        receiver: UnboundedReceiver<Delta>,
+        unread: Arc<Unread>,
+        visibility: Visibility,
+    ) -> Self {
         Self {
             receiver,
             unread,
+            visibility,
             read: Read::default(),
+            visible: Read::default(),
         }
     }
 
@@ -91,7 +101,7 @@ impl Deltas {
             has_overflowed: AtomicBool::new(true),
             ..Unread::default()
         };
-        Self::new(receiver, Arc::new(unread))
+        Self::new(receiver, Arc::new(unread), Visibility::TEXT)
     }
 
     /// The next piece; `None` after the last one that was kept.
@@ -110,14 +120,23 @@ impl Deltas {
     fn note(&mut self, piece: &Delta) {
         self.unread.remove(piece);
         self.read.add(piece);
+        if self.visibility.shows(piece) {
+            self.visible.add(piece);
+        }
     }
 
     /// The pieces of the answer that were not kept; none if all were.
     pub fn rest(&self, answer: &[Part]) -> Vec<Delta> {
-        if self.unread.has_overflowed.load(Ordering::Acquire) {
+        if !self.unread.has_overflowed.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let is_hidden = |piece: &Delta| piece.bytes() > 0 && !self.visibility.shows(piece);
+        let mut pieces = answer.iter().cloned().flat_map(Delta::of);
+        // An answer that was cut short has only the pieces that the caller is sent.
+        if pieces.any(|piece| is_hidden(&piece)) {
             self.read.rest(answer)
         } else {
-            Vec::new()
+            self.visible.rest(answer)
         }
     }
 
@@ -242,10 +261,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{
-        domain::conversation::{ToolCall, Visibility},
-        providers::DeltaSink,
-    };
+    use crate::{domain::conversation::ToolCall, providers::DeltaSink};
 
     /// No server sends both reasoning in a field and signatures.
     fn pieces() -> impl Strategy<Value = Vec<Delta>> {
@@ -290,6 +306,26 @@ mod tests {
             add(&mut again, &progress.rest(&answer));
             prop_assert_eq!(again, answer);
         }
+    }
+
+    #[tokio::test]
+    async fn a_cut_answer_has_its_rest_without_hidden_pieces() {
+        let (sink, mut deltas) = DeltaSink::channel(Visibility::TEXT);
+        sink.push(Delta::Text("a".to_owned()));
+        sink.push(Delta::Thinking("hm".to_owned()));
+        sink.push(Delta::Text("b".to_owned()));
+        sink.push(Delta::Text("c".repeat(MAX_UNREAD)));
+        assert!(sink.close());
+        for _ in 0..3 {
+            assert!(deltas.recv().await.is_some());
+        }
+        let delivered = sink.delivered().unwrap();
+        let rest = [Delta::Text("c".repeat(MAX_UNREAD))];
+        assert_eq!(deltas.rest(&delivered.parts), rest);
+        assert_eq!(
+            deltas.rest_of_text(&delivered.text()).unwrap().len(),
+            MAX_UNREAD
+        );
     }
 
     #[tokio::test]
