@@ -99,6 +99,7 @@ struct Settings {
     max_sdk_body_bytes: usize,
     /// For bodies above the smaller limit, while they are read and parsed.
     large_bodies: Resource,
+    slow_bodies: Resource,
     body_timeout: Duration,
     trusted_proxies: Vec<Network>,
     storage: MediaStore,
@@ -270,6 +271,12 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
                 "large request bodies",
                 body::LARGE_BODIES.0,
                 body::LARGE_BODIES.1,
+                settings.body_timeout,
+            ),
+            slow_bodies: Resource::new(
+                "parsing of request bodies",
+                body::SLOW_BODIES.0,
+                body::SLOW_BODIES.1,
                 settings.body_timeout,
             ),
             body_timeout: settings.body_timeout,

@@ -76,6 +76,11 @@ impl Admission {
 pub struct RequestPermit(Arc<Permit<Address>>);
 
 impl RequestPermit {
+    /// The sender, which the request is counted for.
+    pub fn address(&self) -> Address {
+        self.0.key()
+    }
+
     pub fn release(&self) {
         self.0.release();
     }

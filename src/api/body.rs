@@ -37,6 +37,8 @@ use crate::{
 pub const LARGE_BODIES: (usize, usize) = (8, 64);
 /// Bytes a second of the slowest sender who is waited for.
 const SLOWEST: u32 = 64 << 10;
+/// Concurrent bodies of more than [`SLOW_BYTES`], while they are parsed, and those that wait.
+pub const SLOW_BODIES: (usize, usize) = (8, 256);
 /// Parsing a larger body may take milliseconds.
 const SLOW_BYTES: usize = 64 << 10;
 
@@ -50,10 +52,9 @@ pub struct JsonBody<T> {
     digest: Option<[u8; 32]>,
     /// As it came, on the paths of SDKs.
     original: Option<Bytes>,
-    /// One of [`LARGE_BODIES`], held until a body is read whose parsing would block a thread for long.
-    large: Option<Permit<Party>>,
-    /// Whether it is parsed and read off the request threads.
-    is_slow: bool,
+    /// One of [`LARGE_BODIES`] or [`SLOW_BODIES`], held until a body is read whose parsing would
+    /// block a thread for long.
+    permit: Option<Permit<Party>>,
     reserved: Option<Arc<Reservation>>,
     body: PhantomData<T>,
 }
@@ -64,7 +65,7 @@ impl<T: Send + 'static> JsonBody<T> {
         self,
         work: impl FnOnce(Self) -> Result<U, ApiError> + Send + 'static,
     ) -> Result<U, ApiError> {
-        if self.is_slow {
+        if self.permit.is_some() {
             apart(move || work(self)).await
         } else {
             work(self)
@@ -132,8 +133,7 @@ impl<T: Described> JsonBody<T> {
             errors: self.errors,
             digest: self.digest,
             original: self.original,
-            large: self.large,
-            is_slow: self.is_slow,
+            permit: self.permit,
             reserved: self.reserved,
             body: PhantomData,
         }
@@ -146,12 +146,12 @@ impl<T: Send + 'static> FromRequest<ApiState> for JsonBody<T> {
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
         check_media_type(&parts.headers)?;
-        let (bytes, large) = read_body(&parts, body, state).await?;
+        let (bytes, permit) = read_body(&parts, body, state).await?;
         let repeats = parts.headers.contains_key(RETRY_COUNT);
         let keeps = Sdk::of(parts.uri.path()).is_some();
-        let is_slow = large.is_some() || bytes.len() > SLOW_BYTES;
+        let is_slow = permit.is_some();
         let reserved = memory::current();
-        let reading = move || Self::of(bytes, repeats, keeps, (large, reserved));
+        let reading = move || Self::of(bytes, repeats, keeps, (permit, reserved));
         let mut body = if is_slow {
             apart(reading).await?
         } else {
@@ -172,7 +172,7 @@ impl<T> JsonBody<T> {
         bytes: Bytes,
         repeats: bool,
         keeps: bool,
-        (large, reserved): (Option<Permit<Party>>, Option<Arc<Reservation>>),
+        (permit, reserved): (Option<Permit<Party>>, Option<Arc<Reservation>>),
     ) -> Result<Self, ApiError> {
         let value = parse(&bytes, reserved.as_deref())?;
         if keeps {
@@ -184,12 +184,11 @@ impl<T> JsonBody<T> {
             return Err(ApiError::malformed_json("the body must be a JSON object"));
         };
         Ok(Self {
-            is_slow: large.is_some() || bytes.len() > SLOW_BYTES,
             members,
             errors,
             digest: repeats.then(|| Sha256::digest(&bytes).into()),
             original: keeps.then_some(bytes),
-            large,
+            permit,
             reserved,
             body: PhantomData,
         })
@@ -322,6 +321,14 @@ async fn read_body(
     let bytes = collect(body, announced, limit, settings.body_timeout).await?;
     if let Some(seat) = seat {
         seat.reacquire()?;
+    }
+    if permit.is_none() && bytes.len() > SLOW_BYTES {
+        let slot = parts.extensions.get::<CallerSlot>();
+        let account = slot.and_then(CallerSlot::account).map(Party::from);
+        let address = || seat.map(|seat| Party::from(seat.address()));
+        let party = account.or_else(address).ok_or_else(ApiError::internal)?;
+        let acquired = settings.slow_bodies.acquire(party).await;
+        permit = Some(acquired.ok_or_else(ApiError::overloaded)?);
     }
     Ok((bytes, permit))
 }
