@@ -141,6 +141,24 @@ impl Reservation {
         true
     }
 
+    /// Counts more bytes for work that has started, unless the owner has used up its half of the
+    /// budget. What others use does not matter.
+    pub fn add_within_share(&self, bytes: usize) -> bool {
+        let limiter = &self.memory.0.limiter;
+        let (owner, missing) = {
+            let state = lock(&self.state);
+            let missing = (state.used + bytes).saturating_sub(state.reserved());
+            (state.owner, missing)
+        };
+        let has_room = missing == 0 || limiter.held_by(owner) + missing <= limiter.per_key();
+        if has_room {
+            self.add(bytes);
+        } else {
+            self.memory.refuse(owner);
+        }
+        has_room
+    }
+
     /// Counts more bytes regardless of the budget, for work that has started.
     pub fn add(&self, bytes: usize) {
         let mut state = lock(&self.state);
@@ -244,7 +262,10 @@ mod tests {
             answer.add(900);
             assert_eq!(memory.usage(), (1_200, 1_000));
             assert!(!body.try_add(1));
+            assert!(!answer.add_within_share(1));
             answer.remove(899);
+            assert!(answer.add_within_share(10));
+            answer.remove(10);
             assert!(answer.try_add(10));
             answer
         };

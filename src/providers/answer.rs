@@ -106,8 +106,17 @@ impl<'a> PartBuffer<'a> {
             return Err(ProviderError::over_limit("text over the cap"));
         }
         if let Some(reserved) = &self.reserved {
-            // Once more where it was delivered.
-            reserved.add(piece.bytes() * if self.sink.is_some() { 2 } else { 1 });
+            // A streamed piece is kept here and in the sink. A stream of an account that has used up
+            // its half of the budget ends with the part that was delivered.
+            let bytes = piece.bytes() * if self.sink.is_some() { 2 } else { 1 };
+            let can_end = self.sink.is_some_and(DeltaSink::has_delivered);
+            if !can_end {
+                reserved.add(bytes);
+            } else if !reserved.add_within_share(bytes) {
+                return Err(ProviderError::over_limit(
+                    "stream over the account's memory",
+                ));
+            }
         }
         if let Some(sink) = self.sink {
             sink.push(piece.clone());

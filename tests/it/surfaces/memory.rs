@@ -283,6 +283,32 @@ async fn a_slow_reader_gets_the_whole_answer(_: PgPoolOptions, options: PgConnec
 }
 
 #[sqlx::test]
+async fn a_stream_ends_at_its_accounts_half_of_the_budget(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream_with(options, &upstream, &[SMALL]).await;
+    let account = app.account("1000").await;
+    let piece =
+        json!({"id": "c", "choices": [{"index": 0, "delta": {"content": "a".repeat(1_000)}}]});
+    let stream = format!("data: {piece}\n\n").repeat(3_000);
+    upstream.reply(Reply::Stream(stream.into(), End::Clean));
+    let openai = with(ask(MODELS[1], "x"), &json!({"stream": true}));
+    for path in [CHAT, MESSAGES] {
+        let answer = app.post(&account.key, path, &openai).await;
+        let text = text_of(path, &events(path, &answer.text));
+        // Of 2 MiB; a piece takes twice its bytes, and a reservation grows in larger steps.
+        assert!((250_000..1 << 20).contains(&text.len()), "{}", text.len());
+        let record = record(&app, &account, &answer).await;
+        assert_eq!(record["metadata"]["finish_reason"], "length");
+        assert_eq!(record["result"], text);
+        assert_eq!(used(&app).await, 0, "{path}");
+    }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
 async fn unknown_fields_are_refused_before_answers_are_read(
     _: PgPoolOptions,
     options: PgConnectOptions,
