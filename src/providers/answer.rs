@@ -106,9 +106,10 @@ impl<'a> PartBuffer<'a> {
             return Err(ProviderError::over_limit("text over the cap"));
         }
         if let Some(reserved) = &self.reserved {
-            // A streamed piece is kept here and in the sink. A stream of an account that has used up
-            // its half of the budget ends with the part that was delivered.
-            let bytes = piece.bytes() * if self.sink.is_some() { 2 } else { 1 };
+            // A streamed piece is kept here and in the sink, and both are copied for the record. A
+            // stream of an account that has used up its half of the budget ends with the part that
+            // was delivered.
+            let bytes = piece.bytes() * if self.sink.is_some() { 4 } else { 1 };
             let can_end = self.sink.is_some_and(DeltaSink::has_delivered);
             if !can_end {
                 reserved.add(bytes);

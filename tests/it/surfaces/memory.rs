@@ -298,11 +298,13 @@ async fn a_stream_ends_at_its_accounts_half_of_the_budget(
     for path in [CHAT, MESSAGES] {
         let answer = app.post(&account.key, path, &openai).await;
         let text = text_of(path, &events(path, &answer.text));
-        // Of 2 MiB; a piece takes twice its bytes, and a reservation grows in larger steps.
-        assert!((250_000..1 << 20).contains(&text.len()), "{}", text.len());
+        // Of 2 MiB; a piece takes four times its bytes, and a reservation grows in larger steps.
+        assert!((100_000..1 << 20).contains(&text.len()), "{}", text.len());
         let record = record(&app, &account, &answer).await;
         assert_eq!(record["metadata"]["finish_reason"], "length");
-        assert_eq!(record["result"], text);
+        let result = record["result"].as_str().unwrap();
+        let end = &answer.text[answer.text.len().saturating_sub(600)..];
+        assert!(result == text, "{} {} {end}", result.len(), text.len());
         assert_eq!(used(&app).await, 0, "{path}");
     }
     app.assert_settled().await;
