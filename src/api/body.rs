@@ -326,8 +326,8 @@ async fn read_body(
         let slot = parts.extensions.get::<CallerSlot>();
         let account = slot.and_then(CallerSlot::account).map(Party::from);
         let address = || seat.map(|seat| Party::from(seat.address()));
-        let party = account.or_else(address).ok_or_else(ApiError::internal)?;
-        let acquired = settings.slow_bodies.acquire(party).await;
+        let sender = account.or_else(address).ok_or_else(ApiError::internal)?;
+        let acquired = settings.slow_bodies.acquire(sender).await;
         permit = Some(acquired.ok_or_else(ApiError::overloaded)?);
     }
     Ok((bytes, permit))

@@ -58,6 +58,10 @@ pub fn live(
     respond(stream::once(async { Ok(first) }).chain(events))
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one per stream, which is running until its last event"
+)]
 enum Progress {
     Running(Deltas, ApiState, Caller, Handle),
     /// The last events are reserved until the client has read them.

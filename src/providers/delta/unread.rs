@@ -271,9 +271,12 @@ mod tests {
 
     fn piece(has_signatures: bool) -> impl Strategy<Value = Delta> {
         let text = "[a-cé]{1,4}";
-        let thinking = move |text| match has_signatures {
-            true => Delta::Thinking(text),
-            false => Delta::Reasoning(ReasoningField::Reasoning, text),
+        let thinking = move |text| {
+            if has_signatures {
+                Delta::Thinking(text)
+            } else {
+                Delta::Reasoning(ReasoningField::Reasoning, text)
+            }
         };
         prop_oneof![
             4 => text.prop_map(Delta::Text),
@@ -300,7 +303,9 @@ mod tests {
             add(&mut answer, &pieces);
             let known = &pieces[..read.min(pieces.len())];
             let mut progress = Read::default();
-            known.iter().for_each(|piece| progress.add(piece));
+            for piece in known {
+                progress.add(piece);
+            }
             let mut again = Vec::new();
             add(&mut again, known);
             add(&mut again, &progress.rest(&answer));
@@ -346,7 +351,9 @@ mod tests {
         }
         let rest = deltas.rest(&answer);
         assert!(!rest.is_empty());
-        rest.into_iter().for_each(|piece| piece.add_to(&mut read));
+        for piece in rest {
+            piece.add_to(&mut read);
+        }
         assert_eq!(read, answer);
         assert_eq!(Deltas::at_end().rest(&answer).len(), 1);
     }

@@ -171,6 +171,7 @@ fn plan_text<'a>(
 }
 
 /// The counts of the input that the plan of a text keeps.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct PlannedInput {
     /// Upper bound.
     pub tokens: u64,
