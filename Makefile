@@ -7,7 +7,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 gensvc := $(CARGO_TARGET_DIR)/debug/gensvc
 
-.PHONY: help run test test-s3 s3-server chaos failover upgrade day fuzz schemathesis sdks \
+.PHONY: help run test test-s3 s3-server chaos attacks failover upgrade day fuzz schemathesis sdks \
 	test-console scale bench audit check check-docs fmt sqlx check-sqlx openapi tools postgres nft \
 	faketime node python chromium
 .NOTPARALLEL:
@@ -17,6 +17,7 @@ help:
 	@echo 'make test        run all tests, with a separate Postgres under target/, and the console'
 	@echo '                 in Chromium; only=NAME: only tests whose path contains NAME'
 	@echo 'make test-s3     test files on an S3 server and its faults (needs the network, once)'
+	@echo 'make attacks     attack one server and measure its memory: debug=1'
 	@echo 'make chaos       inject faults under load and audit the ledger: rounds=20 seconds=5 seed=N'
 	@echo 'make failover    lose the primary under load, promote its standby, audit the ledger: rounds=2'
 	@echo 'make upgrade     replace servers of the previous release under load, forward and back'
@@ -86,6 +87,10 @@ s3 ?= $(abspath $(wildcard $(s3_server)))
 chaos: tools postgres faketime
 	@cargo test --quiet --test trials -- chaos --rounds $(rounds) --seconds $(seconds) \
 		$(if $(seed),--seed $(seed)) $(if $(previous),--previous $(previous)) $(if $(s3),--s3 $(s3))
+
+# Its database, server and upstream are its own, as those of chaos. On a release build.
+attacks: tools postgres
+	@cargo test --quiet $(if $(debug),,--release) --test trials -- attacks --true-clocks
 
 # As above, with two databases. Each round loses the primary twice.
 failover: rounds = 2

@@ -58,7 +58,9 @@ pub use webhooks::renderer;
 
 use route::{Route, route};
 
-use crate::{media::MediaStore, observe::Metrics, resource::Resource, service::Service};
+use crate::{
+    media::MediaStore, memory::Memory, observe::Metrics, resource::Resource, service::Service,
+};
 
 /// The settings of the HTTP side.
 #[derive(Clone)]
@@ -82,6 +84,8 @@ pub struct ApiSettings {
     pub links: MediaLinks,
     /// What is counted, and who may read it.
     pub metrics: MetricsEndpoint,
+    /// The budget of what is kept for requests.
+    pub memory: Memory,
 }
 
 #[derive(Clone)]
@@ -95,11 +99,13 @@ struct Settings {
     max_sdk_body_bytes: usize,
     /// For bodies above the smaller limit, while they are read and parsed.
     large_bodies: Resource,
+    slow_bodies: Resource,
     body_timeout: Duration,
     trusted_proxies: Vec<Network>,
     storage: MediaStore,
     links: MediaLinks,
     metrics: MetricsEndpoint,
+    memory: Memory,
     last_checks: health::LastChecks,
     /// Packed.
     openapi: Bytes,
@@ -245,7 +251,9 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
     let unbounded = table.iter().filter(|route| !route.bounded);
     let unbounded = unbounded.flat_map(Route::paths).cloned().collect();
     let (most, timeout) = (settings.max_requests, settings.request_timeout);
-    let admission = admission::Admission::new(most, timeout, unbounded, &settings.trusted_proxies);
+    let memory = settings.memory.clone();
+    let proxies = &settings.trusted_proxies;
+    let admission = admission::Admission::new(most, timeout, unbounded, proxies, memory);
     let router = table
         .into_iter()
         .fold(OpenApiRouter::new(), |router, route| {
@@ -265,11 +273,18 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
                 body::LARGE_BODIES.1,
                 settings.body_timeout,
             ),
+            slow_bodies: Resource::new(
+                "parsing of request bodies",
+                body::SLOW_BODIES.0,
+                body::SLOW_BODIES.1,
+                settings.body_timeout,
+            ),
             body_timeout: settings.body_timeout,
             trusted_proxies: settings.trusted_proxies,
             storage: settings.storage,
             links: settings.links,
             metrics: settings.metrics,
+            memory: settings.memory,
             last_checks: health::LastChecks::default(),
             openapi: pages::packed(&openapi()?.to_string()).map_err(serde_json::Error::io)?,
             unpacked: pages::Unpacked::default(),

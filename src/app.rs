@@ -29,6 +29,7 @@ use crate::{
         webhooks::{Dispatcher, Sender, SenderSettings},
     },
     media::MediaStore,
+    memory::Memory,
     observe::Metrics,
     providers::Registry,
     service::{Service, ServiceSettings},
@@ -239,6 +240,7 @@ impl App {
             storage,
             links: links.clone(),
             metrics,
+            memory: Memory::new(config.server.memory_bytes()),
         };
         let routers = api::routers(service.clone(), settings)?;
         Ok(Self {

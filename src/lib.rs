@@ -35,6 +35,7 @@ pub mod domain;
 pub mod jobs;
 pub mod local_postgres;
 pub mod media;
+pub mod memory;
 pub mod observe;
 pub mod offload;
 pub mod providers;

@@ -27,12 +27,12 @@ pub mod text;
 pub mod vendors;
 pub mod video;
 
-pub use delta::DeltaSink;
+pub use delta::{DeltaSink, Deltas};
 pub use error::{ProviderError, ProviderErrorKind};
 pub use image::{ImageAnswer, ImageCall, ImageProvider};
 pub use registry::{ProviderPermit, Registry};
 pub use setup::Setup;
 pub use speech::{SpeechAnswer, SpeechCall, SpeechProvider};
-pub use text::{TextAnswer, TextCall, TextProvider};
+pub use text::{Released, TextAnswer, TextCall, TextProvider};
 pub use vendors::VENDORS;
 pub use video::{VideoCall, VideoOutput, VideoProvider, VideoStatus};

@@ -25,7 +25,6 @@ pub mod webhooks;
 use std::{sync::Arc, time::Duration};
 
 use chrono::TimeDelta;
-use tokio::sync::Semaphore;
 
 use crate::{
     domain::{
@@ -49,7 +48,7 @@ use crate::{
         generations::SpendLimit,
     },
 };
-use generate::{LARGE_KIB, Lines};
+use generate::Lines;
 use presume::ReadKeys;
 
 /// Concurrent usage reports, those that wait, and how long.
@@ -110,8 +109,6 @@ struct Inner {
     /// Synchronous generations. The total is bounded by `max_requests`.
     synchronous: Limiter<AccountId>,
     lines: Lines,
-    /// Of large bodies that wait for credits on hold.
-    waiting_kib: Arc<Semaphore>,
     refusals: Refusals,
     /// Few at once, so that holds find connections.
     reports: Resource,
@@ -145,7 +142,6 @@ impl Service {
             waits: WaitLimiter::new(WAITS, WAITS_PER_ACCOUNT),
             synchronous: Limiter::new(usize::MAX, per_account),
             lines: Lines::default(),
-            waiting_kib: Arc::new(Semaphore::new(LARGE_KIB)),
             refusals: Refusals::new("provider calls"),
             reports: Resource::new("usage reports", REPORTS.0, REPORTS.1, REPORTS.2),
             renderings: Resource::new(

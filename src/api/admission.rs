@@ -30,6 +30,7 @@ use crate::{
         limiter::{Limiter, Permit},
         party::Address,
     },
+    memory::Memory,
     resource::Refusals,
 };
 
@@ -44,16 +45,18 @@ pub struct Admission {
     refusals: Arc<Refusals>,
     timeout: Duration,
     unbounded: Arc<HashSet<String>>,
+    memory: Memory,
 }
 
 impl Admission {
     /// `most` concurrent requests, half of them from one address, each within `timeout` except on
-    /// the `unbounded` paths.
+    /// the `unbounded` paths. The bytes that they keep are counted in `memory`.
     pub fn new(
         most: usize,
         timeout: Duration,
         unbounded: HashSet<String>,
         trusted_proxies: &[Network],
+        memory: Memory,
     ) -> Self {
         Self {
             requests: Limiter::shared(most, 0),
@@ -61,6 +64,7 @@ impl Admission {
             refusals: Arc::new(Refusals::new("requests")),
             timeout,
             unbounded: Arc::new(unbounded),
+            memory,
         }
     }
 }
@@ -72,6 +76,11 @@ impl Admission {
 pub struct RequestPermit(Arc<Permit<Address>>);
 
 impl RequestPermit {
+    /// The sender, which the request is counted for.
+    pub fn address(&self) -> Address {
+        self.0.key()
+    }
+
     pub fn release(&self) {
         self.0.release();
     }
@@ -114,7 +123,7 @@ pub async fn admit(
     };
     let permit = RequestPermit(Arc::new(permit));
     request.extensions_mut().insert(permit.clone());
-    let answer = run(request, next);
+    let answer = admission.memory.for_request(run(request, next));
     let response = if bounded {
         let answer = tokio::time::timeout(admission.timeout, answer).await;
         answer.unwrap_or_else(|_elapsed| {

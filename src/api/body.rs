@@ -1,6 +1,6 @@
 //! Bodies: JSON objects, or none, in time and within the size limits.
 
-use std::{marker::PhantomData, time::Duration};
+use std::{cell::Cell, marker::PhantomData, sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
@@ -23,17 +23,24 @@ use super::{
     middleware::CallerSlot,
     surfaces::{RETRY_COUNT, Sdk, anthropic::BetaQuery},
 };
-use crate::domain::{
-    json::{self, Members},
-    limiter::Permit,
-    party::Party,
-    validate::{Body as Described, FieldError, Input, read_fields},
+use crate::{
+    domain::{
+        json,
+        limiter::Permit,
+        party::Party,
+        validate::{Body as Described, FieldError, Input, read_fields},
+    },
+    memory::{self, Reservation},
 };
 
 /// Concurrent large bodies, while they are received and parsed, and those that wait.
 pub const LARGE_BODIES: (usize, usize) = (8, 64);
 /// Bytes a second of the slowest sender who is waited for.
 const SLOWEST: u32 = 64 << 10;
+/// Concurrent bodies of more than [`SLOW_BYTES`], while they are parsed, and those that wait.
+pub const SLOW_BODIES: (usize, usize) = (8, 256);
+/// Parsing a larger body may take milliseconds.
+const SLOW_BYTES: usize = 64 << 10;
 
 /// A JSON body: an object without duplicates, in time and within the size limit.
 #[derive(Debug)]
@@ -45,8 +52,10 @@ pub struct JsonBody<T> {
     digest: Option<[u8; 32]>,
     /// As it came, on the paths of SDKs.
     original: Option<Bytes>,
-    /// One of [`LARGE_BODIES`], held until a body is read whose parsing would block a thread for long.
-    large: Option<Permit<Party>>,
+    /// One of [`LARGE_BODIES`] or [`SLOW_BODIES`], held until a body is read whose parsing would
+    /// block a thread for long.
+    permit: Option<Permit<Party>>,
+    reserved: Option<Arc<Reservation>>,
     body: PhantomData<T>,
 }
 
@@ -56,7 +65,7 @@ impl<T: Send + 'static> JsonBody<T> {
         self,
         work: impl FnOnce(Self) -> Result<U, ApiError> + Send + 'static,
     ) -> Result<U, ApiError> {
-        if self.large.is_some() {
+        if self.permit.is_some() {
             apart(move || work(self)).await
         } else {
             work(self)
@@ -77,6 +86,10 @@ impl<T: Described> JsonBody<T> {
         violations: impl FnOnce(&U) -> Vec<FieldError>,
     ) -> Result<U, ApiError> {
         let (value, errors) = T::parse(&self.members);
+        drop(self.members);
+        if let (Some(reserved), Some(original)) = (&self.reserved, &self.original) {
+            reserved.shrink_to(2 * original.len());
+        }
         let value = value.map(U::from);
         let failed = !self.errors.is_empty() || !errors.is_empty();
         let more = value.as_ref().filter(|_| failed).map(violations);
@@ -88,14 +101,20 @@ impl<T: Described> JsonBody<T> {
         into_result(value, all)
     }
 
+    /// What is wrong with the body, without taking it.
+    pub fn errors(&self) -> Vec<FieldError> {
+        let (_, errors) = T::parse(&self.members);
+        [&self.errors[..], &errors].concat()
+    }
+
     /// SHA-256 of the bytes, where [`RETRY_COUNT`] came with them.
     pub fn digest(&self) -> Option<[u8; 32]> {
         self.digest
     }
 
-    /// The members with their bytes, once.
-    pub fn take_original(&mut self) -> Option<Members> {
-        Members::parse(&self.original.take()?).ok()
+    /// The body as it was sent, on the routes of SDKs.
+    pub fn original(&self) -> Option<Bytes> {
+        self.original.clone()
     }
 
     /// The members as they are.
@@ -114,7 +133,8 @@ impl<T: Described> JsonBody<T> {
             errors: self.errors,
             digest: self.digest,
             original: self.original,
-            large: self.large,
+            permit: self.permit,
+            reserved: self.reserved,
             body: PhantomData,
         }
     }
@@ -126,12 +146,13 @@ impl<T: Send + 'static> FromRequest<ApiState> for JsonBody<T> {
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
         check_media_type(&parts.headers)?;
-        let (bytes, large) = read_body(&parts, body, state).await?;
+        let (bytes, permit) = read_body(&parts, body, state).await?;
         let repeats = parts.headers.contains_key(RETRY_COUNT);
         let keeps = Sdk::of(parts.uri.path()).is_some();
-        let is_large = large.is_some();
-        let reading = move || Self::of(bytes, repeats, keeps, large);
-        let mut body = if is_large {
+        let is_slow = permit.is_some();
+        let reserved = memory::current();
+        let reading = move || Self::of(bytes, repeats, keeps, (permit, reserved));
+        let mut body = if is_slow {
             apart(reading).await?
         } else {
             reading()?
@@ -151,9 +172,13 @@ impl<T> JsonBody<T> {
         bytes: Bytes,
         repeats: bool,
         keeps: bool,
-        large: Option<Permit<Party>>,
+        (permit, reserved): (Option<Permit<Party>>, Option<Arc<Reservation>>),
     ) -> Result<Self, ApiError> {
-        let value = parse(&bytes)?;
+        let value = parse(&bytes, reserved.as_deref())?;
+        if keeps {
+            // The strings that are read from it.
+            reserve(reserved.as_deref(), bytes.len())?;
+        }
         let errors = nul_errors(&value).collect();
         let Value::Object(members) = value else {
             return Err(ApiError::malformed_json("the body must be a JSON object"));
@@ -163,7 +188,8 @@ impl<T> JsonBody<T> {
             errors,
             digest: repeats.then(|| Sha256::digest(&bytes).into()),
             original: keeps.then_some(bytes),
-            large,
+            permit,
+            reserved,
             body: PhantomData,
         })
     }
@@ -202,7 +228,7 @@ impl<T> FromRequest<ApiState> for OptionalBody<T> {
         let mut value = Value::Object(Map::new());
         if !bytes.is_empty() {
             check_media_type(&parts.headers)?;
-            value = parse(&bytes)?;
+            value = parse(&bytes, memory::current().as_deref())?;
         }
         let mut errors: Vec<FieldError> = nul_errors(&value).collect();
         errors.extend(Query::<()>::of(&parts).parse().1);
@@ -230,9 +256,19 @@ impl FromRequest<ApiState> for NoBody {
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
-    json::parse(bytes)
-        .map_err(|error| ApiError::malformed_json(format!("the body is not valid JSON: {error}")))
+fn parse(bytes: &[u8], reserved: Option<&Reservation>) -> Result<Value, ApiError> {
+    let is_full = Cell::new(false);
+    let reserve = |bytes| {
+        let has_room = reserved.is_none_or(|reserved| reserved.try_add(bytes));
+        is_full.set(!has_room);
+        has_room
+    };
+    json::parse_within(bytes, &reserve).map_err(|error| {
+        if is_full.get() {
+            return ApiError::overloaded();
+        }
+        ApiError::malformed_json(format!("the body is not valid JSON: {error}"))
+    })
 }
 
 fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
@@ -286,7 +322,20 @@ async fn read_body(
     if let Some(seat) = seat {
         seat.reacquire()?;
     }
+    if permit.is_none() && bytes.len() > SLOW_BYTES {
+        let slot = parts.extensions.get::<CallerSlot>();
+        let account = slot.and_then(CallerSlot::account).map(Party::from);
+        let address = || seat.map(|seat| Party::from(seat.address()));
+        let sender = account.or_else(address).ok_or_else(ApiError::internal)?;
+        let acquired = settings.slow_bodies.acquire(sender).await;
+        permit = Some(acquired.ok_or_else(ApiError::overloaded)?);
+    }
     Ok((bytes, permit))
+}
+
+fn reserve(reserved: Option<&Reservation>, bytes: usize) -> Result<(), ApiError> {
+    let has_room = reserved.is_none_or(|reserved| reserved.try_add(bytes));
+    has_room.then_some(()).ok_or_else(ApiError::overloaded)
 }
 
 /// The whole of a body, which must arrive within `patience` and the time that it takes at
@@ -298,6 +347,7 @@ async fn collect(
     patience: Duration,
 ) -> Result<Bytes, ApiError> {
     let begun = Instant::now();
+    let reserved = memory::current();
     let mut pieces = body.into_data_stream();
     let mut bytes = Vec::with_capacity(announced.unwrap_or_default());
     loop {
@@ -312,7 +362,10 @@ async fn collect(
             Ok(Some(Ok(piece))) if bytes.len() + piece.len() > limit => {
                 return Err(ApiError::from_status(StatusCode::PAYLOAD_TOO_LARGE));
             }
-            Ok(Some(Ok(piece))) => bytes.extend_from_slice(&piece),
+            Ok(Some(Ok(piece))) => {
+                reserve(reserved.as_deref(), piece.len())?;
+                bytes.extend_from_slice(&piece);
+            }
         }
     }
 }

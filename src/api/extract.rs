@@ -22,6 +22,7 @@ use crate::{
         json,
         validate::{FieldCode, FieldError, Input, MAX_ERRORS, read_query},
     },
+    memory,
     service::{ServiceError, TokenRefusal, auth::Caller},
 };
 
@@ -99,6 +100,7 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
         {
             slot.presume(&caller, &state.service, P::check);
             P::check(&caller)?;
+            memory::charge_to(caller.account_id);
             return Ok(Self {
                 caller,
                 permission: PhantomData,
@@ -117,6 +119,7 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
             return Err(ServiceError::RateLimited(known.rate).into());
         }
         P::check(&known.caller)?;
+        memory::charge_to(known.caller.account_id);
         Ok(Self {
             caller: known.caller,
             permission: PhantomData,

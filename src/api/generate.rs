@@ -9,7 +9,6 @@ use axum::{
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Map, Value};
-use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{
     ApiState,
@@ -23,14 +22,14 @@ use super::{
 };
 use crate::{
     domain::{
-        conversation::{Delta, Visibility},
+        conversation::Visibility,
         generation::{Generation, Status},
         ids::GenerationId,
         request::{GenerationRequest, ImageRequest, SpeechRequest, TextRequest, VideoRequest},
         validate::Body,
     },
     jobs::Handle,
-    providers::DeltaSink,
+    providers::{DeltaSink, Deltas},
     service::{
         ServiceError,
         auth::Caller,
@@ -192,7 +191,7 @@ async fn submit<T: Body>(
     headers: &HeaderMap,
     route: &str,
     body: JsonBody<T>,
-) -> Result<(Submitted, Option<UnboundedReceiver<Delta>>), ApiError>
+) -> Result<(Submitted, Option<Deltas>), ApiError>
 where
     GenerationRequest: From<T>,
 {

@@ -32,7 +32,7 @@ use super::{
 };
 use crate::{
     domain::clock::SharedClock,
-    observe::{Connections, Live, Metrics, TRACES},
+    observe::{Connections, Live, MemoryUse, Metrics, TRACES},
     service::TokenRefusal,
     store::{Store, audit::Unfinished},
 };
@@ -194,14 +194,24 @@ async fn exposition(state: &ApiState, headers: &HeaderMap) -> Result<Response, A
         .pools()
         .map(|(pool, in_use, idle)| Connections { pool, in_use, idle });
     let waiting = state.service.waiting();
+    let budget = &state.settings.memory;
+    let (used, total) = budget.usage();
+    let memory = MemoryUse {
+        used,
+        budget: total,
+        refused: budget.refused(),
+    };
     let metrics = &endpoint.0.metrics;
     let (content_type, text) = if asks_for_open_metrics(headers) {
         let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-        let text = metrics.open_metrics(live.as_ref(), &pools, waiting);
+        let text = metrics.open_metrics(live.as_ref(), &pools, waiting, memory);
         (content_type, text)
     } else {
         let content_type = "text/plain; version=0.0.4; charset=utf-8";
-        (content_type, metrics.text(live.as_ref(), &pools, waiting))
+        (
+            content_type,
+            metrics.text(live.as_ref(), &pools, waiting, memory),
+        )
     };
     let text = text.map_err(|error| {
         tracing::error!(%error, "the metrics cannot be written");

@@ -1,6 +1,6 @@
 //! Text as server-sent events: `generation`, `delta`..., then `completed` or `failed`.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use axum::response::{
     IntoResponse, Response,
@@ -9,7 +9,6 @@ use axum::response::{
 use futures_util::{Stream, StreamExt as _, future, stream};
 use http::HeaderValue;
 use serde_json::json;
-use tokio::sync::mpsc::UnboundedReceiver;
 use utoipa::ToSchema;
 
 use super::{ApiState, media::MediaLinks, record::GenerationRecord};
@@ -20,6 +19,7 @@ use crate::{
         ids::GenerationId,
     },
     jobs::Handle,
+    providers::Deltas,
     service::{ServiceError, auth::Caller},
 };
 
@@ -48,25 +48,54 @@ pub fn live(
     caller: Caller,
     record: Generation,
     handle: Handle,
-    deltas: UnboundedReceiver<Delta>,
+    deltas: Deltas,
 ) -> Response {
-    let links = state.links().clone();
     let id = record.id;
-    let first = event("generation", &GenerationRecord::of(record, &links));
-    let pieces = stream::unfold(deltas, |mut deltas| async move {
-        loop {
-            // A prompt of a text has no answer but text, and what is thought is not shown.
-            if let Delta::Text(piece) = deltas.recv().await? {
-                return Some((event("delta", &json!({ "text": piece })), deltas));
-            }
+    let first = event("generation", &GenerationRecord::of(record, state.links()));
+    let running = Progress::Running(deltas, state, caller, handle);
+    let events = stream::unfold(running, move |progress| next(progress, id));
+    let events = events.flat_map(stream::iter);
+    respond(stream::once(async { Ok(first) }).chain(events))
+}
+
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one per stream, which is running until its last event"
+)]
+enum Progress {
+    Running(Deltas, ApiState, Caller, Handle),
+    /// The last events are reserved until the client has read them.
+    Ended {
+        _reserved: Deltas,
+    },
+}
+
+/// The next events of a running stream.
+async fn next(progress: Progress, id: GenerationId) -> Option<(Vec<io::Result<Event>>, Progress)> {
+    let Progress::Running(mut deltas, state, caller, handle) = progress else {
+        return None;
+    };
+    let delta = |text: &str| event("delta", &json!({ "text": text }));
+    while let Some(piece) = deltas.recv().await {
+        // A prompt of a text has no answer but text, and what is thought is not shown.
+        if let Delta::Text(text) = piece {
+            let events = vec![Ok(delta(&text))];
+            return Some((events, Progress::Running(deltas, state, caller, handle)));
         }
-    });
-    let last = stream::once(async move {
-        let settled = last(&state, &caller, id, handle).await;
-        settled.map(|record| last_event(record, &links))
-    });
-    let last = last.filter_map(future::ready);
-    respond(stream::once(async { first }).chain(pieces).chain(last))
+    }
+    let record = last(&state, &caller, id, handle).await?;
+    let text = record.result.as_deref().unwrap_or_default();
+    // The record, its events and a copy may be in memory at once.
+    let events = if deltas.reserve(3 * text.len()) {
+        let rest = deltas.rest_of_text(text).map(delta);
+        let last = last_event(record, state.links());
+        rest.into_iter().chain([last]).map(Ok).collect()
+    } else {
+        vec![Err(io::Error::other(
+            "no memory is left for the end of a stream",
+        ))]
+    };
+    Some((events, Progress::Ended { _reserved: deltas }))
 }
 
 /// The stream of a generation that was made before: its record, then its end.
@@ -76,10 +105,10 @@ pub fn replayed(state: ApiState, caller: Caller, record: Generation) -> Response
     let first = event("generation", &GenerationRecord::of(record, &links));
     let last = stream::once(async move {
         let ended = ended(&state, &caller, id).await;
-        ended.map(|record| last_event(record, &links))
+        ended.map(|record| Ok(last_event(record, &links)))
     });
     let last = last.filter_map(future::ready);
-    respond(stream::once(async { first }).chain(last))
+    respond(stream::once(async { Ok(first) }).chain(last))
 }
 
 /// The end of what runs here, as [`ended`] finds it where its task does not tell.
@@ -132,8 +161,7 @@ fn event(name: &str, data: &impl serde::Serialize) -> Event {
     Event::default().event(name).data(data)
 }
 
-fn respond(events: impl Stream<Item = Event> + Send + 'static) -> Response {
-    let events = events.map(Ok::<_, Infallible>);
+fn respond(events: impl Stream<Item = io::Result<Event>> + Send + 'static) -> Response {
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
     let mut response = Sse::new(events).keep_alive(keep_alive).into_response();
     // Proxies that buffer would turn the stream into one late answer.

@@ -6,6 +6,7 @@
 pub mod anthropic;
 pub mod images;
 pub mod openai;
+mod references;
 pub mod responses;
 pub mod speech;
 mod stream;
@@ -17,7 +18,6 @@ use axum::{
 };
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::{
     ApiState, MediaLinks,
@@ -40,7 +40,7 @@ use crate::{
     },
     jobs::Handle,
     media::{MediaFile, MediaKey},
-    providers::DeltaSink,
+    providers::{DeltaSink, Deltas},
     service::{
         ServiceError,
         auth::Caller,
@@ -211,9 +211,8 @@ impl Call {
                     let writer = writer(head(&record, estimated));
                     let headers = Headers::of(&record, &left_out);
                     let (sdk, request) = (self.sdk, self.request_id.clone());
-                    let (sender, deltas) = unbounded_channel();
-                    let end = told.at_end(record.id, self.told_at_its_end(made, sender));
-                    let body = stream::live(sdk, request, end, deltas, writer).await?;
+                    let end = told.at_end(record.id, self.answer_at_end(made));
+                    let body = stream::live(sdk, request, end, Deltas::at_end(), writer).await?;
                     return Ok(replayed(headers.on(body)));
                 }
                 (record, true)
@@ -245,19 +244,10 @@ impl Call {
         answer_of(&record, self.state.links())
     }
 
-    /// The end of what another request made, whose pieces are told only then.
-    async fn told_at_its_end(
-        self,
-        made: Submitted,
-        pieces: UnboundedSender<Delta>,
-    ) -> Result<Answer, ApiError> {
+    /// The answer of a generation that another request created, when it has ended.
+    async fn answer_at_end(self, made: Submitted) -> Result<Answer, ApiError> {
         let (record, _) = self.wait(made).await?;
-        let answer = answer_of(&record, self.state.links())?;
-        for delta in answer.parts.iter().cloned().flat_map(Delta::of) {
-            // It is not sent where nobody reads it any more.
-            let _gone = pieces.send(delta);
-        }
-        Ok(answer)
+        answer_of(&record, self.state.links())
     }
 
     async fn submit(

@@ -77,13 +77,39 @@ pub struct Server {
     pub max_connections: Bounded<usize, 1, 100_000>,
     /// Requests at work at once.
     pub max_requests: Bounded<usize, 1, 100_000>,
+    /// MiB that are kept for requests; 0: a part of the machine's. Use [`Self::memory_bytes`].
+    pub(super) memory_mib: Bounded<usize, 0, 1_048_576>,
     /// How much of what server and providers take the synchronous generations of one account may.
     pub account_share_percent: Bounded<usize, 1, 100>,
     /// Logins that wait for their password to be checked.
     pub max_waiting_logins: Bounded<usize, 1, 10_000>,
 }
 
+/// The memory of the machine or of its container, where it can be read.
+fn machine_mib() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let total = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: usize = total.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let limit = limit.and_then(|limit| limit.trim().parse::<usize>().ok());
+    Some((kib >> 10).min(limit.map_or(usize::MAX, |bytes| bytes >> 20)))
+}
+
+/// The budget at least, where it is a part of the machine's memory.
+const MIN_MEMORY_MIB: usize = 512;
+
 impl Server {
+    /// Bytes that may be kept for requests.
+    pub fn memory_bytes(&self) -> usize {
+        let mib = match *self.memory_mib {
+            0 => (machine_mib().unwrap_or_default() / 4).max(MIN_MEMORY_MIB),
+            mib => mib,
+        };
+        mib << 20
+    }
+
     /// Threads that run requests.
     pub fn threads(&self) -> usize {
         match *self.threads {

@@ -5,6 +5,7 @@
 //! piece ([`answer`]). Not here: the model and its output limit, which belong to the call.
 
 pub mod answer;
+mod base64;
 mod json;
 mod picture;
 mod spelling;
@@ -12,6 +13,7 @@ mod tools;
 
 use std::collections::HashMap;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -236,6 +238,11 @@ impl Conversation {
         system + self.parts().map(within).sum::<u64>()
     }
 
+    /// Drops blank instructions, which say nothing and which some providers refuse.
+    pub fn drop_blank_system(&mut self) {
+        self.system.take_if(|text| text.trim().is_empty());
+    }
+
     /// The parts of all messages.
     pub fn parts(&self) -> impl Iterator<Item = &Part> {
         self.messages.iter().flat_map(|message| &message.parts)
@@ -260,6 +267,37 @@ impl Conversation {
             Part::Image(image) => Some(image),
             _ => None,
         })
+    }
+
+    /// Replaces copies of base64 data by slices of the body that they were read from.
+    pub fn share(&mut self, body: &Bytes) {
+        let mut rest = Some(0);
+        let parts = self
+            .messages
+            .iter_mut()
+            .flat_map(|message| &mut message.parts);
+        let data = parts.flat_map(|part| match part {
+            Part::ToolResult(result) => result.parts.iter_mut(),
+            part => std::slice::from_mut(part).iter_mut(),
+        });
+        for part in data {
+            if let (Part::Image(image), Some(from)) = (part, rest)
+                && let ImageSource::Base64 { data, .. } = &mut image.source
+            {
+                // Images are in the order of the body. If one is not found, the body escapes its
+                // characters, and the others are not looked for.
+                rest = data.share(body, from);
+            }
+        }
+    }
+
+    /// The buffers of base64 data.
+    pub fn buffers(&self) -> Vec<&Bytes> {
+        let buffers = self.images().filter_map(|image| match &image.source {
+            ImageSource::Base64 { data, .. } => Some(data.buffer()),
+            ImageSource::Url(_) => None,
+        });
+        buffers.collect()
     }
 
     /// The functions that were called, by the ids of the calls.

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use super::{
     conversation::{Answered, Delta, ImageSource, Json, Message, Part, Role, Stop, texts},
-    generation::Generation,
+    generation::{FinishReason, Generation},
     pricing::CacheWrites,
     usage::TextUsage,
     validate::{FieldCode, Fields, Parsed, parsed, text},
@@ -83,15 +83,30 @@ pub struct Answer {
 impl Answer {
     /// The answer of a completed generation.
     pub fn of(generation: &Generation) -> Option<Self> {
-        let usage: TextUsage = serde_json::from_value(generation.usage.clone()?).ok()?;
-        let limit = generation.parameters["max_tokens"].as_u64();
-        let at_limit = limit.is_some_and(|limit| usage.output_tokens >= limit);
-        let answered = generation.answer.clone();
-        let reason = generation.finish_reason.and_then(Stop::from_finish_reason);
+        Self::from_parts(
+            generation.usage.clone()?,
+            generation.parameters["max_tokens"].as_u64(),
+            generation.finish_reason,
+            generation.answer.clone(),
+            generation.result.clone(),
+        )
+    }
+
+    /// The answer that a record's members give.
+    pub fn from_parts(
+        usage: Value,
+        max_tokens: Option<u64>,
+        finish_reason: Option<FinishReason>,
+        answered: Option<Answered>,
+        result: Option<String>,
+    ) -> Option<Self> {
+        let usage: TextUsage = serde_json::from_value(usage).ok()?;
+        let at_limit = max_tokens.is_some_and(|limit| usage.output_tokens >= limit);
+        let reason = finish_reason.and_then(Stop::from_finish_reason);
         let stop = reason.or_else(|| answered.as_ref().map(|answered| answered.stop.clone()));
         let parts = answered.and_then(|answered| answered.parts);
         let text = || {
-            let text = generation.result.clone().filter(|text| !text.is_empty());
+            let text = result.filter(|text| !text.is_empty());
             text.map(Part::text).into_iter().collect()
         };
         Some(Self {
@@ -99,6 +114,11 @@ impl Answer {
             stop: stop.unwrap_or_else(|| Answered::told_by(at_limit)),
             usage,
         })
+    }
+
+    /// UTF-8 bytes of its strings.
+    pub fn bytes(&self) -> usize {
+        self.parts.iter().map(Part::bytes).sum()
     }
 
     pub fn text(&self) -> String {

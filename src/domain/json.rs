@@ -2,10 +2,14 @@
 
 mod members;
 
-use std::{cell::Cell, fmt};
+use std::{
+    cell::Cell,
+    fmt,
+    io::{self, Write as _},
+};
 
 use serde::{
-    Deserializer, Serialize,
+    Deserializer, Serialize, Serializer,
     de::{DeserializeOwned, DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::{Map, Number, Value};
@@ -18,29 +22,107 @@ pub const MAX_DEPTH: usize = 64;
 /// Maximum number of values in a body: each takes 72 bytes of memory, and as few as two in the body.
 const MAX_VALUES: usize = 1_000_000;
 
+/// Memory of one value.
+const VALUE_BYTES: usize = 72;
+/// Memory that a parser reserves at once.
+const RESERVED_BYTES: usize = 64 << 10;
+
 /// Parses a body strictly. The error message is shown to the caller, with the position.
 pub fn parse(bytes: &[u8]) -> Result<Value, serde_json::Error> {
-    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let values = Cell::new(0);
-    let whole = Strict {
-        depth: 0,
-        values: &values,
-    };
-    let value = whole.deserialize(&mut deserializer)?;
-    deserializer.end()?;
-    Ok(value)
+    parse_within(bytes, &|_| true)
 }
+
+/// As [`parse`]. `reserve` is called with the bytes of memory that the value takes, bit by bit;
+/// parsing fails once it returns `false`.
+pub fn parse_within(
+    bytes: &[u8],
+    reserve: &dyn Fn(usize) -> bool,
+) -> Result<Value, serde_json::Error> {
+    Limits::new(true, reserve).parse(bytes)
+}
+
+/// Parses JSON of a provider: with at most a million values. Of duplicate members the last one
+/// counts.
+pub fn parse_lenient(bytes: &[u8]) -> Result<Value, serde_json::Error> {
+    Limits::new(false, &|_| true).parse(bytes)
+}
+
+/// What a document may have, and has so far.
+struct Limits<'a> {
+    is_strict: bool,
+    values: Cell<usize>,
+    /// Memory that is not reserved yet.
+    unreserved: Cell<usize>,
+    reserve: &'a dyn Fn(usize) -> bool,
+}
+
+impl<'a> Limits<'a> {
+    fn new(is_strict: bool, reserve: &'a dyn Fn(usize) -> bool) -> Self {
+        Self {
+            is_strict,
+            values: Cell::new(0),
+            unreserved: Cell::new(0),
+            reserve,
+        }
+    }
+
+    fn parse(&self, bytes: &[u8]) -> Result<Value, serde_json::Error> {
+        let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+        let whole = Strict {
+            depth: 0,
+            limits: self,
+        };
+        let value = whole.deserialize(&mut deserializer)?;
+        deserializer.end()?;
+        let reserved = (self.reserve)(self.unreserved.get());
+        reserved
+            .then_some(value)
+            .ok_or_else(|| serde_json::Error::custom(NO_MEMORY))
+    }
+
+    fn count<E: serde::de::Error>(&self, bytes: usize) -> Result<(), E> {
+        let unreserved = self.unreserved.get() + bytes;
+        if unreserved < RESERVED_BYTES {
+            self.unreserved.set(unreserved);
+            return Ok(());
+        }
+        self.unreserved.set(0);
+        let reserved = (self.reserve)(unreserved);
+        reserved.then_some(()).ok_or_else(|| E::custom(NO_MEMORY))
+    }
+}
+
+const NO_MEMORY: &str = "no memory is left for it";
 
 /// SHA-256 over a route and the JSON value of a body: equal exactly for "the same request". Members
 /// are sorted, and `1` and `1.0` are the same number.
 pub fn fingerprint(route: &str, body: &Map<String, Value>) -> [u8; 32] {
-    let mut canonical = canonical(&Value::Object(body.clone()));
-    canonical.sort_all_objects();
     let mut hash = Sha256::new();
     hash.update(route.as_bytes());
     hash.update(b"\n");
-    hash.update(canonical.to_string().as_bytes());
+    digest(&mut hash, &CanonicalObject(body));
     hash.finalize().into()
+}
+
+/// Adds the JSON text of `value` to a digest.
+pub fn digest(hash: &mut Sha256, value: &impl Serialize) {
+    struct Digest<'a>(&'a mut Sha256);
+
+    impl io::Write for Digest<'_> {
+        fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+            self.0.update(text);
+            Ok(text.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let mut text = io::BufWriter::new(Digest(hash));
+    // Values of JSON and strings: this cannot fail.
+    let written = serde_json::to_writer(&mut text, value).is_ok() && text.flush().is_ok();
+    debug_assert!(written);
 }
 
 /// The same without U+0000 in any string, which Postgres cannot store.
@@ -134,17 +216,31 @@ fn path(trail: &[Step<'_>]) -> String {
     path
 }
 
-fn canonical(value: &Value) -> Value {
-    match value {
-        Value::Number(number) => Value::Number(canonical_number(number)),
-        Value::Array(items) => Value::Array(items.iter().map(canonical).collect()),
-        Value::Object(members) => Value::Object(
+/// Serialises a value with sorted members and canonical numbers.
+struct Canonical<'a>(&'a Value);
+
+struct CanonicalObject<'a>(&'a Map<String, Value>);
+
+impl Serialize for Canonical<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Number(number) => canonical_number(number).serialize(serializer),
+            Value::Array(items) => serializer.collect_seq(items.iter().map(Canonical)),
+            Value::Object(members) => CanonicalObject(members).serialize(serializer),
+            other => other.serialize(serializer),
+        }
+    }
+}
+
+impl Serialize for CanonicalObject<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut members: Vec<_> = self.0.iter().collect();
+        members.sort_by_key(|(name, _)| *name);
+        serializer.collect_map(
             members
-                .iter()
-                .map(|(name, member)| (name.clone(), canonical(member)))
-                .collect(),
-        ),
-        other => other.clone(),
+                .into_iter()
+                .map(|(name, value)| (name, Canonical(value))),
+        )
     }
 }
 
@@ -164,19 +260,18 @@ fn canonical_number(number: &Number) -> Number {
 
 struct Strict<'a> {
     depth: usize,
-    /// Of the whole, so far.
-    values: &'a Cell<usize>,
+    limits: &'a Limits<'a>,
 }
 
 impl Strict<'_> {
     /// For a value within this one.
     fn deeper<E: serde::de::Error>(&self) -> Result<Self, E> {
-        if self.depth >= MAX_DEPTH {
+        if self.limits.is_strict && self.depth >= MAX_DEPTH {
             return Err(E::custom(format!("nested deeper than {MAX_DEPTH} levels")));
         }
         Ok(Self {
             depth: self.depth + 1,
-            values: self.values,
+            limits: self.limits,
         })
     }
 }
@@ -185,11 +280,12 @@ impl<'de> DeserializeSeed<'de> for Strict<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        let values = self.values.get() + 1;
+        let values = self.limits.values.get() + 1;
         if values > MAX_VALUES {
             return Err(D::Error::custom(format!("more than {MAX_VALUES} values")));
         }
-        self.values.set(values);
+        self.limits.values.set(values);
+        self.limits.count(VALUE_BYTES)?;
         deserializer.deserialize_any(self)
     }
 }
@@ -217,7 +313,8 @@ impl<'de> Visitor<'de> for Strict<'_> {
         Ok(Value::from(value))
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Value, E> {
+        self.limits.count(value.len())?;
         Ok(Value::String(value.to_owned()))
     }
 
@@ -241,7 +338,8 @@ impl<'de> Visitor<'de> for Strict<'_> {
         let mut members = Map::new();
         while let Some(name) = access.next_key::<String>()? {
             let member = access.next_value_seed(self.deeper()?)?;
-            if members.contains_key(&name) {
+            self.limits.count(name.len())?;
+            if self.limits.is_strict && members.contains_key(&name) {
                 return Err(A::Error::custom(format!("duplicate member {name:?}")));
             }
             members.insert(name, member);
@@ -264,6 +362,29 @@ mod tests {
         assert!(parse(array(MAX_VALUES - 1).as_bytes()).is_ok());
         let error = parse(array(MAX_VALUES).as_bytes()).unwrap_err();
         assert!(error.to_string().contains("more than 1000000 values"));
+    }
+
+    #[test]
+    fn memory_is_reserved_as_it_is_used() {
+        let body = format!("[{}\"{}\"]", "0,".repeat(10_000), "a".repeat(100_000));
+        let reserved = Cell::new(0);
+        let reserve = |bytes| {
+            reserved.set(reserved.get() + bytes);
+            reserved.get() <= 900_000
+        };
+        assert!(parse_within(body.as_bytes(), &reserve).is_ok());
+        assert_eq!(reserved.get(), 10_002 * VALUE_BYTES + 100_000);
+        reserved.set(100_000);
+        assert!(parse_within(body.as_bytes(), &reserve).is_err());
+        assert!(reserved.get() < 1_100_000);
+    }
+
+    #[test]
+    fn providers_may_repeat_members() {
+        let value = parse_lenient(br#"{"a":1,"a":2}"#).unwrap();
+        assert_eq!(value, json!({"a": 2}));
+        let array = format!("[{}0]", "0,".repeat(MAX_VALUES));
+        assert!(parse_lenient(array.as_bytes()).is_err());
     }
 
     #[test]
@@ -296,6 +417,17 @@ mod tests {
         );
         assert_ne!(print(r#"{"a":1}"#), print(r#"{"a":"1"}"#));
         assert_ne!(print(r#"{"a":1}"#), print(r#"{"a":1.5}"#));
+    }
+
+    #[test]
+    fn fingerprints_are_stable_between_releases() {
+        let body = r#"{"b":[1.0,{"d":1.5,"c":"\u00e9\n"}],"a":1e3}"#;
+        let Value::Object(map) = parse(body.as_bytes()).unwrap() else {
+            panic!("no object")
+        };
+        let text = "/x\n{\"a\":1000,\"b\":[1,{\"c\":\"é\\n\",\"d\":1.5}]}";
+        let expected: [u8; 32] = Sha256::digest(text).into();
+        assert_eq!(fingerprint("/x", &map), expected);
     }
 
     #[test]

@@ -107,8 +107,13 @@ impl<K: Copy + Eq + Hash> Limiter<K> {
 
     /// A permit of weight 1 regardless of the bounds, for work that was admitted elsewhere.
     pub fn admit(&self, key: K) -> Permit<K> {
-        self.update(|state, _| state.add(key, 1));
-        self.permit(key, 1)
+        self.admit_many(key, 1)
+    }
+
+    /// As [`Self::admit`], with a weight.
+    pub fn admit_many(&self, key: K, weight: usize) -> Permit<K> {
+        self.update(|state, _| state.add(key, weight));
+        self.permit(key, weight)
     }
 
     /// The weight that is not in use.

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use super::{generation::Surface, usage::TokenCounts};
+use super::{generation::Surface, json::digest, usage::TokenCounts};
 
 /// The rules by which bytes bound tokens. To be raised with each released change of what is counted,
 /// here or in `conversation` and `catalogue`: what was bounded otherwise says nothing of what is new.
@@ -164,9 +164,7 @@ struct Rolling(Sha256);
 
 impl Rolling {
     fn add(&mut self, value: &impl Serialize) {
-        // Values of JSON and strings: this cannot fail.
-        let text = serde_json::to_vec(value).unwrap_or_default();
-        self.0.update(text);
+        digest(&mut self.0, value);
         self.0.update(b"\n");
     }
 }

@@ -167,14 +167,6 @@ impl GenerationRequest {
         }
     }
 
-    /// About as much memory as it takes.
-    pub fn bytes(&self) -> usize {
-        match self {
-            Self::Dialogue(request) => request.bytes(),
-            _ => self.prompt().len(),
-        }
-    }
-
     /// Whether the prompt is rendered from a stored template.
     pub fn has_template(&self) -> bool {
         matches!(self, Self::Text(text) if text.template.is_some())

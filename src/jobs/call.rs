@@ -28,8 +28,8 @@ pub struct TextWork {
     pub deltas: Option<DeltaSink>,
     /// Of what the vendor counts.
     pub receipt: Option<Blank>,
-    /// What the images count as where it counts nothing.
-    pub image_bytes: usize,
+    /// Bytes that the input tokens are estimated from if the vendor reports none.
+    pub input_bytes: usize,
 }
 
 /// An image call and its prices.

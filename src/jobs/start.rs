@@ -7,10 +7,12 @@ use tokio::sync::oneshot;
 use super::{Call, Handle, RunError, Runner};
 use crate::{
     domain::{
+        conversation::Part,
         generation::{Failure, FailureCode, Generation},
         ids::{AccountId, GenerationId},
         limiter::Permit,
     },
+    memory,
     providers::ProviderPermit,
     store::{
         generations::{HoldOutcome, NewGeneration, Outcome, Settlement},
@@ -23,6 +25,9 @@ use crate::{
 const UNCONFIRMED: Duration = Duration::from_secs(30);
 /// Between two attempts to end what an unconfirmed hold may have created.
 const UNCONFIRMED_POLL: Duration = Duration::from_millis(500);
+
+/// Bytes of an answer in a record that is looked up instead of kept for a stream's client.
+const LARGE_RECORD: usize = 64 << 10;
 
 /// Held until the generation is settled: its call, and its account's permit for synchronous work
 /// unless it is a job.
@@ -51,6 +56,12 @@ pub struct Refused {
     pub call: Option<Call>,
 }
 
+fn is_large(record: &Generation) -> bool {
+    let answered = record.answer.iter().flat_map(|answer| &answer.parts);
+    let parts = answered.flatten().map(Part::bytes).sum::<usize>();
+    record.result.as_ref().map_or(0, String::len) + parts > LARGE_RECORD
+}
+
 /// `None`: it was not refused.
 fn refused(why: HoldOutcome, new: NewGeneration, call: Option<Call>) -> Option<Box<Refused>> {
     match why {
@@ -77,6 +88,7 @@ impl Runner {
             let (guard, done) = self.0.running.reserve(new.id, new.streamed);
             let handle = guard.handle();
             let span = tracing::info_span!("generation", id = %new.id);
+            let request = memory::current();
             let work = async move {
                 let outcome = runner.0.store.hold(&new).await;
                 if !matches!(outcome, Ok(HoldOutcome::Held)) {
@@ -93,10 +105,13 @@ impl Runner {
                 let job = Job::from(&new);
                 let ended = runner.advance(&job, Some(&call), &guard).await;
                 drop(permits);
-                done.send_replace(ended.map(|ended| Arc::new(ended.record(&new))));
+                let record = ended.map(|ended| ended.record(&new));
+                // A client that does not read must not keep a large record: it is looked up.
+                let record = record.filter(|record| !new.streamed || !is_large(record));
+                done.send_replace(record.map(Arc::new));
                 drop(guard);
             };
-            self.spawn_in(span, work);
+            self.spawn_in(span, memory::continued(request, work));
             Some(handle)
         } else {
             self.spawn(async move {

@@ -61,8 +61,7 @@ impl Runner {
         answer: TextAnswer,
         cut: Option<FinishReason>,
     ) -> Step {
-        let input_bytes = work.call.conversation.bytes() + work.image_bytes;
-        let usage = TextUsage::from_counts(answer.usage, input_bytes, answer.bytes());
+        let usage = TextUsage::from_counts(answer.usage, work.input_bytes, answer.bytes());
         let at_limit = usage.output_tokens >= work.call.max_tokens.into();
         // A prompt of a text has no answer but text.
         let beyond = if work.call.is_dialogue {
@@ -108,16 +107,15 @@ async fn call(
     guard: &RunningGuard,
     work: &TextWork,
 ) -> Result<Option<TextAnswer>, ProviderError> {
+    // Before the call, which drops the conversation once the provider has accepted it.
+    let may_hide = work.deltas.is_some() && provider.may_hide_reasoning(&work.call);
     let mut call = pin!(provider.generate(&work.call, work.deltas.as_ref()));
     tokio::select! {
         biased;
         answer = &mut call => return answer.map(Some),
         () = guard.cancel.cancelled() => {}
     }
-    let sink = work
-        .deltas
-        .as_ref()
-        .filter(|_| provider.may_hide_reasoning(&work.call));
+    let sink = work.deltas.as_ref().filter(|_| may_hide);
     if !sink.is_some_and(DeltaSink::close) {
         return Ok(None);
     }

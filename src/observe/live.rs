@@ -3,7 +3,7 @@
 use std::{sync::atomic::AtomicU64, time::Duration};
 
 use prometheus_client::{
-    metrics::{family::Family, gauge::Gauge},
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
 
@@ -31,6 +31,14 @@ pub struct Connections {
     pub idle: u32,
 }
 
+/// The byte budget of requests.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct MemoryUse {
+    pub used: usize,
+    pub budget: usize,
+    pub refused: u64,
+}
+
 /// What a self-audit found.
 #[derive(Debug, Clone)]
 pub struct AuditNumbers {
@@ -49,6 +57,7 @@ pub(super) fn registry(
     live: Option<&Live>,
     pools: &[Connections],
     waiting: usize,
+    memory: MemoryUse,
     audit: Option<&AuditNumbers>,
 ) -> Registry {
     let mut registry = Registry::with_prefix("gensvc");
@@ -74,6 +83,19 @@ pub(super) fn registry(
         "Requests that wait for another generation, to end or to free its hold",
         waits,
     );
+    let gauge = |number: usize| {
+        let gauge = Gauge::<i64>::default();
+        gauge.set(i64::try_from(number).unwrap_or(i64::MAX));
+        gauge
+    };
+    let about = "Memory that is kept for requests";
+    registry.register("memory_used_bytes", about, gauge(memory.used));
+    let about = "Memory that may be kept for requests";
+    registry.register("memory_budget_bytes", about, gauge(memory.budget));
+    let refused = Counter::<u64>::default();
+    refused.inc_by(memory.refused);
+    let about = "Reservations of memory that were refused";
+    registry.register("memory_refusals", about, refused);
     let up = Gauge::<i64>::default();
     up.set(live.is_some().into());
     registry.register("database_up", "Whether the database answered", up);

@@ -14,7 +14,7 @@ use prometheus_client::{
 
 use super::{
     labels,
-    live::{self, AuditNumbers, Connections, Live},
+    live::{self, AuditNumbers, Connections, Live, MemoryUse},
 };
 use crate::domain::{
     credits::Credits,
@@ -191,8 +191,9 @@ impl Metrics {
         live: Option<&Live>,
         pools: &[Connections],
         waiting: usize,
+        memory: MemoryUse,
     ) -> Result<String, fmt::Error> {
-        classic(&self.open_metrics(live, pools, waiting)?)
+        classic(&self.open_metrics(live, pools, waiting, memory)?)
     }
 
     /// All of it as `OpenMetrics` text, with the state of the database where it is known.
@@ -201,13 +202,14 @@ impl Metrics {
         live: Option<&Live>,
         pools: &[Connections],
         waiting: usize,
+        memory: MemoryUse,
     ) -> Result<String, fmt::Error> {
         let mut out = String::new();
         text::encode_registry(&mut out, &self.0.registry)?;
         let audit = self.audit().clone();
         text::encode_registry(
             &mut out,
-            &live::registry(live, pools, waiting, audit.as_ref()),
+            &live::registry(live, pools, waiting, memory, audit.as_ref()),
         )?;
         text::encode_eof(&mut out)?;
         Ok(out)

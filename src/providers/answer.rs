@@ -11,9 +11,12 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::{DeltaSink, ProviderError, http::classify::clean_id, surrogates::Joiner};
-use crate::domain::{
-    conversation::{Delta, Json, Part},
-    usage::{MAX_COUNT, TokenCounts},
+use crate::{
+    domain::{
+        conversation::{Delta, Json, Part},
+        usage::{MAX_COUNT, TokenCounts},
+    },
+    memory::{self, Reservation},
 };
 
 /// Longest answer, in bytes: 128,000 tokens of 32 bytes, where some 4 are usual.
@@ -34,6 +37,7 @@ pub struct PartBuffer<'a> {
     bytes: usize,
     surrogates: Joiner,
     sink: Option<&'a DeltaSink>,
+    reserved: Option<Reservation>,
 }
 
 impl<'a> PartBuffer<'a> {
@@ -44,6 +48,7 @@ impl<'a> PartBuffer<'a> {
             bytes: 0,
             surrogates: Joiner::default(),
             sink,
+            reserved: memory::reservation(),
         }
     }
 
@@ -99,6 +104,20 @@ impl<'a> PartBuffer<'a> {
         self.bytes += piece.bytes();
         if self.bytes > TEXT_CAP {
             return Err(ProviderError::over_limit("text over the cap"));
+        }
+        if let Some(reserved) = &self.reserved {
+            // A streamed piece is kept here and in the sink, and both are copied for the record. A
+            // stream of an account that has used up its half of the budget ends with the part that
+            // was delivered.
+            let bytes = piece.bytes() * if self.sink.is_some() { 4 } else { 1 };
+            let can_end = self.sink.is_some_and(DeltaSink::has_delivered);
+            if !can_end {
+                reserved.add(bytes);
+            } else if !reserved.add_within_share(bytes) {
+                return Err(ProviderError::over_limit(
+                    "stream over the account's memory",
+                ));
+            }
         }
         if let Some(sink) = self.sink {
             sink.push(piece.clone());

@@ -17,7 +17,7 @@ use serde::{Deserialize, Deserializer};
 use url::Url;
 
 use super::{
-    DeltaSink, ProviderError, TextAnswer, TextCall, TextProvider,
+    DeltaSink, ProviderError, Released, TextAnswer, TextCall, TextProvider,
     exchange::exchange,
     http::{
         HttpClient, JsonPost, SetupError,
@@ -195,9 +195,9 @@ impl TextProvider for Anthropic {
                 HeaderValue::from_static(CURRENT_VERSION),
             )
         });
-        let body = request::sent(call, &settings, deltas.is_some());
         let mut headers = self.headers.clone();
-        for (name, value) in call.original.iter().flat_map(|original| &original.headers) {
+        let original = call.original.as_ref().map(Released::get);
+        for (name, value) in original.iter().flat_map(|original| &original.headers) {
             // They came in a header.
             if let Ok(value) = HeaderValue::from_str(value) {
                 if *name == VERSION {
@@ -211,10 +211,10 @@ impl TextProvider for Anthropic {
         let post = JsonPost {
             url: self.url.clone(),
             headers,
-            body: &body,
+            body: request::json(call, &settings, deltas.is_some())?,
             timeout: self.timeout,
         };
-        exchange::<ResponseParser<'_>, _>(&self.http, post, &self.name, call, deltas).await
+        exchange::<ResponseParser<'_>>(&self.http, post, &self.name, call, deltas).await
     }
 
     fn may_hide_reasoning(&self, call: &TextCall) -> bool {

@@ -1,23 +1,28 @@
 //! Forwarding a streamed answer to the caller, and recording what was delivered.
 
+mod unread;
+
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::TextAnswer;
 use crate::domain::{
     conversation::{Delta, Visibility},
     usage::TokenCounts,
 };
+pub use unread::Deltas;
+use unread::Unread;
 
-/// Receives the pieces of a streamed answer. Unbounded on purpose: a slow client must not stall
-/// paid work, and the answer itself is capped ([`super::TextProvider::generate`]).
+/// Receives the pieces of a streamed answer. It never waits: a slow client must not stall paid
+/// work. Of what a client has not read a bounded part is kept; the rest is sent at the end.
 #[derive(Debug)]
 pub struct DeltaSink {
     channel: UnboundedSender<Delta>,
+    unread: Arc<Unread>,
     visibility: Visibility,
     state: Mutex<State>,
 }
@@ -27,6 +32,7 @@ struct State {
     /// The pieces that the caller was sent, and the provider's counts so far.
     delivered: TextAnswer,
     first_at: Option<Instant>,
+    /// Whether the caller has disconnected.
     caller_gone: bool,
     /// Whether a cancel has ended the delivery.
     is_closed: bool,
@@ -34,14 +40,17 @@ struct State {
 
 impl DeltaSink {
     /// `visibility`: the pieces that the reader of the channel sends to the caller.
-    pub fn channel(visibility: Visibility) -> (Self, UnboundedReceiver<Delta>) {
+    pub fn channel(visibility: Visibility) -> (Self, Deltas) {
         let (channel, receiver) = unbounded_channel();
+        let unread = Arc::<Unread>::default();
+        let deltas = Deltas::new(receiver, Arc::clone(&unread), visibility);
         let sink = Self {
             channel,
+            unread,
             visibility,
             state: Mutex::default(),
         };
-        (sink, receiver)
+        (sink, deltas)
     }
 
     /// One for the same channel, which nothing has passed through.
@@ -49,6 +58,7 @@ impl DeltaSink {
     pub fn another(&self) -> Self {
         Self {
             channel: self.channel.clone(),
+            unread: Arc::clone(&self.unread),
             visibility: self.visibility,
             state: Mutex::default(),
         }
@@ -63,7 +73,13 @@ impl DeltaSink {
             return;
         }
         let bytes = piece.bytes();
-        if self.channel.send(piece.clone()).is_err() {
+        let is_open = if self.unread.add(&piece) {
+            self.channel.send(piece.clone()).is_ok()
+        } else {
+            // The caller is sent the piece at the end.
+            !self.channel.is_closed()
+        };
+        if !is_open {
             state.caller_gone = true;
         } else if bytes > 0 && self.visibility.shows(&piece) {
             state.delivered.usage.uncounted_bytes += bytes;
@@ -203,7 +219,7 @@ mod tests {
         sink.push(text(" there"));
         sink.note(Some(counts(7, Some(90))), None);
         assert_eq!(receiver.try_recv().unwrap(), text("Hello"));
-        assert!(receiver.try_recv().is_err());
+        assert!(receiver.try_recv().is_none());
         let delivered = sink.delivered().unwrap();
         assert_eq!(delivered.text(), "Hello");
         assert_eq!(delivered.usage, counts(7, Some(90)));

@@ -17,7 +17,7 @@ use url::Url;
 use super::{
     ProviderError, SpeechAnswer, SpeechCall, SpeechProvider,
     http::{
-        HttpClient, JsonPost, SPEECH_CAP, SetupError,
+        HttpClient, JsonPost, RequestJson, SPEECH_CAP, SetupError,
         base_url::{BaseUrlError, VersionPath, endpoint},
         classify, secret_header,
     },
@@ -190,7 +190,7 @@ impl SpeechProvider for ElevenLabs {
         let post = JsonPost {
             url,
             headers: self.headers.clone(),
-            body: &body,
+            body: RequestJson::of(&body)?,
             timeout: self.timeout,
         };
         let answer = self.http.post_json(post).await?;

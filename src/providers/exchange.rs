@@ -2,7 +2,6 @@
 //!
 //! A vendor's wire format is its request and a [`TextParser`]. Here: everything else.
 
-use serde::Serialize;
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -16,9 +15,12 @@ use super::{
     sse::{Event, Events},
     surrogates,
 };
-use crate::domain::{
-    conversation::{Delta, Part, Stop, ToolCall},
-    usage::TokenCounts,
+use crate::{
+    domain::{
+        conversation::{Delta, Part, Stop, ToolCall},
+        usage::TokenCounts,
+    },
+    memory,
 };
 
 /// Parses one response of a vendor.
@@ -40,25 +42,26 @@ pub trait TextParser<'a>: Sized {
 
 /// Sends once and parses the response. With `deltas` a stream is requested; how the response is read
 /// depends on its content type, since some servers do not send what was requested.
-pub async fn exchange<'a, P: TextParser<'a>, B: Serialize + ?Sized>(
+pub async fn exchange<'a, P: TextParser<'a>>(
     http: &HttpClient,
-    post: JsonPost<'_, B>,
+    post: JsonPost,
     provider: &'a str,
     call: &'a TextCall,
     deltas: Option<&'a DeltaSink>,
 ) -> Result<TextAnswer, ProviderError> {
-    let answer = send::<P, B>(http, post, provider, call, deltas).await;
+    // Before the call releases the conversation.
+    let estimate = (call.conversation.get().bytes() / 4 + call.image_tokens) as u64;
+    let answer = send::<P>(http, post, provider, call, deltas).await;
     answer.map_err(|mut error| {
-        let estimate = (call.conversation.bytes() / 4 + call.image_tokens) as u64;
         let maximum = call.max_input_tokens.map(u64::from);
         error.overflow = error.overflow.map(|found| found.or(maximum, estimate));
         error
     })
 }
 
-async fn send<'a, P: TextParser<'a>, B: Serialize + ?Sized>(
+async fn send<'a, P: TextParser<'a>>(
     http: &HttpClient,
-    post: JsonPost<'_, B>,
+    post: JsonPost,
     provider: &'a str,
     call: &'a TextCall,
     deltas: Option<&'a DeltaSink>,
@@ -69,6 +72,10 @@ async fn send<'a, P: TextParser<'a>, B: Serialize + ?Sized>(
         Some(_) => http.open_stream(post).await?,
     };
     let answer = answer.error_for_status(provider, P::error_info).await?;
+    let has_one_call = call.conversation.get().tools.one_at_a_time;
+    // No other submission follows.
+    call.release();
+    memory::release();
     let head = answer.head().clone();
     let mut parser = P::new(AnswerBuilder {
         provider,
@@ -78,6 +85,7 @@ async fn send<'a, P: TextParser<'a>, B: Serialize + ?Sized>(
         id: None,
         model_noted: false,
         early: None,
+        has_one_call,
     });
     if !answer.is_stream().unwrap_or(deltas.is_some()) {
         let late = |_| ProviderError::new(ProviderErrorKind::Timeout, "no answer in time");
@@ -123,6 +131,8 @@ pub struct AnswerBuilder<'a> {
     model_noted: bool,
     /// Why the provider ended the answer early.
     early: Option<Stop>,
+    /// Whether the caller takes at most one tool call.
+    has_one_call: bool,
 }
 
 impl AnswerBuilder<'_> {
@@ -185,7 +195,7 @@ impl AnswerBuilder<'_> {
 
     /// Whether the answer has its one call already, of a vendor that cannot be told to make no more.
     pub fn has_only_call(&self) -> bool {
-        self.call.conversation.tools.one_at_a_time && self.calls().next().is_some()
+        self.has_one_call && self.calls().next().is_some()
     }
 
     pub fn is_dialogue(&self) -> bool {

@@ -110,17 +110,16 @@ impl TextProvider for Gemini {
         deltas: Option<&DeltaSink>,
     ) -> Result<TextAnswer, ProviderError> {
         let settings = self.models.get(&call.model).cloned().unwrap_or_default();
-        let body = request::body(call, &settings);
         let model = call.model.strip_prefix("models/").unwrap_or(&call.model);
         let url = self.url(model, deltas.is_some())?;
         let headers = self.headers.clone();
         let post = JsonPost {
             url,
             headers,
-            body: &body,
+            body: request::json(call, &settings)?,
             timeout: self.timeout,
         };
-        exchange::<ResponseParser<'_>, _>(&self.http, post, &self.name, call, deltas).await
+        exchange::<ResponseParser<'_>>(&self.http, post, &self.name, call, deltas).await
     }
 
     fn may_hide_reasoning(&self, call: &TextCall) -> bool {

@@ -7,6 +7,7 @@
 pub mod base_url;
 pub mod classify;
 pub mod form;
+mod request_json;
 pub mod retry_after;
 pub mod said;
 
@@ -20,21 +21,26 @@ use reqwest::{
     redirect::Policy,
 };
 use secrecy::{ExposeSecret, SecretString};
-use serde::Serialize;
 use serde_json::Value;
 use tokio::time::timeout;
 use url::Url;
 
 use super::{ProviderError, ProviderErrorKind, sse::Events, surrogates};
-use crate::offload::offload;
+use crate::{
+    memory::{self, Reservation},
+    offload::offload,
+};
 use base_url::BaseUrlError;
 use classify::{ErrorInfo, Head};
 use form::Form;
+pub use request_json::RequestJson;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A whole text response: 128,000 tokens are some 600 KiB; the rest is room for escapes, reasoning
 /// and unrequested log probabilities.
 pub const TEXT_BODY_CAP: usize = 16 << 20;
+/// A larger body is parsed off the threads of requests.
+const LARGE_JSON: usize = 256 << 10;
 /// Images in JSON: four in base64, at some 12 MiB each.
 pub const IMAGES_BODY_CAP: usize = 64 << 20;
 pub const IMAGE_CAP: usize = 20 << 20;
@@ -72,11 +78,11 @@ pub struct HttpClient {
 }
 
 #[derive(Debug)]
-pub struct JsonPost<'a, B: ?Sized> {
+pub struct JsonPost {
     pub url: Url,
     /// Authentication and version headers; secrets are marked sensitive.
     pub headers: HeaderMap,
-    pub body: &'a B,
+    pub body: RequestJson,
     /// From connecting to the last byte of the body.
     pub timeout: Duration,
 }
@@ -99,20 +105,16 @@ impl HttpClient {
 
     /// Sends once and reads the response's head, whatever its status. Accepts JSON unless the
     /// headers say otherwise.
-    pub async fn post_json<B: Serialize + ?Sized>(
-        &self,
-        post: JsonPost<'_, B>,
-    ) -> Result<Answer, ProviderError> {
-        let request = self.inner.post(post.url).json(post.body);
+    pub async fn post_json(&self, post: JsonPost) -> Result<Answer, ProviderError> {
+        let json = HeaderValue::from_static("application/json");
+        let request = self.inner.post(post.url).header(CONTENT_TYPE, json);
+        let request = request.body(post.body);
         send(request, post.headers, post.timeout).await
     }
 
     /// As [`Self::post_json`], for a stream: the timeout is that of its head and of each gap, which
     /// are [`STREAM_IDLE`] at most. As long as it flows it may go on for [`STREAM_TOTAL`].
-    pub async fn open_stream<B: Serialize + ?Sized>(
-        &self,
-        post: JsonPost<'_, B>,
-    ) -> Result<Answer, ProviderError> {
+    pub async fn open_stream(&self, post: JsonPost) -> Result<Answer, ProviderError> {
         let bound = post.timeout;
         let post = JsonPost {
             timeout: bound.max(STREAM_TOTAL),
@@ -217,8 +219,13 @@ impl Answer {
 
     /// The body as JSON, of at most `cap` bytes after decompression.
     pub async fn json(mut self, cap: usize) -> Result<Value, ProviderError> {
-        let body = self.whole_body(cap).await?;
-        json(&self.head, &body)
+        let (body, _reserved) = self.whole_body(cap).await?;
+        if body.len() < LARGE_JSON {
+            return json(&self.head, &body);
+        }
+        let head = self.head;
+        let parsed = offload(move || json(&head, &body)).await;
+        parsed.unwrap_or_else(|| Err(ProviderError::failed("reading it failed")))
     }
 
     /// What `read` makes of a body as [`Self::json`] that holds files.
@@ -227,16 +234,21 @@ impl Answer {
         cap: usize,
         read: impl FnOnce(&Head, Value) -> Result<T, ProviderError> + Send + 'static,
     ) -> Result<T, ProviderError> {
-        let body = self.whole_body(cap).await?;
+        let (body, _reserved) = self.whole_body(cap).await?;
         let head = self.head;
-        let answer = offload(move || json(&head, &body).and_then(|root| read(&head, root))).await;
+        let reading = offload(move || {
+            let root = json(&head, &body);
+            drop(body);
+            root.and_then(|root| read(&head, root))
+        });
+        let answer = reading.await;
         answer.unwrap_or_else(|| Err(ProviderError::failed("reading it failed")))
     }
 
     /// The body as a file of at most `cap` bytes. An empty body, JSON or a page is a failure; the
     /// caller validates the format.
     pub async fn file(mut self, cap: usize) -> Result<Bytes, ProviderError> {
-        let body = self.whole_body(cap).await?;
+        let (body, _) = self.whole_body(cap).await?;
         match body.trim_ascii_start().first() {
             None => Err(self.head.failed("empty body")),
             Some(b'{' | b'[' | b'<') => Err(self.head.failed("body is no file")),
@@ -247,7 +259,7 @@ impl Answer {
     /// The JSON of an error response, if it is JSON. Never fails: the status alone decides when a
     /// gateway sends HTML, nothing, or too much.
     pub async fn error_json(mut self) -> (Head, Option<Value>) {
-        let body = match self.take_body(ERROR_BODY_CAP).await {
+        let body = match self.take_body(ERROR_BODY_CAP, None).await {
             Ok((body, true)) => surrogates::parse_whole(&body).ok(),
             Ok((_, false)) | Err(_) => None,
         };
@@ -259,20 +271,34 @@ impl Answer {
         Events::new(chunks(self.response), self.idle, STREAM_CAP)
     }
 
-    async fn whole_body(&mut self, cap: usize) -> Result<Vec<u8>, ProviderError> {
-        match self.take_body(cap).await? {
-            (body, true) => Ok(body),
+    /// The body, and what it has reserved: it is paid for, so it is kept whatever the budget says.
+    async fn whole_body(
+        &mut self,
+        cap: usize,
+    ) -> Result<(Vec<u8>, Option<Reservation>), ProviderError> {
+        let reserved = memory::reservation();
+        match self.take_body(cap, reserved.as_ref()).await? {
+            (body, true) => Ok((body, reserved)),
             (_, false) => Err(self.head.failed("body over the cap")),
         }
     }
 
     /// Up to `cap` bytes, and whether the body is complete.
-    async fn take_body(&mut self, cap: usize) -> Result<(Vec<u8>, bool), ProviderError> {
+    async fn take_body(
+        &mut self,
+        cap: usize,
+        reserved: Option<&Reservation>,
+    ) -> Result<(Vec<u8>, bool), ProviderError> {
         let mut body = Vec::new();
         loop {
             match self.response.chunk().await {
                 Ok(Some(chunk)) if body.len() + chunk.len() > cap => return Ok((body, false)),
-                Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+                Ok(Some(chunk)) => {
+                    if let Some(reserved) = reserved {
+                        reserved.add(chunk.len());
+                    }
+                    body.extend_from_slice(&chunk);
+                }
                 Ok(None) => return Ok((body, true)),
                 Err(error) => return Err(self.head.with_context(classify::transport(&error))),
             }

@@ -83,14 +83,13 @@ impl TextProvider for OpenAi {
         deltas: Option<&DeltaSink>,
     ) -> Result<TextAnswer, ProviderError> {
         let settings = self.models.get(&call.model).cloned().unwrap_or_default();
-        let body = request::sent(call, &settings, deltas.is_some());
         let post = JsonPost {
             url: self.url.clone(),
             headers: self.headers.clone(),
-            body: &body,
+            body: request::json(call, &settings, deltas.is_some())?,
             timeout: self.timeout,
         };
-        exchange::<ResponseParser<'_>, _>(&self.http, post, &self.name, call, deltas).await
+        exchange::<ResponseParser<'_>>(&self.http, post, &self.name, call, deltas).await
     }
 
     fn may_hide_reasoning(&self, call: &TextCall) -> bool {

@@ -23,7 +23,7 @@ use super::{
     ProviderError, VideoCall, VideoProvider, VideoStatus,
     answer::task_id,
     http::{
-        Answer, HttpClient, JsonPost, SetupError, TEXT_BODY_CAP,
+        Answer, HttpClient, JsonPost, RequestJson, SetupError, TEXT_BODY_CAP,
         base_url::{BaseUrlError, VersionPath, endpoint},
         classify, secret_header,
     },
@@ -132,7 +132,7 @@ impl VideoProvider for Runway {
         let post = JsonPost {
             url,
             headers: self.headers.clone(),
-            body: &body,
+            body: RequestJson::of(&body)?,
             timeout: self.timeout,
         };
         let answer = self.http.post_json(post).await?;

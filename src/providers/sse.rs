@@ -22,21 +22,62 @@ pub struct Event {
     pub data: String,
 }
 
+/// Bytes of one event. The largest are those of compatible servers that send a whole answer at once.
+pub const EVENT_CAP: usize = 1 << 20;
+
+/// Counts the bytes since the last blank line, which ends an event.
+#[derive(Debug, Default)]
+struct EventLength {
+    bytes: usize,
+    line: usize,
+    /// Whether the last byte was a carriage return, with which a line feed is one line end.
+    after_return: bool,
+}
+
+impl EventLength {
+    /// The largest count within this chunk.
+    fn add(&mut self, chunk: &[u8]) -> usize {
+        let mut largest = 0;
+        let mut rest = chunk;
+        while let Some(at) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
+            let (line, after) = rest.split_at(at);
+            let is_feed = after.first() == Some(&b'\n');
+            rest = after.get(1..).unwrap_or_default();
+            self.bytes += at + 1;
+            self.line += line.len();
+            largest = largest.max(self.bytes);
+            let is_second_half = is_feed && self.after_return && at == 0;
+            self.after_return = !is_feed;
+            if is_second_half {
+                continue;
+            }
+            if self.line == 0 {
+                self.bytes = 0;
+            }
+            self.line = 0;
+        }
+        self.bytes += rest.len();
+        self.line += rest.len();
+        self.after_return &= rest.is_empty();
+        largest.max(self.bytes)
+    }
+}
+
 pub struct Events {
     inner: Pin<Box<dyn Stream<Item = Result<Sse, Error>> + Send>>,
 }
 
 impl Events {
     /// Decodes `bytes`. More than `idle` between two chunks is a timeout; comments count, so a server
-    /// can keep a slow response alive. A body of more than `cap` bytes fails, which also bounds
-    /// the memory of one event.
+    /// can keep a slow response alive. A body of more than `cap` bytes or an event of more than
+    /// [`EVENT_CAP`] fails.
     pub fn new<S>(bytes: S, idle: Duration, cap: usize) -> Self
     where
         S: Stream<Item = Result<Bytes, ProviderError>> + Send + 'static,
     {
-        let state = Some((Box::pin(bytes), 0_usize));
+        let state = Some((Box::pin(bytes), 0_usize, EventLength::default()));
         let bounded = stream::unfold(state, move |state| async move {
-            let (mut bytes, seen) = state?;
+            let (mut bytes, seen, mut event) = state?;
             let item = match timeout(idle, bytes.next()).await {
                 Err(_) => Err(ProviderError::new(
                     ProviderErrorKind::Timeout,
@@ -49,10 +90,13 @@ impl Events {
                 Ok(Some(Err(error))) => Err(error),
                 Ok(Some(Ok(chunk))) => {
                     let seen = seen.saturating_add(chunk.len());
-                    if seen <= cap {
-                        return Some((Ok(chunk), Some((bytes, seen))));
+                    if seen > cap {
+                        Err(ProviderError::over_limit("stream over the cap"))
+                    } else if event.add(&chunk) > EVENT_CAP {
+                        Err(ProviderError::over_limit("event over the cap"))
+                    } else {
+                        return Some((Ok(chunk), Some((bytes, seen, event))));
                     }
-                    Err(ProviderError::over_limit("stream over the cap"))
                 }
             };
             Some((item, None))

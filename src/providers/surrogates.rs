@@ -8,7 +8,7 @@ use std::mem::{discriminant, take};
 
 use serde_json::Value;
 
-use crate::domain::conversation::Delta;
+use crate::domain::{conversation::Delta, json::parse_lenient};
 
 /// First character of a mark: a noncharacter, which no text is meant to have.
 const MARK: char = '\u{fdd0}';
@@ -30,10 +30,10 @@ pub fn parse_whole(body: &[u8]) -> Result<Value, serde_json::Error> {
 }
 
 fn lenient(body: &[u8], replace: fn(u32) -> String) -> Result<Value, serde_json::Error> {
-    serde_json::from_slice(body).or_else(|error| {
+    parse_lenient(body).or_else(|error| {
         let text = std::str::from_utf8(body).ok();
         match text.and_then(|text| without_lone(text, replace)) {
-            Some(text) => serde_json::from_str(&text),
+            Some(text) => parse_lenient(text.as_bytes()),
             None => Err(error),
         }
     })

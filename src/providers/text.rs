@@ -1,5 +1,7 @@
 //! The interface of text adapters.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use async_trait::async_trait;
 
 use super::{DeltaSink, ProviderError};
@@ -14,7 +16,7 @@ use crate::domain::{
 pub struct TextCall {
     /// The provider's own model id.
     pub model: String,
-    pub conversation: Conversation,
+    pub conversation: Released<Conversation>,
     /// Upper bound of the tokens of its images.
     pub image_tokens: usize,
     /// Upper bound of output tokens; always sent.
@@ -26,9 +28,52 @@ pub struct TextCall {
     pub replaced_names: ReplacedNames,
     /// A dialogue of an SDK, whose caller chooses what the vendor's cache does.
     pub is_dialogue: bool,
-    /// The body as it came, for a vendor that speaks its dialect: sent in place of all the above
-    /// but the model and the limit.
-    pub original: Option<Box<Original>>,
+    /// The caller's body, for a vendor that speaks its dialect: sent instead of the conversation,
+    /// with the model and the limit of this call.
+    pub original: Option<Released<Original>>,
+}
+
+impl TextCall {
+    /// Drops what only a submission needs, once the provider has accepted one.
+    pub fn release(&self) {
+        self.conversation.release();
+        if let Some(original) = &self.original {
+            original.release();
+        }
+    }
+}
+
+/// A large part of a call, which is dropped before the rest.
+#[derive(Debug, Default)]
+pub struct Released<T>(Mutex<Arc<T>>);
+
+impl<T: Default> Released<T> {
+    /// The value, or an empty one after [`Self::release`].
+    pub fn get(&self) -> Arc<T> {
+        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub fn release(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::default();
+    }
+}
+
+impl<T> From<T> for Released<T> {
+    fn from(value: T) -> Self {
+        Self(Mutex::new(Arc::new(value)))
+    }
+}
+
+impl<T: Default> Clone for Released<T> {
+    fn clone(&self) -> Self {
+        Self(Mutex::new(self.get()))
+    }
+}
+
+impl<T: Default + PartialEq> PartialEq for Released<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -11,7 +11,7 @@ mod template;
 use std::mem;
 
 pub use estimate::Estimate;
-pub use line::{LARGE_KIB, Lines};
+pub use line::Lines;
 pub use same::IdempotentRequest;
 
 use super::{CreditsShort, Service, ServiceError, auth::Caller, explain};
@@ -127,7 +127,7 @@ impl Service {
         let surface = request.surface();
         let mut queue = match surface {
             Surface::Generate => None,
-            _ => Some(Queue::new(self, caller, request.bytes(), waiting)),
+            _ => Some(Queue::new(self, caller, waiting)),
         };
         let mut plan = self.plan(caller, request, deltas).await?;
         plan.job |= respond_async;

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use super::{Service, ServiceError, auth::Caller};
 use crate::{
     domain::{
         ability::Ability,
+        dialect::Answer,
         generation::{Generation, Modality},
         ids::GenerationId,
         page::{Page, PageRequest},
@@ -63,6 +65,17 @@ impl Service {
     ) -> Result<Generation, ServiceError> {
         let found = self.0.store.generation(caller.account_id, id).await?;
         found.ok_or(ServiceError::NotFound)
+    }
+
+    /// Passes the answers of these generations of the caller's account to `read`, one at a time.
+    pub async fn each_answer(
+        &self,
+        caller: &Caller,
+        ids: &[Uuid],
+        read: impl FnMut(GenerationId, Answer) + Send,
+    ) -> Result<(), ServiceError> {
+        let store = &self.0.store;
+        Ok(store.each_answer(caller.account_id, ids, read).await?)
     }
 
     /// One generation of any account, or what is left of a deleted one: for the operator.

@@ -6,10 +6,11 @@ use std::{fs, path::Path};
 const ALLOWED: &[(&str, &[&str])] = &[
     ("domain", &[]),
     ("offload", &["domain"]),
+    ("memory", &["domain"]),
     // Named limiters, for whichever module has a resource.
     ("resource", &["domain"]),
     ("store", &["domain", "observe"]),
-    ("providers", &["domain", "offload"]),
+    ("providers", &["domain", "memory", "offload"]),
     ("media", &["domain"]),
     // Counted into by those that know what a number means.
     ("observe", &["domain"]),
@@ -17,6 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "jobs",
         &[
             "domain",
+            "memory",
             "offload",
             "resource",
             "store",
@@ -27,12 +29,21 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "service",
-        &["domain", "resource", "store", "providers", "media", "jobs"],
+        &[
+            "domain",
+            "memory",
+            "resource",
+            "store",
+            "providers",
+            "media",
+            "jobs",
+        ],
     ),
     (
         "api",
         &[
             "domain",
+            "memory",
             "offload",
             "resource",
             "store",
@@ -52,6 +63,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "app",
         &[
             "domain",
+            "memory",
             "resource",
             "store",
             "providers",
@@ -70,6 +82,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "cli",
         &[
             "domain",
+            "memory",
             "store",
             "providers",
             "media",

@@ -32,7 +32,7 @@ use gensvc::{
     providers::Registry,
     store::{Store, verify::Scope},
 };
-use http::{HeaderMap, Method, Request, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use secrecy::ExposeSecret as _;
 use serde_json::{Map, Value, json};
@@ -358,7 +358,11 @@ impl TestApp {
 
 impl Answer {
     async fn of(router: &Router, request: Request<Body>) -> Self {
-        let response = router.clone().oneshot(request).await.unwrap();
+        Self::read(router.clone().oneshot(request).await.unwrap()).await
+    }
+
+    /// Reads a response to its end.
+    pub async fn read(response: Response<Body>) -> Self {
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
         Self {

@@ -5,6 +5,7 @@ mod breakers;
 mod delivered;
 mod failures;
 mod media;
+mod memory;
 mod nulls;
 mod passed;
 mod pictures;

@@ -1,7 +1,7 @@
 //! Trials of several servers on one database, under load, each a subcommand: faults of every kind
-//! ([`chaos`]), the loss of the primary database ([`failover`]), and days of operation or an upgrade
-//! ([`day`]). `make chaos`, `failover`, `day` and `upgrade` run them; `cargo test` does not, since
-//! they take minutes.
+//! ([`chaos`]), the loss of the primary database ([`failover`]), days of operation or an upgrade
+//! ([`day`]), and attacks on the server's memory ([`attacks`]). `make chaos`, `failover`, `day`,
+//! `upgrade` and `attacks` run them; `cargo test` does not, since they take minutes.
 //!
 //! What they share: participants ([`stage`]: [`server`], [`databases`], [`upstream`], [`account`],
 //! [`proxy`], [`clocks`]), requests ([`http`], [`call`]), a steady load ([`load`]) and its
@@ -16,6 +16,7 @@
 
 mod account;
 mod args;
+mod attacks;
 mod audit;
 mod call;
 mod chaos;
@@ -48,6 +49,7 @@ use tokio::signal::unix::{SignalKind, signal};
 #[derive(Debug, Parser)]
 enum Trial {
     Chaos(args::Args),
+    Attacks(args::Args),
     Failover(failover::Options),
     Day(day::Options),
 }
@@ -55,6 +57,7 @@ enum Trial {
 fn main() -> ExitCode {
     match Trial::parse() {
         Trial::Chaos(args) => run(chaos::run(&args)),
+        Trial::Attacks(args) => run(attacks::run(&args)),
         Trial::Failover(options) => {
             // Before there are threads: it may start this program again.
             let network = failover::Network::enter(options.stall);

@@ -27,6 +27,7 @@ use crate::{
             original,
         },
         generation::Surface,
+        json::Members,
         receipt::Prefixes,
         request::DialogueRequest,
         validate::{Body, Fields, Input, integer, text},
@@ -158,17 +159,22 @@ pub async fn create(
 
 /// Reads a body, and keeps it as it came.
 fn dialogue<T: Body>(
-    mut body: JsonBody<T>,
+    body: JsonBody<T>,
     headers: Vec<(&'static str, String)>,
     of: impl FnOnce(T) -> DialogueRequest,
 ) -> Result<DialogueRequest, ApiError> {
-    let members = body.take_original();
+    let bytes = body.original();
+    let members = bytes.as_ref().and_then(|bytes| Members::parse(bytes).ok());
     let prefixes = Prefixes::of(Surface::AnthropicMessages, body.members(), &headers);
     let original = members.map(|members| original(members, body.members(), headers));
+    let mut dialogue = of(body.read()?);
+    if let Some(bytes) = &bytes {
+        dialogue.conversation.share(bytes);
+    }
     Ok(DialogueRequest {
         original: original.map(Box::new),
         prefixes,
-        ..of(body.read()?)
+        ..dialogue
     })
 }
 

@@ -1,15 +1,18 @@
 //! POST /openai/v1/images/generations.
 
+use std::io;
+
 use axum::{
     Json,
+    body::{Body, Bytes},
     extract::State,
     response::{IntoResponse as _, Response},
 };
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use futures_util::TryStreamExt as _;
-use http::HeaderMap;
+use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
+use http::{HeaderMap, header};
 
-use super::{Call, Headers, RequestId, Sdk, SdkHeaders, file, idempotent, marked};
+use super::{Call, Headers, RequestId, Sdk, SdkHeaders, idempotent, marked};
 use crate::{
     api::{
         ApiState,
@@ -22,7 +25,7 @@ use crate::{
         dialect::images::{ImageAnswer, ImageFormat, ImagesAnswer, ImagesRequest},
         generation::Output,
     },
-    offload::{for_account, offload},
+    media::{MediaKey, MediaStoreError},
 };
 
 const IMAGES: &str = "/openai/v1/images/generations";
@@ -45,7 +48,6 @@ pub async fn images(
 ) -> Result<Response, ApiError> {
     let (key, body) = idempotent(&auth.caller, headers, IMAGES, body).await?;
     let ImagesRequest { request, format } = body.read()?;
-    let account = auth.caller.account_id;
     let call = Call {
         sdk: Sdk::OpenAi,
         state,
@@ -56,43 +58,123 @@ pub async fn images(
         names: &[],
     };
     let (record, is_replay) = call.files(request.into()).await?;
-    let mut images = Vec::with_capacity(record.outputs.len());
-    for output in &record.outputs {
-        let url =
-            (format != Some(ImageFormat::Base64)).then(|| call.state.links().url(&output.key));
-        let bytes = match format {
-            Some(ImageFormat::Url) => None,
-            _ => Some(read(&call.state, output).await?),
-        };
-        images.push((url, bytes));
-    }
-    let created = record.created_at.timestamp();
-    let size = record.parameters["size"].as_str().unwrap_or_default();
-    let size = size.to_owned();
-    let answered = offload(move || {
-        let image = |(url, bytes): (_, Option<Vec<u8>>)| ImageAnswer {
-            url,
-            b64_json: bytes.map(|bytes| BASE64_STANDARD.encode(bytes)),
-        };
-        let answer = ImagesAnswer {
-            created,
-            data: images.into_iter().map(image).collect(),
-            output_format: "png",
-            size,
-        };
+    let answer = ImagesAnswer {
+        created: record.created_at.timestamp(),
+        data: record
+            .outputs
+            .iter()
+            .map(|output| ImageAnswer {
+                url: (format != Some(ImageFormat::Base64))
+                    .then(|| call.state.links().url(&output.key)),
+                b64_json: (format != Some(ImageFormat::Url)).then(|| PLACE.to_owned()),
+            })
+            .collect(),
+        output_format: "png",
+        size: record.parameters["size"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned(),
+    };
+    let response = if format == Some(ImageFormat::Url) {
         Json(answer).into_response()
-    });
-    let response = for_account(account, answered)
-        .await
-        .ok_or_else(ApiError::internal)?;
+    } else {
+        let text = serde_json::to_string(&answer).map_err(|_| ApiError::internal())?;
+        streamed(&call.state, &text, &record.outputs).await?
+    };
     Ok(marked(Headers::of(&record, &[]).on(response), is_replay))
 }
 
-async fn read(state: &ApiState, output: &Output) -> Result<Vec<u8>, ApiError> {
-    let pieces = file(state, output).await?.body;
-    let bytes = pieces.try_fold(Vec::new(), |mut bytes, piece| async move {
-        bytes.extend_from_slice(&piece);
-        Ok(bytes)
+/// Bytes that are encoded at once; a multiple of 3.
+const PIECE: usize = 48 << 10;
+/// Stands for the data of a file until it is sent. No other string of the answer has it.
+const PLACE: &str = "\u{0}";
+
+/// Sends an answer with files in the places of [`PLACE`]. A file is read as fast as the client reads.
+async fn streamed(
+    state: &ApiState,
+    answer: &str,
+    outputs: &[Output],
+) -> Result<Response, ApiError> {
+    let mut files = Vec::with_capacity(outputs.len());
+    let mut length = 0;
+    // All files exist before the 200 is sent; one that cannot be read later breaks the connection.
+    for output in outputs {
+        let key: MediaKey = output.key.parse().map_err(|_| ApiError::internal())?;
+        let head = state.settings.storage.head(&key).await?;
+        let head = head.ok_or_else(|| ApiError::not_found("the file was deleted"))?;
+        length += head.bytes.div_ceil(3) * 4;
+        files.push(Some(key));
+    }
+    files.push(None);
+    let texts: Vec<_> = answer.split("\\u0000").map(str::to_owned).collect();
+    length += texts.iter().map(|text| text.len() as u64).sum::<u64>();
+    let storage = state.settings.storage.clone();
+    let pieces = stream::iter(texts.into_iter().zip(files)).then(move |(text, key)| {
+        let storage = storage.clone();
+        async move {
+            let text = stream::once(async { Ok(Bytes::from(text)) });
+            let Some(key) = key else {
+                return Ok(text.boxed());
+            };
+            let file = storage.get(&key, None).await.map_err(io::Error::other)?;
+            let file = file.ok_or(io::ErrorKind::NotFound)?;
+            Ok::<_, io::Error>(text.chain(base64(file.body)).boxed())
+        }
     });
-    Ok(bytes.await?)
+    let about = [
+        (header::CONTENT_TYPE, "application/json".to_owned()),
+        (header::CONTENT_LENGTH, length.to_string()),
+    ];
+    Ok((about, Body::from_stream(pieces.try_flatten())).into_response())
+}
+
+/// Encodes a file piece by piece.
+fn base64(
+    file: impl Stream<Item = Result<Bytes, MediaStoreError>> + Send + Unpin + 'static,
+) -> impl Stream<Item = io::Result<Bytes>> + Send {
+    // Bytes that are not encoded yet, and whether the file has ended.
+    let state = (file, Bytes::new(), false);
+    stream::try_unfold(state, |(mut file, mut rest, mut has_ended)| async move {
+        while rest.len() < 3 && !has_ended {
+            match file.try_next().await.map_err(io::Error::other)? {
+                None => has_ended = true,
+                Some(piece) if rest.is_empty() => rest = piece,
+                Some(piece) => rest = [&rest[..], &piece].concat().into(),
+            }
+        }
+        if rest.is_empty() {
+            return Ok(None);
+        }
+        let length = match rest.len() {
+            short @ ..3 => short,
+            long => PIECE.min(long / 3 * 3),
+        };
+        let encoded = BASE64_STANDARD.encode(rest.split_to(length));
+        Ok(Some((Bytes::from(encoded), (file, rest, has_ended))))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn pieces_are_encoded_as_one_file() {
+        let bytes: Vec<u8> = (0..200_000_u32).map(|n| n.to_le_bytes()[0]).collect();
+        for sizes in [
+            vec![],
+            vec![1],
+            vec![1, 1, 1, 1],
+            vec![2, 3, 4, 5],
+            vec![100_001, 1, 70_000],
+        ] {
+            let total: usize = sizes.iter().sum();
+            let mut rest = Bytes::from(bytes[..total].to_vec());
+            let pieces: Vec<_> = sizes.iter().map(|&size| Ok(rest.split_to(size))).collect();
+            let encoded: Vec<Bytes> = base64(stream::iter(pieces)).try_collect().await.unwrap();
+            assert!(encoded.iter().all(|piece| piece.len() <= PIECE / 3 * 4));
+            let expected = BASE64_STANDARD.encode(&bytes[..total]);
+            assert_eq!(encoded.concat(), expected.as_bytes(), "{sizes:?}");
+        }
+    }
 }

@@ -11,7 +11,8 @@ use utoipa::ToSchema;
 
 use super::{
     Call, RequestId, Sdk, SdkHeaders, idempotent, models, named,
-    responses::{RENAMED, bring_back, is_mixed, read as read_responses},
+    references::resolve,
+    responses::{RENAMED, is_mixed, read as read_responses},
 };
 use crate::{
     api::{
@@ -28,6 +29,7 @@ use crate::{
             responses::ResponsesRequest,
         },
         generation::Surface,
+        json::Members,
         receipt::Prefixes,
         request::DialogueRequest,
         validate::{FieldCode, FieldError},
@@ -96,9 +98,9 @@ pub async fn chat(
     let (request, names) = match is_mixed(body.members_mut()) {
         None => (body.apart(read).await?, None),
         Some(include_usage) => {
-            bring_back(&state, &mut auth.caller, body.members_mut()).await?;
-            let read = body.of_another::<ResponsesRequest>();
-            let read = read.apart(read_responses).await?;
+            let body = body.of_another::<ResponsesRequest>();
+            let body = resolve(&state, &mut auth.caller, body).await?;
+            let read = body.apart(read_responses).await?;
             if !read.echo.shown.tools.is_empty() {
                 let message = "has tools whose calls a chat has no form for";
                 let error = FieldError::new("tools", FieldCode::NotSupported, message);
@@ -129,11 +131,15 @@ pub async fn chat(
 }
 
 /// Reads a body, and keeps it as it came.
-fn read(mut body: JsonBody<ChatRequest>) -> Result<ChatRequest, ApiError> {
-    let members = body.take_original();
+fn read(body: JsonBody<ChatRequest>) -> Result<ChatRequest, ApiError> {
+    let bytes = body.original();
+    let members = bytes.as_ref().and_then(|bytes| Members::parse(bytes).ok());
     let original = members.map(|members| original(members, body.members()));
     let prefixes = Prefixes::of(Surface::OpenAiChat, body.members(), &[]);
     let mut request = body.read()?;
+    if let Some(bytes) = &bytes {
+        request.dialogue.conversation.share(bytes);
+    }
     request.dialogue.original = original.map(Box::new);
     request.dialogue.prefixes = prefixes;
     Ok(request)

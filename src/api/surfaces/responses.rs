@@ -1,13 +1,10 @@
 //! POST /openai/v1/responses, without state, and the count of its tokens.
 
-use std::collections::HashMap;
-
 use axum::{Json, extract::State, response::Response};
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 use serde_json::{Map, Value, json};
-use uuid::Uuid;
 
-use super::{Call, RequestId, Sdk, SdkHeaders, idempotent, renamed};
+use super::{Call, RequestId, Sdk, SdkHeaders, idempotent, references::resolve, renamed};
 use crate::{
     api::{
         ApiState,
@@ -17,19 +14,13 @@ use crate::{
         extract::{Authorized, CountTokens, GenerateText},
     },
     domain::{
-        dialect::{
-            Answer,
-            responses::{
-                InputTokensRequest, ResponseBody, ResponseEvent, ResponseInputTokens,
-                ResponsesRequest, ResponsesWriter, referenced,
-            },
+        dialect::responses::{
+            InputTokensRequest, ResponseBody, ResponseEvent, ResponseInputTokens, ResponsesRequest,
+            ResponsesWriter,
         },
         generation::Surface,
-        ids::GenerationId,
         receipt::Prefixes,
-        validate::{FieldCode, FieldError},
     },
-    service::{ServiceError, auth::Caller},
 };
 
 const RESPONSES: &str = "/openai/v1/responses";
@@ -57,8 +48,8 @@ pub async fn respond(
     request_id: RequestId,
     body: JsonBody<ResponsesRequest>,
 ) -> Result<Response, ApiError> {
-    let (key, mut body) = idempotent(&auth.caller, headers, RESPONSES, body).await?;
-    bring_back(&state, &mut auth.caller, body.members_mut()).await?;
+    let (key, body) = idempotent(&auth.caller, headers, RESPONSES, body).await?;
+    let body = resolve(&state, &mut auth.caller, body).await?;
     let ResponsesRequest { dialogue, echo } = body.apart(read).await?;
     let call = Call {
         sdk: Sdk::OpenAi,
@@ -76,7 +67,11 @@ pub async fn respond(
 /// Reads a body in which all items are there.
 pub(super) fn read(body: JsonBody<ResponsesRequest>) -> Result<ResponsesRequest, ApiError> {
     let prefixes = Prefixes::of(Surface::OpenAiResponses, body.members(), &[]);
+    let bytes = body.original();
     let mut request = body.read()?;
+    if let Some(bytes) = &bytes {
+        request.dialogue.conversation.share(bytes);
+    }
     request.dialogue.prefixes = prefixes;
     Ok(request)
 }
@@ -91,9 +86,9 @@ pub(super) fn read(body: JsonBody<ResponsesRequest>) -> Result<ResponsesRequest,
 pub async fn input_tokens(
     State(state): State<ApiState>,
     mut auth: Authorized<CountTokens>,
-    mut body: JsonBody<InputTokensRequest>,
+    body: JsonBody<InputTokensRequest>,
 ) -> Result<Json<ResponseInputTokens>, ApiError> {
-    bring_back(&state, &mut auth.caller, body.members_mut()).await?;
+    let body = resolve(&state, &mut auth.caller, body).await?;
     let reading = body.apart(|body| {
         let prefixes = Prefixes::of(Surface::OpenAiResponses, body.members(), &[]);
         let InputTokensRequest(mut dialogue) = body.read()?;
@@ -104,95 +99,6 @@ pub async fn input_tokens(
     let tokens = state.service.count_tokens(&auth.caller, dialogue).await;
     let tokens = tokens.map_err(|error| renamed(error, RENAMED))?;
     Ok(Json(ResponseInputTokens::new(tokens)))
-}
-
-/// Items of earlier answers that an input may bring back, and of how many answers.
-const MAX_BROUGHT: usize = 1_000;
-const MAX_ANSWERS: usize = 64;
-
-/// Puts the items of the account's own answers where an input refers to them by their ids, and
-/// where it has reasoning without what its vendor signed.
-pub(super) async fn bring_back(
-    state: &ApiState,
-    caller: &mut Caller,
-    members: &mut Map<String, Value>,
-) -> Result<(), ApiError> {
-    let Some(Value::Array(items)) = members.get_mut("input") else {
-        return Ok(());
-    };
-    let mut answers = HashMap::new();
-    let (mut count, mut bytes) = (0, 0);
-    for (at, item) in items.iter_mut().enumerate() {
-        let is_reference = item["type"] == "item_reference";
-        let is_bare = item["type"] == "reasoning" && item["encrypted_content"].is_null();
-        if !is_reference && !is_bare {
-            continue;
-        }
-        let id = item["id"].as_str().unwrap_or_default();
-        let found = referenced(id).and_then(|(generation, place)| {
-            Some((Uuid::try_parse(generation).ok()?, generation, place))
-        });
-        let mut brought = None;
-        if let Some((uuid, generation, place)) = found {
-            count += 1;
-            let is_known = answers.contains_key(&uuid);
-            if count > MAX_BROUGHT || !is_known && answers.len() == MAX_ANSWERS {
-                if is_bare {
-                    continue;
-                }
-                let message = format!(
-                    "must bring back at most {MAX_BROUGHT} items, of at most {MAX_ANSWERS} answers"
-                );
-                let error = FieldError::new("input", FieldCode::OutOfRange, message);
-                return Err(ServiceError::invalid(error).into());
-            }
-            if !is_known {
-                *caller = state.service.confirmed(caller).await?;
-                let found = answered(state, caller, GenerationId(uuid), generation).await?;
-                answers.insert(uuid, found);
-            }
-            brought = answers[&uuid].get(place);
-        }
-        match brought.filter(|(brought, _)| brought["id"] == id) {
-            Some((brought, length)) => {
-                bytes += length;
-                if bytes > state.settings.max_sdk_body_bytes {
-                    return Err(ApiError::from_status(StatusCode::PAYLOAD_TOO_LARGE));
-                }
-                *item = brought.clone();
-            }
-            None if is_bare => {}
-            None => {
-                let message = "refers to no item of an answer of this account";
-                let param = format!("input[{at}].id");
-                let error = FieldError::new(param, FieldCode::NotAllowed, message);
-                return Err(ServiceError::invalid(error).into());
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The items of an answer, with their bytes; none of what is not there.
-async fn answered(
-    state: &ApiState,
-    caller: &Caller,
-    id: GenerationId,
-    generation: &str,
-) -> Result<Vec<(Value, usize)>, ApiError> {
-    let answer = match state.service.generation(caller, id).await {
-        Ok(found) => Answer::of(&found),
-        Err(ServiceError::NotFound) => None,
-        Err(error) => return Err(error.into()),
-    };
-    let items = answer.map_or_else(Vec::new, |answer| answer.response_items(generation));
-    let items = items.into_iter();
-    Ok(items
-        .map(|item| {
-            let length = item.to_string().len();
-            (item, length)
-        })
-        .collect())
 }
 
 /// Whether a body is one of Responses that was sent for a chat, as an editor does, and whether a

@@ -9,10 +9,7 @@ use axum::{
 };
 use futures_util::{Stream, StreamExt as _, stream};
 use http::{HeaderName, header};
-use tokio::{
-    sync::mpsc::UnboundedReceiver,
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::{RequestId, Sdk};
 use crate::{
@@ -21,6 +18,7 @@ use crate::{
         conversation::Delta,
         dialect::{Answer, Writer},
     },
+    providers::Deltas,
 };
 
 /// Silence after which a sign of life is sent.
@@ -35,7 +33,7 @@ pub async fn live(
     sdk: Sdk,
     request: RequestId,
     end: impl Future<Output = Result<Answer, ApiError>> + Send + 'static,
-    pieces: UnboundedReceiver<Delta>,
+    pieces: Deltas,
     writer: impl Writer,
 ) -> Result<Response, ApiError> {
     let events = begun(sdk, request, end, pieces, writer, KEEP_ALIVE).await?;
@@ -46,11 +44,12 @@ async fn begun<W: Writer>(
     sdk: Sdk,
     request: RequestId,
     end: impl Future<Output = Result<Answer, ApiError>> + Send + 'static,
-    mut pieces: UnboundedReceiver<Delta>,
+    mut pieces: Deltas,
     writer: W,
     keep_alive: Duration,
 ) -> Result<impl Stream<Item = String> + Send + 'static, ApiError> {
     let mut end: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(end);
+    let overloaded = ApiError::overloaded().for_sdk(sdk, &request.0).1;
     let (mut first, mut ended) = (None, None);
     tokio::select! {
         biased;
@@ -66,7 +65,7 @@ async fn begun<W: Writer>(
         result.map_err(|error: ApiError| error.for_sdk(sdk, &request.0).1)
     };
     let end: Pin<Box<dyn Future<Output = Ended> + Send>> = Box::pin(end);
-    Ok(events(writer, first, pieces, end, keep_alive))
+    Ok(events(writer, first, pieces, end, (keep_alive, overloaded)))
 }
 
 pub fn response(body: impl Into<Body>) -> Response {
@@ -78,34 +77,59 @@ pub fn response(body: impl Into<Body>) -> Response {
     (headers, body.into()).into_response()
 }
 
+enum State<W> {
+    Running(
+        W,
+        Deltas,
+        Pin<Box<dyn Future<Output = Ended> + Send>>,
+        Pin<Box<Sleep>>,
+        String,
+    ),
+    /// The last events are reserved until the client has read them.
+    Ended { _reserved: Deltas },
+}
+
 /// The events of an answer: its pieces from `first` on, then its end.
 fn events<W: Writer>(
     mut writer: W,
     first: Option<Delta>,
-    pieces: UnboundedReceiver<Delta>,
+    pieces: Deltas,
     end: Pin<Box<dyn Future<Output = Ended> + Send>>,
-    keep_alive: Duration,
+    (keep_alive, overloaded): (Duration, String),
 ) -> impl Stream<Item = String> + Send {
     let begin = writer.begin() + &first.map_or_else(String::new, |piece| writer.piece(&piece));
     let silence = Box::pin(sleep(keep_alive));
     let rest = stream::unfold(
-        Some((writer, pieces, end, silence)),
+        State::Running(writer, pieces, end, silence, overloaded),
         move |state| async move {
-            let (mut writer, mut pieces, mut end, mut silence) = state?;
+            let State::Running(mut writer, mut pieces, mut end, mut silence, overloaded) = state
+            else {
+                return None;
+            };
             let (events, is_due) = tokio::select! {
                 biased;
                 Some(piece) = pieces.recv() => (writer.piece(&piece), false),
                 ended = &mut end => {
                     let mut events = String::new();
                     // What came between the two looks.
-                    while let Ok(piece) = pieces.try_recv() {
+                    while let Some(piece) = pieces.try_recv() {
                         events += &writer.piece(&piece);
                     }
-                    events += &match ended {
-                        Ok(answer) => writer.end(&answer),
+                    let last = match ended {
+                        // The answer, its events and a summary may be in memory at once.
+                        Ok(answer) if !pieces.reserve(3 * answer.bytes()) => {
+                            writer.failed(&overloaded)
+                        }
+                        Ok(answer) => {
+                            for piece in pieces.rest(&answer.parts) {
+                                events += &writer.piece(&piece);
+                            }
+                            writer.end(&answer)
+                        }
                         Err(error) => writer.failed(&error),
                     };
-                    return Some((events, None));
+                    events += &last;
+                    return Some((events, State::Ended { _reserved: pieces }));
                 }
                 () = &mut silence => (writer.keep_alive(), true),
             };
@@ -113,7 +137,8 @@ fn events<W: Writer>(
             if is_due || !events.is_empty() {
                 silence.as_mut().reset(Instant::now() + keep_alive);
             }
-            Some((events, Some((writer, pieces, end, silence))))
+            let running = State::Running(writer, pieces, end, silence, overloaded);
+            Some((events, running))
         },
     );
     stream::once(async { begin }).chain(rest)

@@ -189,7 +189,7 @@ mod tests {
             Some(_) => ImageSource::Base64 {
                 media_type: ImageType::Png,
                 size,
-                data: String::new(),
+                data: String::new().into(),
             },
             None => ImageSource::Url("https://example.com/a.png".to_owned()),
         };

@@ -6,6 +6,7 @@
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
 
+use super::base64::Base64Text;
 use crate::domain::{
     named::named_enum,
     validate::{FieldCode, Refusal},
@@ -34,7 +35,7 @@ pub enum ImageSource {
         media_type: ImageType,
         /// Width and height in pixels; `None` where the header does not bound them.
         size: Option<(u32, u32)>,
-        data: String,
+        data: Base64Text,
     },
     Url(String),
 }
@@ -108,7 +109,7 @@ impl ImageSource {
             Some((media_type, size)) => Ok(Self::Base64 {
                 media_type,
                 size,
-                data,
+                data: Base64Text::from(data),
             }),
         }
     }

@@ -1,33 +1,48 @@
-//! An object as it was written, member by member.
+//! A JSON object that keeps the bytes of its members.
 
 use std::fmt;
 
+use bytes::Bytes;
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{MapAccess, Visitor},
-    ser::SerializeMap as _,
+    ser::{Error as _, SerializeMap as _},
 };
 use serde_json::value::RawValue;
 
-/// An object whose members keep their order and their bytes.
-#[derive(Debug, Clone, Default)]
-pub struct Members(Vec<(String, Box<RawValue>)>);
+/// An object whose members keep their order and their bytes. The values are slices of the parsed
+/// buffer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Members(Vec<(String, Bytes)>);
 
 impl Members {
-    pub fn parse(bytes: &[u8]) -> Result<Self, serde_json::Error> {
-        serde_json::from_slice(bytes)
+    pub fn parse(bytes: &Bytes) -> Result<Self, serde_json::Error> {
+        let Slices(members) = serde_json::from_slice(bytes)?;
+        let members = members.into_iter();
+        let shared = members.map(|(name, value)| (name, bytes.slice_ref(value.get().as_bytes())));
+        Ok(Self(shared.collect()))
+    }
+
+    /// The names, and the JSON of the values.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Bytes)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value))
+    }
+
+    /// Bytes of all values.
+    pub fn bytes(&self) -> usize {
+        self.0.iter().map(|(_, value)| value.len()).sum()
     }
 
     /// The JSON of a member.
-    pub fn get(&self, name: &str) -> Option<&str> {
+    pub fn get(&self, name: &str) -> Option<&Bytes> {
         let found = self.0.iter().find(|(member, _)| member == name);
-        found.map(|(_, value)| value.get())
+        found.map(|(_, value)| value)
     }
 
-    /// Replaces a member where it stands, or adds it at the end.
+    /// Replaces the value of a member, or appends a member.
     pub fn set(&mut self, name: &str, value: &impl Serialize) {
         // Numbers, strings and objects of them: this cannot fail.
-        let Ok(value) = serde_json::value::to_raw_value(value) else {
+        let Ok(value) = serde_json::to_vec(value).map(Bytes::from) else {
             return;
         };
         match self.0.iter_mut().find(|(member, _)| member == name) {
@@ -41,45 +56,37 @@ impl Members {
     }
 }
 
-impl PartialEq for Members {
-    fn eq(&self, other: &Self) -> bool {
-        let members = |of: &Self| -> Vec<(String, String)> {
-            let members = of.0.iter();
-            members
-                .map(|(name, value)| (name.clone(), value.get().to_owned()))
-                .collect()
-        };
-        members(self) == members(other)
-    }
-}
-
 impl Serialize for Members {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
         for (name, value) in &self.0 {
+            let value: &RawValue = serde_json::from_slice(value).map_err(S::Error::custom)?;
             map.serialize_entry(name, value)?;
         }
         map.end()
     }
 }
 
-impl<'de> Deserialize<'de> for Members {
+/// The members of an object, borrowed from its text.
+struct Slices<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Slices<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Object;
 
         impl<'de> Visitor<'de> for Object {
-            type Value = Members;
+            type Value = Slices<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Members, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
                 let mut members = Vec::new();
                 while let Some(member) = access.next_entry()? {
                     members.push(member);
                 }
-                Ok(Members(members))
+                Ok(Slices(members))
             }
         }
 
@@ -94,13 +101,18 @@ mod tests {
     #[test]
     fn what_is_not_set_keeps_its_bytes() {
         let text = r#"{"b": [1.0, {"z":1,"a":"\u00e9"}],"model":"x","a":1e3 }"#;
-        let mut members = Members::parse(text.as_bytes()).unwrap();
+        let body = Bytes::from_static(text.as_bytes());
+        let mut members = Members::parse(&body).unwrap();
         members.set("model", &"y");
         members.set("n", &1);
         members.remove("none");
         let expected = r#"{"b":[1.0, {"z":1,"a":"\u00e9"}],"model":"y","a":1e3,"n":1}"#;
         assert_eq!(serde_json::to_string(&members).unwrap(), expected);
-        assert_eq!(members.get("a"), Some("1e3"));
+        assert_eq!(members.get("a"), Some(&Bytes::from_static(b"1e3")));
+        assert_eq!(
+            members.get("a").unwrap().as_ptr(),
+            text[text.len() - 5..].as_ptr()
+        );
         members.remove("a");
         assert_eq!(members.get("a"), None);
     }

@@ -37,7 +37,7 @@ pub struct DialogueRequest {
 }
 
 /// A body as it came.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Original {
     pub members: Members,
     /// Headers that belong to it, by their names.
@@ -52,7 +52,7 @@ impl Original {
         let Some(messages) = self.members.get("messages") else {
             return;
         };
-        let Ok(mut messages) = serde_json::from_str::<Vec<Map<String, Value>>>(messages) else {
+        let Ok(mut messages) = serde_json::from_slice::<Vec<Map<String, Value>>>(messages) else {
             return;
         };
         let calls = messages
@@ -110,13 +110,5 @@ impl DialogueRequest {
                 .retain(|part| part.reasoning_field().is_none());
         }
         messages.retain(|message| !message.parts.is_empty());
-    }
-
-    /// About as much memory as it takes.
-    pub fn bytes(&self) -> usize {
-        let images = self.conversation.images().map(|image| image.source.bytes());
-        let bytes = self.conversation.bytes() + images.sum::<usize>();
-        // The original is as long again.
-        bytes * if self.original.is_some() { 2 } else { 1 }
     }
 }

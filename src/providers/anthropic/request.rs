@@ -6,11 +6,14 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{super::TextCall, ALWAYS, AnthropicModel, BETWEEN_TOOLS, CURRENT_VERSION, VERSION};
+use super::{
+    super::{ProviderError, TextCall, http::RequestJson},
+    ALWAYS, AnthropicModel, BETWEEN_TOOLS, CURRENT_VERSION, VERSION,
+};
 use crate::domain::{
     conversation::{
-        Effort, Format, Image, ImageSource, Json, Message, Part, Reasoning, Role, Schema, Thinking,
-        ToolCall, ToolChoice, Tools,
+        Conversation, Effort, Format, Image, ImageSource, Json, Message, Part, Reasoning, Role,
+        Schema, Thinking, ToolCall, ToolChoice, Tools,
     },
     json::Members,
     request::Original,
@@ -147,7 +150,7 @@ impl<'a> From<&'a Image> for Source<'a> {
                 media_type, data, ..
             } => Self::Base64 {
                 media_type: media_type.as_str(),
-                data,
+                data: data.as_str(),
             },
             ImageSource::Url(url) => Self::Url { url },
         }
@@ -240,32 +243,33 @@ fn thinking(reasoning: Reasoning, settings: &AnthropicModel) -> (Option<Value>, 
 pub fn may_think(call: &TextCall, settings: &AnthropicModel) -> bool {
     let sent: Option<Value> = match &call.original {
         Some(original) => original
+            .get()
             .members
             .get("thinking")
-            .and_then(|json| serde_json::from_str(json).ok()),
+            .and_then(|json| serde_json::from_slice(json).ok()),
         None => thinking(call.sampling.reasoning, settings).0,
     };
     match sent.as_ref().and_then(|thinking| thinking["type"].as_str()) {
         None => settings.thinking.is_some(),
         Some("disabled") => false,
-        Some(BETWEEN_TOOLS) => !call.conversation.tools.functions.is_empty(),
+        Some(BETWEEN_TOOLS) => !call.conversation.get().tools.functions.is_empty(),
         Some(_) => true,
     }
 }
 
-/// What is sent: a body of ours, or the caller's.
-#[derive(Serialize)]
-#[serde(untagged)]
-pub enum Sent<'a> {
-    Made(Box<Body<'a>>),
-    Passed(Members),
-}
-
-pub fn sent<'a>(call: &'a TextCall, settings: &'a AnthropicModel, streaming: bool) -> Sent<'a> {
-    match &call.original {
-        Some(original) => Sent::Passed(passed(call, settings, original, streaming)),
-        None => Sent::Made(Box::new(body(call, settings, streaming))),
+/// The body to send: the caller's, or one written from the conversation.
+pub fn json(
+    call: &TextCall,
+    settings: &AnthropicModel,
+    streaming: bool,
+) -> Result<RequestJson, ProviderError> {
+    if let Some(original) = &call.original {
+        let members = passed(call, settings, &original.get(), streaming);
+        return RequestJson::of_members(&members);
     }
+    let conversation = call.conversation.get();
+    let body = body(call, &conversation, settings, streaming);
+    RequestJson::sharing(&body, &conversation.buffers())
 }
 
 /// The caller's body with our model and limit.
@@ -292,8 +296,12 @@ fn passed(
     members
 }
 
-fn body<'a>(call: &'a TextCall, settings: &'a AnthropicModel, streaming: bool) -> Body<'a> {
-    let conversation = &call.conversation;
+fn body<'a>(
+    call: &'a TextCall,
+    conversation: &'a Conversation,
+    settings: &'a AnthropicModel,
+    streaming: bool,
+) -> Body<'a> {
     let (thinking, effort) = thinking(call.sampling.reasoning, settings);
     let format = match &conversation.format {
         Format::Schema(Schema { schema, .. }) => Some(OutputFormat {

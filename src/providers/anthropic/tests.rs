@@ -19,7 +19,8 @@ use crate::{
 fn call() -> TextCall {
     TextCall {
         model: "claude-haiku-5-5".to_owned(),
-        conversation: Conversation::from_prompt("Say hi.".to_owned(), Some("Be brief.".to_owned())),
+        conversation: Conversation::from_prompt("Say hi.".to_owned(), Some("Be brief.".to_owned()))
+            .into(),
         max_tokens: 256,
         sampling: Sampling::default(),
         ..TextCall::default()
@@ -120,7 +121,7 @@ async fn sends_every_message_of_a_conversation() {
     let upstream = Upstream::start(Reply::status(400, &[], "{}")).await;
     let adapter = adapter(&upstream.base, AnthropicModel::default());
     let call = TextCall {
-        conversation: dialogue(),
+        conversation: dialogue().into(),
         ..call()
     };
     let _refused = adapter.generate(&call, None).await;
@@ -143,7 +144,7 @@ async fn an_older_version_takes_a_temperature() {
     };
     let adapter = adapter(&upstream.base, settings);
     let bare = TextCall {
-        conversation: Conversation::from_prompt("Say hi.".to_owned(), None),
+        conversation: Conversation::from_prompt("Say hi.".to_owned(), None).into(),
         sampling: Sampling {
             temperature: Some(0.25),
             ..Sampling::default()

@@ -21,7 +21,7 @@ use super::super::{
     ProviderError, VideoCall, VideoOutput, VideoProvider, VideoStatus,
     answer::task_id,
     http::{
-        Answer, HttpClient, JsonPost, SetupError, TEXT_BODY_CAP,
+        Answer, HttpClient, JsonPost, RequestJson, SetupError, TEXT_BODY_CAP,
         base_url::{BaseUrlError, VersionPath, endpoint},
         classify, secret_header,
     },
@@ -159,7 +159,7 @@ impl VideoProvider for GeminiOmni {
         let post = JsonPost {
             url: self.url(&[])?,
             headers: self.headers(),
-            body: &body,
+            body: RequestJson::of(&body)?,
             timeout: self.timeout,
         };
         let answer = self.http.post_json(post).await?;

@@ -8,10 +8,13 @@ use std::collections::HashMap;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{super::TextCall, GeminiModel};
+use super::{
+    super::{ProviderError, TextCall, http::RequestJson},
+    GeminiModel,
+};
 use crate::domain::conversation::{
-    Effort, Format, Image, ImageSource, Json, Message, Part, Reasoning, Role, Schema, Thinking,
-    ToolCall, ToolChoice, Tools, texts,
+    Conversation, Effort, Format, Image, ImageSource, Json, Message, Part, Reasoning, Role, Schema,
+    Thinking, ToolCall, ToolChoice, Tools, texts,
 };
 
 /// What stands for the signature of a call that Gemini did not make: without any it refuses the
@@ -111,7 +114,7 @@ impl<'a> WirePart<'a> {
             }) => Self {
                 inline_data: Some(Blob {
                     mime_type: media_type.as_str(),
-                    data,
+                    data: data.as_str(),
                 }),
                 ..Self::default()
             },
@@ -267,8 +270,17 @@ fn budget(reasoning: Reasoning) -> i64 {
     }
 }
 
-pub fn body<'a>(call: &'a TextCall, settings: &'a GeminiModel) -> Body<'a> {
-    let conversation = &call.conversation;
+pub fn json(call: &TextCall, settings: &GeminiModel) -> Result<RequestJson, ProviderError> {
+    let conversation = call.conversation.get();
+    let body = body(call, &conversation, settings);
+    RequestJson::sharing(&body, &conversation.buffers())
+}
+
+fn body<'a>(
+    call: &'a TextCall,
+    conversation: &'a Conversation,
+    settings: &'a GeminiModel,
+) -> Body<'a> {
     let calls = conversation.calls();
     let messages = conversation.messages.iter();
     let schema = match &conversation.format {

@@ -17,7 +17,7 @@ use super::{
         ProviderError, ProviderErrorKind, SpeechAnswer, SpeechCall, SpeechProvider,
         answer::{self, note_model},
         http::{
-            HttpClient, JsonPost, SPEECH_CAP, SetupError,
+            HttpClient, JsonPost, RequestJson, SPEECH_CAP, SetupError,
             base_url::{BaseUrlError, VersionPath, endpoint},
             classify::{self, ErrorInfo, Head, clean_id},
             secret_header,
@@ -212,7 +212,7 @@ impl SpeechProvider for GeminiSpeech {
         let post = JsonPost {
             url,
             headers: self.headers.clone(),
-            body: &body,
+            body: RequestJson::of(&body)?,
             timeout: self.timeout,
         };
         let answer = self.http.post_json(post).await?;

@@ -20,7 +20,8 @@ use crate::{
 fn call() -> TextCall {
     TextCall {
         model: "gemini-3.5-flash-lite".to_owned(),
-        conversation: Conversation::from_prompt("Say hi.".to_owned(), Some("Be brief.".to_owned())),
+        conversation: Conversation::from_prompt("Say hi.".to_owned(), Some("Be brief.".to_owned()))
+            .into(),
         max_tokens: 256,
         sampling: Sampling {
             temperature: Some(0.5),
@@ -115,7 +116,7 @@ async fn sends_every_message_of_a_conversation() {
     let upstream = Upstream::start(Reply::status(400, &[], "{}")).await;
     let adapter = adapter(&upstream.base, GeminiModel::default());
     let call = TextCall {
-        conversation: dialogue(),
+        conversation: dialogue().into(),
         ..call()
     };
     let _refused = adapter.generate(&call, None).await;
@@ -141,7 +142,7 @@ async fn only_what_was_given_is_sent() {
     };
     let adapter = adapter(&upstream.base, settings);
     let bare = TextCall {
-        conversation: Conversation::from_prompt("Say hi.".to_owned(), None),
+        conversation: Conversation::from_prompt("Say hi.".to_owned(), None).into(),
         sampling: Sampling::default(),
         ..call()
     };

@@ -29,7 +29,7 @@ async fn post(base: &str, timeout: Duration) -> Result<Answer, ProviderError> {
         .post_json(JsonPost {
             url: Url::parse(base).unwrap(),
             headers,
-            body: &body,
+            body: RequestJson::of(&body).unwrap(),
             timeout,
         })
         .await

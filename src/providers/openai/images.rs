@@ -17,7 +17,7 @@ use super::{
     super::{
         ImageAnswer, ImageCall, ImageProvider, ProviderError, answer,
         http::{
-            HttpClient, IMAGE_CAP, IMAGES_BODY_CAP, JsonPost, SetupError,
+            HttpClient, IMAGE_CAP, IMAGES_BODY_CAP, JsonPost, RequestJson, SetupError,
             base_url::{VersionPath, endpoint},
             classify::{self, Head},
         },
@@ -199,7 +199,7 @@ impl ImageProvider for OpenAiImages {
         let post = JsonPost {
             url: self.url.clone(),
             headers: self.headers.clone(),
-            body: &body,
+            body: RequestJson::of(&body)?,
             timeout: self.timeout,
         };
         let answer = self.http.post_json(post).await?;

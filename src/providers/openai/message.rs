@@ -2,7 +2,7 @@
 //!
 //! Source: openai 3.51.0 (`PyPI`) `openai/types/chat/chat_completion_*_param.py`.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::domain::conversation::{
@@ -46,10 +46,13 @@ enum WirePart<'a> {
 
 #[derive(Serialize)]
 struct WireImage<'a> {
-    url: String,
+    url: WireUrl<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<&'a str>,
 }
+
+/// A URL, or the data as one.
+struct WireUrl<'a>(&'a ImageSource);
 
 #[derive(Serialize)]
 struct WireCall<'a> {
@@ -153,14 +156,24 @@ impl<'a> Content<'a> {
 
 impl<'a> From<&'a Image> for WireImage<'a> {
     fn from(image: &'a Image) -> Self {
-        let url = match &image.source {
-            ImageSource::Url(url) => url.clone(),
+        let detail = image.detail.map(Detail::as_str);
+        let url = WireUrl(&image.source);
+        Self { url, detail }
+    }
+}
+
+impl Serialize for WireUrl<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            ImageSource::Url(url) => serializer.serialize_str(url),
+            // `collect_str` writes the data without copying it.
             ImageSource::Base64 {
                 media_type, data, ..
-            } => format!("data:{media_type};base64,{data}"),
-        };
-        let detail = image.detail.map(Detail::as_str);
-        Self { url, detail }
+            } => {
+                let data = data.as_str();
+                serializer.collect_str(&format_args!("data:{media_type};base64,{data}"))
+            }
+        }
     }
 }
 

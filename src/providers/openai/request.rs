@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    super::TextCall,
+    super::{ProviderError, TextCall, http::RequestJson},
     message::{self, WireFormat, WireMessage, WireTool},
 };
 use crate::domain::{
-    conversation::{Effort, Reasoning, Thinking},
+    conversation::{Conversation, Effort, Reasoning, Thinking, Tools},
     json::Members,
     pricing::CacheWrites,
     settings::blank_is_none,
@@ -142,22 +142,19 @@ struct StreamOptions {
     include_obfuscation: Option<bool>,
 }
 
-/// What is sent: a body of ours, or the caller's.
-#[derive(Serialize)]
-#[serde(untagged)]
-pub enum Sent<'a> {
-    Made(Box<Body<'a>>),
-    Passed(Members),
-}
-
-pub fn sent<'a>(call: &'a TextCall, settings: &'a OpenAiModel, streaming: bool) -> Sent<'a> {
-    match &call.original {
-        Some(original) => {
-            let members = original.members.clone();
-            Sent::Passed(passed(members, call, settings, streaming))
-        }
-        None => Sent::Made(Box::new(body(call, settings, streaming))),
+/// The body to send: the caller's, or one written from the conversation.
+pub fn json(
+    call: &TextCall,
+    settings: &OpenAiModel,
+    streaming: bool,
+) -> Result<RequestJson, ProviderError> {
+    if let Some(original) = &call.original {
+        let members = original.get().members.clone();
+        return RequestJson::of_members(&passed(members, call, settings, streaming));
     }
+    let conversation = call.conversation.get();
+    let body = body(call, &conversation, settings, streaming);
+    RequestJson::sharing(&body, &conversation.buffers())
 }
 
 /// The caller's body with our model and limit, at the price that is held, and with its usage.
@@ -187,8 +184,9 @@ fn passed(
         return members;
     }
     members.set("stream", &true);
-    let given = members.get("stream_options").map(str::as_bytes);
-    let given = given.and_then(|options| Members::parse(options).ok());
+    let given = members
+        .get("stream_options")
+        .and_then(|options| Members::parse(options).ok());
     let mut options = given.unwrap_or_default();
     if settings.stream_usage {
         options.set("include_usage", &true);
@@ -202,7 +200,12 @@ fn passed(
     members
 }
 
-fn body<'a>(call: &'a TextCall, settings: &'a OpenAiModel, streaming: bool) -> Body<'a> {
+pub(super) fn body<'a>(
+    call: &'a TextCall,
+    conversation: &'a Conversation,
+    settings: &'a OpenAiModel,
+    streaming: bool,
+) -> Body<'a> {
     let system_role = match settings.system_role {
         SystemRole::System => "system",
         SystemRole::Developer => "developer",
@@ -216,21 +219,21 @@ fn body<'a>(call: &'a TextCall, settings: &'a OpenAiModel, streaming: bool) -> B
         include_obfuscation: settings.no_obfuscation.then_some(false),
     };
     let wanted = options.include_usage.is_some() || options.include_obfuscation.is_some();
-    let tools = &call.conversation.tools;
+    let tools = &conversation.tools;
     let serial = tools.one_at_a_time && !tools.functions.is_empty();
     Body {
         model: &call.model,
-        messages: message::messages(&call.conversation, system_role),
+        messages: message::messages(conversation, system_role),
         tools: message::tools(tools),
         tool_choice: message::tool_choice(&tools.choice),
         parallel_tool_calls: serial.then_some(false),
-        response_format: message::format(&call.conversation.format),
+        response_format: message::format(&conversation.format),
         max_tokens,
         max_completion_tokens,
         temperature: call.sampling.temperature,
         top_p: call.sampling.top_p,
         stop: &call.sampling.stop,
-        reasoning_effort: effort(call, settings),
+        reasoning_effort: effort(call, tools, settings),
         service_tier: settings.service_tier.as_deref(),
         prompt_cache_options: (settings.explicit_cache && !call.is_dialogue)
             .then_some(CacheOptions { mode: "explicit" }),
@@ -243,22 +246,20 @@ fn body<'a>(call: &'a TextCall, settings: &'a OpenAiModel, streaming: bool) -> B
 pub fn sent_effort<'a>(call: &TextCall, settings: &'a OpenAiModel) -> Option<&'a str> {
     match &call.original {
         Some(_) => call.sampling.reasoning.effort.map(Effort::as_str),
-        None => effort(call, settings),
+        None => effort(call, &call.conversation.get().tools, settings),
     }
 }
 
 /// The model's own effort where none is asked for. Thinking that is asked for in another dialect
 /// becomes an effort, but not beside tools: models that can do without, which `none` stands for,
 /// take tools here only so.
-fn effort<'a>(call: &TextCall, settings: &'a OpenAiModel) -> Option<&'a str> {
+fn effort<'a>(call: &TextCall, tools: &Tools, settings: &'a OpenAiModel) -> Option<&'a str> {
     let Reasoning { thinking, effort } = call.sampling.reasoning;
     let own = settings.reasoning_effort.as_deref();
     match (effort, thinking) {
         (Some(effort), _) => Some(effort.as_str()),
         (None, None | Some(Thinking::Off | Thinking::BetweenTools)) => own,
-        (None, Some(_)) if own == Some("none") && !call.conversation.tools.functions.is_empty() => {
-            own
-        }
+        (None, Some(_)) if own == Some("none") && !tools.functions.is_empty() => own,
         (None, Some(_)) => call.sampling.reasoning.as_effort().map(Effort::as_str),
     }
 }

@@ -17,7 +17,7 @@ use super::{
     super::{
         ProviderError, SpeechAnswer, SpeechCall, SpeechProvider,
         http::{
-            HttpClient, JsonPost, SPEECH_CAP, SetupError,
+            HttpClient, JsonPost, RequestJson, SPEECH_CAP, SetupError,
             base_url::{VersionPath, endpoint},
             classify,
         },
@@ -115,7 +115,7 @@ impl OpenAiSpeech {
         let post = JsonPost {
             url: self.url.clone(),
             headers: self.headers.clone(),
-            body,
+            body: RequestJson::of(body)?,
             timeout: self.timeout,
         };
         let answer = self.http.post_json(post).await?;

@@ -21,7 +21,8 @@ use crate::{
 fn call() -> TextCall {
     TextCall {
         model: "gpt-6-luna".to_owned(),
-        conversation: Conversation::from_prompt("Say hi.".to_owned(), Some("Be brief.".to_owned())),
+        conversation: Conversation::from_prompt("Say hi.".to_owned(), Some("Be brief.".to_owned()))
+            .into(),
         max_tokens: 256,
         sampling: Sampling {
             temperature: Some(0.5),
@@ -120,7 +121,7 @@ async fn sends_every_message_of_a_conversation() {
     let upstream = Upstream::start(Reply::status(400, &[], "{}")).await;
     let adapter = adapter(&upstream.base, None, OpenAiModel::default());
     let call = TextCall {
-        conversation: dialogue(),
+        conversation: dialogue().into(),
         ..call()
     };
     let _refused = adapter.generate(&call, None).await;
@@ -138,7 +139,7 @@ async fn the_default_suits_compatible_servers() {
         let upstream = Upstream::start(Reply::status(400, &[], "{}")).await;
         let adapter = adapter(&upstream.base, None, OpenAiModel::default());
         let bare = TextCall {
-            conversation: Conversation::from_prompt("Say hi.".to_owned(), None),
+            conversation: Conversation::from_prompt("Say hi.".to_owned(), None).into(),
             sampling: Sampling::default(),
             ..call()
         };
@@ -162,9 +163,13 @@ async fn the_default_suits_compatible_servers() {
         ..OpenAiModel::default()
     };
     assert_eq!(
-        serde_json::to_value(request::sent(&call(), &mistral, true))
-            .unwrap()
-            .get("stream_options"),
+        {
+            let call = call();
+            let conversation = call.conversation.get();
+            serde_json::to_value(request::body(&call, &conversation, &mistral, true))
+        }
+        .unwrap()
+        .get("stream_options"),
         None
     );
 }

@@ -72,7 +72,7 @@ impl TextProvider for SandboxText {
         call: &TextCall,
         deltas: Option<&DeltaSink>,
     ) -> Result<TextAnswer, ProviderError> {
-        let conversation = &call.conversation;
+        let conversation = &*call.conversation.get();
         let input = input_tokens(call);
         if call
             .max_input_tokens
@@ -221,7 +221,7 @@ fn seen(conversation: &Conversation) -> Option<String> {
 /// A quarter of the bytes, rounded up, and the images: close to real tokenizers, and always below
 /// the ceiling of a hold.
 fn input_tokens(call: &TextCall) -> u64 {
-    (call.conversation.bytes().div_ceil(4) + call.image_tokens) as u64
+    (call.conversation.get().bytes().div_ceil(4) + call.image_tokens) as u64
 }
 
 /// The seed of everything that may change the answer.
@@ -229,7 +229,8 @@ fn seed(call: &TextCall) -> Seed {
     let sampling =
         [call.sampling.temperature, call.sampling.top_p].map(|v| v.map(f64::to_le_bytes));
     let [temperature, top_p] = &sampling;
-    let system = call.conversation.system.as_deref().unwrap_or_default();
+    let conversation = call.conversation.get();
+    let system = conversation.system.as_deref().unwrap_or_default();
     let max_tokens = call.max_tokens.to_le_bytes();
     let mut fields = vec![
         call.model.as_bytes(),
@@ -238,7 +239,7 @@ fn seed(call: &TextCall) -> Seed {
         system.as_bytes(),
     ];
     fields.extend(top_p.as_ref().map(|bytes| &bytes[..]));
-    for message in &call.conversation.messages {
+    for message in &conversation.messages {
         fields.push(match message.role {
             Role::System => &b"system"[..],
             Role::User => b"user",
@@ -249,7 +250,7 @@ fn seed(call: &TextCall) -> Seed {
             Part::ToolCall(call) => call.id.as_bytes(),
             Part::ToolResult(result) => result.call_id.as_bytes(),
             Part::Image(image) => match &image.source {
-                ImageSource::Base64 { data, .. } => data.as_bytes(),
+                ImageSource::Base64 { data, .. } => data.as_str().as_bytes(),
                 ImageSource::Url(url) => url.as_bytes(),
             },
             _ => &[],

@@ -161,3 +161,28 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_length_of_events_is_counted_across_chunks() {
+    for end in ["\n", "\r\n", "\r"] {
+        let event = format!("event: x{end}data: {}{end}{end}", "a".repeat(100));
+        let body = event.repeat(5);
+        for size in [1, 2, 7, 64, 1_000] {
+            let mut length = EventLength::default();
+            let largest = body
+                .as_bytes()
+                .chunks(size)
+                .map(|chunk| length.add(chunk))
+                .max();
+            // A line feed may be counted with the next event.
+            let largest = largest.unwrap();
+            assert!(
+                (event.len()..event.len() + 2).contains(&largest),
+                "{end:?} {size} {largest}"
+            );
+        }
+    }
+    let mut length = EventLength::default();
+    let lines = "data: a\n".repeat(1_000);
+    assert_eq!(length.add(lines.as_bytes()), lines.len());
+}

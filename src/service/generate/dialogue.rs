@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::plan::{Plan, plan_call};
+use super::plan::{Plan, PlannedInput, plan_call};
 use crate::{
     domain::{
         catalogue::{Model, ModelKind, TextModel},
@@ -14,7 +14,8 @@ use crate::{
         request::DialogueRequest,
     },
     jobs::Call,
-    providers::{DeltaSink, TextCall},
+    memory,
+    providers::{DeltaSink, Released, TextCall},
     service::{Service, ServiceError, auth::Caller},
     store::generations::SpendLimit,
 };
@@ -63,23 +64,38 @@ impl Service {
                 most_output(&ceiling, least, self.spendable(caller).await?.0).0
             }
         };
-        let image_bytes = text.uncounted_image_bytes(&request.conversation);
+        request.conversation.drop_blank_system();
+        let conversation = &request.conversation;
+        let input = PlannedInput {
+            tokens: ceiling.input_tokens,
+            bytes: conversation.bytes() + text.uncounted_image_bytes(conversation),
+            cache_writes: ceiling.cache_writes,
+        };
+        let image_tokens = text.image_tokens(conversation);
+        // One of the two is sent; the other is dropped here.
+        let (conversation, original) = match request.original.filter(|_| passes) {
+            Some(original) => {
+                if let Some(reserved) = memory::current() {
+                    reserved.shrink_to(original.members.bytes());
+                }
+                (Conversation::default(), Some(Released::from(*original)))
+            }
+            None => (request.conversation, None),
+        };
         let call = TextCall {
             model: model.id.clone(),
-            image_tokens: text.image_tokens(&request.conversation),
-            conversation: request.conversation,
+            image_tokens,
+            conversation: conversation.into(),
             max_tokens,
             max_input_tokens: text.limits.max_input_tokens,
             sampling: taken(request.sampling, text),
             replaced_names,
             is_dialogue: true,
-            original: request.original.filter(|_| passes),
+            original,
         };
-        let input = (ceiling.input_tokens, ceiling.cache_writes);
         let mut plan = plan_call(model, text, request.prompt, call, input, deltas);
         if let Some(Call::Text(work)) = &mut plan.call {
             work.receipt = receipt;
-            work.image_bytes = image_bytes;
         }
         plan.unlimited = asked.is_none();
         Ok(plan)

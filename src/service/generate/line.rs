@@ -11,7 +11,7 @@ use std::{
 };
 
 use tokio::{
-    sync::{OwnedMutexGuard, OwnedSemaphorePermit},
+    sync::OwnedMutexGuard,
     time::{Instant, timeout, timeout_at},
 };
 
@@ -34,10 +34,6 @@ pub(super) enum Line {
     Account(AccountId),
     Key(ApiKeyId),
 }
-
-/// Larger bodies wait only while those that wait have fewer KiB than this together.
-const SMALL_KIB: usize = 256;
-pub const LARGE_KIB: usize = 256 << 10;
 
 type Turns = tokio::sync::Mutex<()>;
 
@@ -76,9 +72,6 @@ pub(super) struct Queue<'a, F> {
     /// Called before it waits.
     waiting: F,
     permit: Option<Permit<AccountId>>,
-    /// Of its body.
-    kib: usize,
-    memory: Option<OwnedSemaphorePermit>,
     first: Option<First>,
 }
 
@@ -92,8 +85,8 @@ struct First {
 }
 
 impl<'a, F: Fn() + Send> Queue<'a, F> {
-    /// For a caller who waits at most as long as the settings say, with a body of `bytes`.
-    pub fn new(service: &'a Service, caller: &'a Caller, bytes: usize, waiting: F) -> Self {
+    /// For a caller who waits at most as long as the settings say.
+    pub fn new(service: &'a Service, caller: &'a Caller, waiting: F) -> Self {
         let begun = Instant::now();
         Self {
             service,
@@ -102,8 +95,6 @@ impl<'a, F: Fn() + Send> Queue<'a, F> {
             until: begun + service.0.settings.hold_wait,
             waiting,
             permit: None,
-            kib: bytes >> 10,
-            memory: None,
             first: None,
         }
     }
@@ -156,14 +147,6 @@ impl<'a, F: Fn() + Send> Queue<'a, F> {
             if self.permit.is_none() {
                 return Ok(false);
             }
-        }
-        if self.memory.is_none() && self.kib > SMALL_KIB {
-            let kib = u32::try_from(self.kib).unwrap_or(u32::MAX);
-            let memory = Arc::clone(&inner.waiting_kib).try_acquire_many_owned(kib);
-            let Ok(memory) = memory else {
-                return Ok(false);
-            };
-            self.memory = Some(memory);
         }
         (self.waiting)();
         let account = self.caller.account_id;

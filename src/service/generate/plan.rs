@@ -141,13 +141,15 @@ fn plan_text<'a>(
     let max_tokens = request
         .max_tokens
         .unwrap_or(DEFAULT_MAX_TOKENS.min(text.limits.max_tokens));
-    let conversation =
+    let mut conversation =
         Conversation::from_prompt(rendered.prompt.clone(), rendered.system_prompt.clone());
     check_context(text, &conversation)?;
     let input_tokens = conversation.bytes() as u64 + u64::from(text.overhead_tokens);
+    conversation.drop_blank_system();
+    let input_bytes = conversation.bytes();
     let call = TextCall {
         model: model.id.clone(),
-        conversation,
+        conversation: conversation.into(),
         max_tokens,
         max_input_tokens: text.limits.max_input_tokens,
         sampling: Sampling {
@@ -156,7 +158,11 @@ fn plan_text<'a>(
         },
         ..TextCall::default()
     };
-    let input = (input_tokens, text.cache_writes);
+    let input = PlannedInput {
+        tokens: input_tokens,
+        bytes: input_bytes,
+        cache_writes: text.cache_writes,
+    };
     Ok(Plan {
         system_prompt: rendered.system_prompt,
         template: rendered.template,
@@ -165,19 +171,25 @@ fn plan_text<'a>(
     })
 }
 
-/// The plan of a text call. `input`: the upper bound of its tokens, and what may be written of it to
-/// the vendor's cache.
+/// The counts of the input that the plan of a text keeps.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PlannedInput {
+    /// Upper bound.
+    pub tokens: u64,
+    /// Bytes that tokens are estimated from if the vendor reports none, images included.
+    pub bytes: usize,
+    pub cache_writes: CacheWrites,
+}
+
+/// The plan of a text call.
 pub(super) fn plan_call<'a>(
     model: &'a Model,
     text: &TextModel,
     prompt: String,
-    mut call: TextCall,
-    input: (u64, CacheWrites),
+    call: TextCall,
+    input: PlannedInput,
     deltas: Option<DeltaSink>,
 ) -> Plan<'a> {
-    let system = &mut call.conversation.system;
-    // Blank instructions say nothing, and some providers refuse them.
-    *system = system.take().filter(|text| !text.trim().is_empty());
     let Sampling {
         temperature,
         top_p,
@@ -202,9 +214,9 @@ pub(super) fn plan_call<'a>(
         parameters,
         ceiling: Ceiling::Text(TextCeiling {
             prices: Arc::clone(&text.prices),
-            input_tokens: input.0,
+            input_tokens: input.tokens,
             max_tokens: call.max_tokens,
-            cache_writes: input.1,
+            cache_writes: input.cache_writes,
         }),
         max_cost: None,
         call: Some(Call::Text(Box::new(TextWork {
@@ -212,7 +224,7 @@ pub(super) fn plan_call<'a>(
             prices: Arc::clone(&text.prices),
             deltas,
             receipt: None,
-            image_bytes: 0,
+            input_bytes: input.bytes,
         }))),
         job: false,
         unlimited: false,

@@ -2,12 +2,14 @@
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
-use sqlx::types::Json;
+use sqlx::{FromRow as _, types::Json};
+use uuid::Uuid;
 
 use super::{Store, StoreError};
 use crate::domain::{
     conversation::Answered,
     credits::Credits,
+    dialect::Answer,
     generation::{
         Failure, FailureCode, FinishReason, Generation, Modality, Output, Status, Surface,
         TemplateUse,
@@ -49,6 +51,16 @@ pub(in crate::store) struct GenerationRow {
     pub joined: Option<i32>,
 }
 
+#[derive(sqlx::FromRow)]
+struct AnswerRow {
+    id: GenerationId,
+    usage: Option<Value>,
+    result: Option<String>,
+    answer: Option<Json<Answered>>,
+    max_tokens: Option<i64>,
+    finish_reason: Option<FinishReason>,
+}
+
 impl Store {
     /// One generation of an account, unless deleted.
     pub async fn generation(
@@ -57,6 +69,42 @@ impl Store {
         id: GenerationId,
     ) -> Result<Option<Generation>, StoreError> {
         self.read_generation(account, id, false).await
+    }
+
+    /// Passes the answers of these generations to `read`, one at a time; those that the account
+    /// does not have, or that have no answer, are skipped.
+    pub async fn each_answer(
+        &self,
+        account: AccountId,
+        ids: &[Uuid],
+        mut read: impl FnMut(GenerationId, Answer) + Send,
+    ) -> Result<(), StoreError> {
+        let query = sqlx::query(
+            // Row by row: the planner could read all generations of the account.
+            "select g.* from unnest($2::uuid[]) wanted (id) cross join lateral (
+                 select id, usage, result, answer,
+                     (parameters ->> 'max_tokens')::bigint as max_tokens,
+                     coalesce(finish_reason, stop_reason) as finish_reason
+                 from generations
+                 where id = wanted.id and account_id = $1 and deleted_at is null
+                     and usage is not null
+                 offset 0
+             ) g",
+        );
+        let call = self.requests.named("read answers").long();
+        let reading = call.each(query.bind(account.0).bind(ids), |row| {
+            let row = AnswerRow::from_row(&row)?;
+            let max_tokens = row.max_tokens.and_then(|limit| u64::try_from(limit).ok());
+            let answered = row.answer.map(|Json(answered)| answered);
+            let answer = row.usage.and_then(|usage| {
+                Answer::from_parts(usage, max_tokens, row.finish_reason, answered, row.result)
+            });
+            if let Some(answer) = answer {
+                read(row.id, answer);
+            }
+            Ok(())
+        });
+        Ok(reading.await?)
     }
 
     /// What is left of a generation, also when its owner has deleted it.

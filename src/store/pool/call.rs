@@ -70,6 +70,21 @@ impl<'a> Call<'a> {
         Transaction::begin(self.start().await?).await
     }
 
+    /// Passes each row to `read` as it arrives, so that only one is in memory.
+    pub async fn each<'q, E>(
+        self,
+        query: E,
+        read: impl FnMut(PgRow) -> Result<(), sqlx::Error> + Send,
+    ) -> Result<(), sqlx::Error>
+    where
+        E: 'q + Execute<'q, Postgres>,
+    {
+        let mut active = self.start().await?;
+        let answer = active.each(query, read).await;
+        active.finish();
+        answer
+    }
+
     async fn start(self) -> Result<Active, sqlx::Error> {
         let span = statement_span(self.name);
         let mut connection = self
@@ -135,6 +150,31 @@ impl Active {
         let (connection, end) = self.connection()?;
         let answer = timeout_at(end, connection.fetch_many(query).try_collect()).await;
         self.check(answer.ok())
+    }
+
+    async fn each<'q, E>(
+        &mut self,
+        query: E,
+        mut read: impl FnMut(PgRow) -> Result<(), sqlx::Error> + Send,
+    ) -> Result<(), sqlx::Error>
+    where
+        E: 'q + Execute<'q, Postgres>,
+    {
+        let (connection, end) = self.connection()?;
+        let mut outcome = Ok(());
+        let reading = async {
+            let mut rows = connection.fetch(query);
+            while let Some(row) = rows.try_next().await? {
+                // After a failure the rest is skipped, so that the connection can be used again.
+                if outcome.is_ok() {
+                    outcome = read(row);
+                }
+            }
+            Ok(())
+        };
+        let answer = timeout_at(end, reading).await;
+        self.check(answer.ok())?;
+        outcome
     }
 
     pub async fn optional<'q, E>(&mut self, query: E) -> Result<Option<PgRow>, sqlx::Error>

@@ -653,15 +653,17 @@ async fn our_own_limits_end_a_text_with_length(_: PgPoolOptions, options: PgConn
     let account = app.account("10000").await;
     for model in [LUNA, HAIKU, GEMINI] {
         for path in [GENERATE, CHAT, MESSAGES, RESPONSES] {
-            // 5 MiB of text, and 65 MiB of comments after a text.
-            let long = text(model, &"x".repeat(1 << 20)).repeat(5);
+            // 5 MiB of text, and 65 MiB of comments after a text, in events of less than 1 MiB; and
+            // an event of more.
+            let long = text(model, &"x".repeat(1 << 19)).repeat(10);
             let large = if path == CHAT {
-                let comment = format!(": {}\n", "x".repeat(1 << 20));
-                Some(text(model, "Hello") + &comment.repeat(65))
+                let comment = format!(": {}\n\n", "x".repeat(1 << 19));
+                Some(text(model, "Hello") + &comment.repeat(130))
             } else {
                 None
             };
-            for (body, bytes) in [(Some(long), 4 << 20), (large, 5)] {
+            let event = text(model, "Hello") + &text(model, &"x".repeat(1 << 20));
+            for (body, bytes) in [(Some(long), 4 << 20), (large, 5), (Some(event), 5)] {
                 let Some(body) = body else { continue };
                 upstream.reply(Reply::Raw(200, "text/event-stream", start(model) + &body));
                 let answer = app

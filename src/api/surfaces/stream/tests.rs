@@ -1,13 +1,14 @@
 //! The order of events, whatever comes between them.
 
 use futures_util::StreamExt as _;
-use tokio::sync::{mpsc::unbounded_channel, oneshot};
+use tokio::sync::oneshot;
 
 use super::*;
 use crate::domain::{
-    conversation::{Part, Stop},
+    conversation::{Part, Stop, Visibility},
     usage::{TextUsage, TokenCounts},
 };
+use crate::providers::DeltaSink;
 
 /// Writes a letter for each event.
 struct Letters;
@@ -59,11 +60,11 @@ const LONG: Duration = Duration::from_hours(1);
 async fn pieces_come_before_the_end_whichever_is_seen_first() {
     for ended in [Ok(answer()), Err("cut".to_owned())] {
         let last = if ended.is_ok() { ")" } else { "!cut" };
-        let (sender, pieces) = unbounded_channel();
-        sender.send(text("b")).unwrap();
-        sender.send(text("c")).unwrap();
+        let (sender, pieces) = DeltaSink::channel(Visibility::TEXT);
+        sender.push(text("b"));
+        sender.push(text("c"));
         let end = Box::pin(async move { ended });
-        let events = events(Letters, Some(text("a")), pieces, end, LONG);
+        let events = events(Letters, Some(text("a")), pieces, end, (LONG, String::new()));
         let all: Vec<String> = events.collect().await;
         assert_eq!(all.concat(), format!("(abc{last}"));
     }
@@ -71,13 +72,19 @@ async fn pieces_come_before_the_end_whichever_is_seen_first() {
 
 #[tokio::test]
 async fn silence_is_filled_and_disturbs_nothing() {
-    let (sender, pieces) = unbounded_channel();
+    let (sender, pieces) = DeltaSink::channel(Visibility::TEXT);
     let (ending, ended) = oneshot::channel();
     let end = Box::pin(async move { Ok(ended.await.unwrap()) });
-    let mut events = Box::pin(events(Letters, None, pieces, end, Duration::from_millis(1)));
+    let mut events = Box::pin(events(
+        Letters,
+        None,
+        pieces,
+        end,
+        (Duration::from_millis(1), String::new()),
+    ));
     assert_eq!(events.next().await.unwrap(), "(");
     assert_eq!(events.next().await.unwrap(), ".");
-    sender.send(text("a")).unwrap();
+    sender.push(text("a"));
     assert_eq!(events.next().await.unwrap(), "a");
     assert_eq!(events.next().await.unwrap(), ".");
     // The channel may close before the end is known.
@@ -91,11 +98,11 @@ async fn silence_is_filled_and_disturbs_nothing() {
 #[tokio::test]
 async fn what_is_told_only_at_its_end_shows_signs_of_life_until_then() {
     let request = || RequestId("req_1".to_owned());
-    let (sender, pieces) = unbounded_channel();
+    let (sender, pieces) = DeltaSink::channel(Visibility::TEXT);
     let (ending, ended) = oneshot::channel();
     let end = async move {
         ended.await.unwrap();
-        sender.send(text("ab")).unwrap();
+        sender.push(text("ab"));
         Ok(answer())
     };
     let short = Duration::from_millis(1);
@@ -107,7 +114,7 @@ async fn what_is_told_only_at_its_end_shows_signs_of_life_until_then() {
     let rest: String = events.collect().await;
     assert_eq!(rest.trim_start_matches('.'), "ab)");
     // What fails before that has its own status.
-    let (_sender, pieces) = unbounded_channel();
+    let (_sender, pieces) = DeltaSink::channel(Visibility::TEXT);
     let end = async { Err(ApiError::cancelled()) };
     let events = begun(Sdk::OpenAi, request(), end, pieces, Letters, LONG);
     assert!(events.await.is_err());

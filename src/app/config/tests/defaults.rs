@@ -49,6 +49,7 @@ fn the_values_of_the_contract() {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     assert!((cores..=cores + 1).contains(&(2 * c.server.threads())));
     assert_eq!(*c.server.account_share_percent, 50);
+    assert!(c.server.memory_bytes() >= 512 << 20);
     assert!(c.server.cors_origins.is_empty() && c.server.trusted_proxies.is_empty());
     assert!(c.database_url().is_none());
     assert_eq!(*c.database.max_connections, 24);

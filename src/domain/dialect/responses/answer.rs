@@ -1,5 +1,7 @@
 //! The bodies of answers and of events.
 
+use std::collections::{BTreeSet, HashMap};
+
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -347,14 +349,29 @@ pub fn referenced(id: &str) -> Option<(&str, usize)> {
 }
 
 impl Answer {
-    /// Its items in the Responses API, as a request brings them back.
-    pub fn response_items(&self, generation: &str) -> Vec<Value> {
+    /// The items at these places of the output in the Responses API, as a request refers to them.
+    pub fn response_items(
+        &self,
+        generation: &str,
+        places: &BTreeSet<usize>,
+    ) -> HashMap<usize, Value> {
         let shown = Shown {
             encrypted: true,
             ..Shown::default()
         };
-        let items = items(generation, &self.parts, &shown).into_iter();
-        items.map(|item| json!(item)).collect()
+        let mut found = HashMap::new();
+        let mut at = 0;
+        let parts = self.parts.iter().cloned().flat_map(secret::parts);
+        for part in parts.filter(is_item) {
+            let Some(item) = ResponseItem::of(generation, at, &part, &shown) else {
+                continue;
+            };
+            if places.contains(&at) {
+                found.insert(at, json!(item));
+            }
+            at += 1;
+        }
+        found
     }
 }
 

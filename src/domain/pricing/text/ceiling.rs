@@ -6,8 +6,9 @@ use super::{PER_MILLION, TextPrices, TokenPrices};
 use crate::domain::{credits::Credits, pricing::largest};
 
 /// The cache writes that a request may cause, each including the ones before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CacheWrites {
+    #[default]
     None,
     Short,
     Long,

@@ -163,7 +163,7 @@ async fn a_stream_cut_on_the_wire() {
             (ProviderErrorKind::Failed, false, 1)
         );
     }
-    let piece = format!(": {}\n", "x".repeat(65_536));
+    let piece = format!(": {}\n\n", "x".repeat(65_536));
     let head = "HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\n\r\n".to_owned();
     let error = ask(Reply::Endless(head, piece), true).await.0.unwrap_err();
     assert_eq!(

@@ -11,7 +11,7 @@ use crate::{
 fn call(prompt: &str, max_tokens: u32) -> TextCall {
     TextCall {
         model: "sandbox-text".to_owned(),
-        conversation: Conversation::from_prompt(prompt.to_owned(), None),
+        conversation: Conversation::from_prompt(prompt.to_owned(), None).into(),
         max_tokens,
         sampling: Sampling::default(),
         ..TextCall::default()
@@ -61,7 +61,7 @@ async fn the_same_call_gets_the_same_answer() {
 #[tokio::test]
 async fn answers_the_last_message_and_knows_the_ones_before() {
     let call = |conversation| TextCall {
-        conversation,
+        conversation: Conversation::into(conversation),
         ..call("", 1024)
     };
     let mut conversation = dialogue();

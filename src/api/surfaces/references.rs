@@ -1,0 +1,197 @@
+//! References of a Responses body to items of earlier answers of the account.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    mem,
+};
+
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use crate::{
+    api::{ApiState, body::JsonBody, error::ApiError},
+    domain::{
+        dialect::responses::referenced,
+        validate::{Body, FieldCode, FieldError},
+    },
+    memory,
+    service::{ServiceError, auth::Caller},
+};
+
+/// Items of earlier answers that an input may name, and number of these answers.
+const MAX_ITEMS: usize = 1_000;
+const MAX_ANSWERS: usize = 64;
+
+/// Memory of the answer that is being read: 4 MiB as text, and parsed.
+const READ_BYTES: usize = 12 << 20;
+
+/// An item of the input that is to be replaced.
+struct Reference {
+    /// Its place in the input.
+    at: usize,
+    id: String,
+    /// The generation, and the place in its output.
+    target: Option<(Uuid, usize)>,
+    /// Reasoning without what its vendor signed: it stays if nothing is found.
+    is_optional: bool,
+    item: Value,
+}
+
+type Places = BTreeMap<Uuid, BTreeSet<usize>>;
+
+/// Replaces items of the input that name items of the account's own answers, and reasoning that
+/// lacks what its vendor signed. Everything else in the body is validated first, and the caller is
+/// confirmed and counted before stored answers are read.
+pub(super) async fn resolve<T: Body + Send + 'static>(
+    state: &ApiState,
+    caller: &mut Caller,
+    body: JsonBody<T>,
+) -> Result<JsonBody<T>, ApiError> {
+    let looking = body.apart(|mut body| {
+        let (references, places) = find(body.members_mut())?;
+        if !references.is_empty() {
+            let errors = body.errors();
+            if !errors.is_empty() {
+                return Err(ServiceError::Invalid(errors).into());
+            }
+        }
+        Ok((body, references, places))
+    });
+    let (body, references, places) = looking.await?;
+    if references.is_empty() {
+        return Ok(body);
+    }
+    if !places.is_empty() {
+        *caller = state.service.confirmed(caller).await?;
+    }
+    let max_bytes = state.settings.max_sdk_body_bytes;
+    let items = read(state, caller, &places, max_bytes).await?;
+    let replacing = body.apart(move |mut body| {
+        replace(body.members_mut(), references, &items, max_bytes)?;
+        Ok(body)
+    });
+    replacing.await
+}
+
+/// Takes the references out of the input, and puts a message that is always valid in their place.
+fn find(members: &mut Map<String, Value>) -> Result<(Vec<Reference>, Places), ApiError> {
+    let (mut references, mut places) = (Vec::new(), Places::new());
+    let Some(Value::Array(items)) = members.get_mut("input") else {
+        return Ok((references, places));
+    };
+    let mut count = 0;
+    for (at, item) in items.iter_mut().enumerate() {
+        let is_reference = item["type"] == "item_reference";
+        let is_optional = item["type"] == "reasoning" && item["encrypted_content"].is_null();
+        if !is_reference && !is_optional {
+            continue;
+        }
+        let id = item["id"].as_str().unwrap_or_default();
+        let target = referenced(id)
+            .and_then(|(generation, place)| Some((Uuid::try_parse(generation).ok()?, place)));
+        if is_optional && target.is_none() {
+            continue;
+        }
+        if let Some((generation, place)) = target {
+            count += 1;
+            let is_new = !places.contains_key(&generation);
+            if count > MAX_ITEMS || is_new && places.len() == MAX_ANSWERS {
+                if is_optional {
+                    continue;
+                }
+                let message = format!(
+                    "must name at most {MAX_ITEMS} items of earlier answers, of at most \
+                     {MAX_ANSWERS} answers"
+                );
+                let error = FieldError::new("input", FieldCode::OutOfRange, message);
+                return Err(ServiceError::invalid(error).into());
+            }
+            places.entry(generation).or_default().insert(place);
+        }
+        references.push(Reference {
+            at,
+            id: id.to_owned(),
+            target,
+            is_optional,
+            item: if is_optional {
+                item.clone()
+            } else {
+                mem::replace(item, json!({"role": "user", "content": "x"}))
+            },
+        });
+    }
+    Ok((references, places))
+}
+
+/// The named items that exist, at most `max_bytes` of them.
+async fn read(
+    state: &ApiState,
+    caller: &Caller,
+    places: &Places,
+    max_bytes: usize,
+) -> Result<HashMap<(Uuid, usize), (Value, usize)>, ApiError> {
+    let ids: Vec<Uuid> = places.keys().copied().collect();
+    let (mut items, mut bytes) = (HashMap::new(), 0);
+    let (reading, kept) = (memory::reservation(), memory::current());
+    let has_room = reading
+        .as_ref()
+        .is_none_or(|memory| memory.try_add(READ_BYTES));
+    if !has_room {
+        return Err(ApiError::overloaded());
+    }
+    if !ids.is_empty() {
+        let reading = state.service.each_answer(caller, &ids, |id, answer| {
+            let generation = id.0.simple().to_string();
+            let Some(places) = places.get(&id.0).filter(|_| bytes <= max_bytes) else {
+                return;
+            };
+            for (place, item) in answer.response_items(&generation, places) {
+                let length = item.to_string().len();
+                bytes += length;
+                if let Some(kept) = &kept {
+                    kept.add(2 * length);
+                }
+                items.insert((id.0, place), (item, length));
+            }
+        });
+        reading.await?;
+    }
+    if bytes > max_bytes {
+        return Err(ApiError::from_status(StatusCode::PAYLOAD_TOO_LARGE));
+    }
+    Ok(items)
+}
+
+fn replace(
+    members: &mut Map<String, Value>,
+    references: Vec<Reference>,
+    items: &HashMap<(Uuid, usize), (Value, usize)>,
+    max_bytes: usize,
+) -> Result<(), ApiError> {
+    let Some(Value::Array(input)) = members.get_mut("input") else {
+        return Ok(());
+    };
+    let mut bytes = 0;
+    for reference in references {
+        let found = reference.target.and_then(|target| items.get(&target));
+        let place = input.get_mut(reference.at).ok_or_else(ApiError::internal)?;
+        match found.filter(|(item, _)| item["id"] == reference.id) {
+            Some((item, length)) => {
+                bytes += length;
+                if bytes > max_bytes {
+                    return Err(ApiError::from_status(StatusCode::PAYLOAD_TOO_LARGE));
+                }
+                *place = item.clone();
+            }
+            None if reference.is_optional => *place = reference.item,
+            None => {
+                let message = "refers to no item of an answer of this account";
+                let param = format!("input[{}].id", reference.at);
+                let error = FieldError::new(param, FieldCode::NotAllowed, message);
+                return Err(ServiceError::invalid(error).into());
+            }
+        }
+    }
+    Ok(())
+}

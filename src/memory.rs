@@ -1,0 +1,307 @@
+//! The byte budget of what this process keeps for requests: bodies, conversations, answers and
+//! pieces that a client has not read.
+//!
+//! Here: counting. The parts that keep bytes reserve them; those that accept work refuse it if
+//! there is no room. An account gets at most half.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{task_local, time::Instant};
+
+use crate::domain::{
+    ids::AccountId,
+    limiter::{Limiter, Permit},
+};
+
+/// Between two log lines about one account.
+const LOG_PERIOD: Duration = Duration::from_mins(1);
+/// Bytes that a growing reservation gets or returns at once, at most.
+const STEP: usize = 1 << 20;
+
+/// `None` before a request is authenticated.
+type Owner = Option<AccountId>;
+
+task_local! {
+    /// The reservation of the request that a task works for.
+    static REQUEST: Arc<Reservation>;
+}
+
+/// The budget. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Memory(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    limiter: Limiter<Owner>,
+    refused: AtomicU64,
+    logged: Mutex<HashMap<Owner, Instant>>,
+}
+
+impl Memory {
+    /// A budget of so many bytes.
+    pub fn new(bytes: usize) -> Self {
+        Self(Arc::new(Inner {
+            limiter: Limiter::shared(bytes, 0),
+            refused: AtomicU64::new(0),
+            logged: Mutex::default(),
+        }))
+    }
+
+    /// Runs the work of a new request, which [`charge_to`] assigns to an account.
+    pub async fn for_request<T>(&self, work: impl Future<Output = T>) -> T {
+        let reservation = Reservation::new(self.clone(), None);
+        REQUEST.scope(Arc::new(reservation), work).await
+    }
+
+    /// Bytes in use, and the budget.
+    pub fn usage(&self) -> (usize, usize) {
+        let total = self.0.limiter.total();
+        // More than the budget is in use where a started generation exceeds it.
+        let used = self.0.limiter.held().iter().map(|(_, bytes)| bytes).sum();
+        (used, total)
+    }
+
+    /// Reservations that were refused.
+    pub fn refused(&self) -> u64 {
+        self.0.refused.load(Ordering::Relaxed)
+    }
+
+    fn refuse(&self, owner: Owner) {
+        self.0.refused.fetch_add(1, Ordering::Relaxed);
+        let now = Instant::now();
+        let mut logged = lock(&self.0.logged);
+        logged.retain(|_, at| now.duration_since(*at) < LOG_PERIOD);
+        if logged.contains_key(&owner) {
+            return;
+        }
+        logged.insert(owner, now);
+        drop(logged);
+        let (used, budget) = self.usage();
+        let account = owner.map(tracing::field::display);
+        tracing::warn!(
+            account,
+            used,
+            budget,
+            "memory budget is used up; requests are refused"
+        );
+    }
+}
+
+/// Bytes that are reserved for one owner until this is dropped.
+#[derive(Debug)]
+pub struct Reservation {
+    memory: Memory,
+    state: Mutex<Reserved>,
+}
+
+#[derive(Debug)]
+struct Reserved {
+    owner: Owner,
+    used: usize,
+    /// Their weights are at least `used` together.
+    permits: Vec<Permit<Owner>>,
+}
+
+impl Reservation {
+    fn new(memory: Memory, owner: Owner) -> Self {
+        let state = Mutex::new(Reserved {
+            owner,
+            used: 0,
+            permits: Vec::new(),
+        });
+        Self { memory, state }
+    }
+
+    /// Reserves more bytes; `false` if the budget has no room for them.
+    pub fn try_add(&self, bytes: usize) -> bool {
+        let mut state = lock(&self.state);
+        let missing = (state.used + bytes).saturating_sub(state.reserved());
+        if missing > 0 {
+            let limiter = &self.memory.0.limiter;
+            // A little more than needed, so that a reservation that grows has few permits.
+            let step = missing.max(state.used.min(STEP));
+            let permit = limiter.try_acquire_many(state.owner, step);
+            let permit = permit.or_else(|| limiter.try_acquire_many(state.owner, missing));
+            let Some(permit) = permit else {
+                let owner = state.owner;
+                drop(state);
+                self.memory.refuse(owner);
+                return false;
+            };
+            state.permits.push(permit);
+        }
+        state.used += bytes;
+        true
+    }
+
+    /// Counts more bytes for work that has started, unless the owner has used up its half of the
+    /// budget. What others use does not matter.
+    pub fn add_within_share(&self, bytes: usize) -> bool {
+        let limiter = &self.memory.0.limiter;
+        let (owner, missing) = {
+            let state = lock(&self.state);
+            let missing = (state.used + bytes).saturating_sub(state.reserved());
+            (state.owner, missing)
+        };
+        let has_room = missing == 0 || limiter.held_by(owner) + missing <= limiter.per_key();
+        if has_room {
+            self.add(bytes);
+        } else {
+            self.memory.refuse(owner);
+        }
+        has_room
+    }
+
+    /// Counts more bytes regardless of the budget, for work that has started.
+    pub fn add(&self, bytes: usize) {
+        let mut state = lock(&self.state);
+        let missing = (state.used + bytes).saturating_sub(state.reserved());
+        if missing > 0 {
+            let step = missing.max(state.used.min(STEP));
+            let permit = self.memory.0.limiter.admit_many(state.owner, step);
+            state.permits.push(permit);
+        }
+        state.used += bytes;
+    }
+
+    pub fn remove(&self, bytes: usize) {
+        let mut state = lock(&self.state);
+        state.used = state.used.saturating_sub(bytes);
+        if state.used == 0 {
+            state.permits.clear();
+        } else if state.reserved() - state.used >= 2 * STEP {
+            self.fit(&mut state);
+        }
+    }
+
+    /// Returns all bytes but these, of those that are reserved.
+    pub fn shrink_to(&self, bytes: usize) {
+        let mut state = lock(&self.state);
+        state.used = state.used.min(bytes);
+        self.fit(&mut state);
+    }
+
+    fn fit(&self, state: &mut Reserved) {
+        // First, so that no other request is refused for bytes that are counted twice.
+        state.permits.clear();
+        if state.used > 0 {
+            let permit = self.memory.0.limiter.admit_many(state.owner, state.used);
+            state.permits.push(permit);
+        }
+    }
+}
+
+impl Reserved {
+    fn reserved(&self) -> usize {
+        self.permits.iter().map(Permit::weight).sum()
+    }
+}
+
+/// The reservation of the current request.
+pub fn current() -> Option<Arc<Reservation>> {
+    REQUEST.try_with(Arc::clone).ok()
+}
+
+/// A new reservation of the account that the current task works for.
+pub fn reservation() -> Option<Reservation> {
+    let current = current()?;
+    let owner = lock(&current.state).owner;
+    Some(Reservation::new(current.memory.clone(), owner))
+}
+
+/// Assigns the current request to an account.
+pub fn charge_to(account: AccountId) {
+    let Some(current) = current() else { return };
+    let mut state = lock(&current.state);
+    state.owner = Some(account);
+    if state.used > 0 {
+        current.fit(&mut state);
+    }
+}
+
+/// Runs work that continues a request.
+pub async fn continued<T>(request: Option<Arc<Reservation>>, work: impl Future<Output = T>) -> T {
+    match request {
+        Some(request) => REQUEST.scope(request, work).await,
+        None => work.await,
+    }
+}
+
+/// Returns what the current request has reserved.
+pub fn release() {
+    if let Some(current) = current() {
+        current.shrink_to(0);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_account_gets_half_and_started_work_is_counted() {
+        let memory = Memory::new(1_000);
+        let request = async {
+            charge_to(AccountId(1));
+            let body = current().unwrap();
+            assert!(body.try_add(300));
+            let answer = reservation().unwrap();
+            assert!(!answer.try_add(201));
+            assert_eq!(memory.refused(), 1);
+            answer.add(900);
+            assert_eq!(memory.usage(), (1_200, 1_000));
+            assert!(!body.try_add(1));
+            assert!(!answer.add_within_share(1));
+            answer.remove(899);
+            assert!(answer.add_within_share(10));
+            answer.remove(10);
+            assert!(answer.try_add(10));
+            answer
+        };
+        let answer = memory.for_request(request).await;
+        drop(answer);
+        assert_eq!(memory.usage(), (0, 1_000));
+        let others = async { current().unwrap().try_add(500) };
+        assert!(memory.for_request(others).await);
+    }
+
+    #[tokio::test]
+    async fn what_is_charged_to_an_account_later_moves_to_it() {
+        let memory = Memory::new(1_000);
+        let request = async {
+            assert!(current().unwrap().try_add(400));
+            charge_to(AccountId(1));
+            assert!(!current().unwrap().try_add(101));
+            let task = continued(current(), async { release() });
+            task.await;
+            assert_eq!(memory.usage().0, 0);
+        };
+        memory.for_request(request).await;
+        assert_eq!(current().map(drop), None);
+    }
+
+    #[test]
+    fn few_permits_hold_a_growing_reservation() {
+        let reservation = Reservation::new(Memory::new(1 << 30), None);
+        for _ in 0..10_000 {
+            assert!(reservation.try_add(2_000));
+        }
+        let permits = lock(&reservation.state).permits.len();
+        assert!(permits < 40, "{permits}");
+        let (used, _) = reservation.memory.usage();
+        assert!((20_000_000..20_000_000 + STEP).contains(&used));
+        reservation.remove(19_000_000);
+        assert!(reservation.memory.usage().0 < 1_000_000 + 2 * STEP);
+    }
+}

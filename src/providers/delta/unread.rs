@@ -1,0 +1,360 @@
+//! The pieces of a stream that its client has not read.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use crate::{
+    domain::conversation::{Delta, Part, ReasoningField, Visibility},
+    memory::{self, Reservation},
+};
+
+/// Bytes of one stream, some 60,000 tokens.
+const MAX_UNREAD: usize = 256 << 10;
+/// Memory that a piece takes beyond its text.
+const PIECE_BYTES: usize = 96;
+
+/// Counts the pieces in a channel.
+#[derive(Debug)]
+pub struct Unread {
+    bytes: AtomicUsize,
+    /// A piece was not kept, and none after it.
+    has_overflowed: AtomicBool,
+    reserved: Option<Reservation>,
+}
+
+impl Default for Unread {
+    fn default() -> Self {
+        Self {
+            bytes: AtomicUsize::new(0),
+            has_overflowed: AtomicBool::new(false),
+            reserved: memory::reservation(),
+        }
+    }
+}
+
+fn size(piece: &Delta) -> usize {
+    piece.bytes() + PIECE_BYTES
+}
+
+impl Unread {
+    /// Whether a piece can be kept. Only the provider's task adds pieces.
+    pub fn add(&self, piece: &Delta) -> bool {
+        if self.has_overflowed.load(Ordering::Acquire) {
+            return false;
+        }
+        let size = size(piece);
+        let reserved = self.reserved.as_ref();
+        let is_kept = self.bytes.load(Ordering::Acquire) + size <= MAX_UNREAD
+            && reserved.is_none_or(|reserved| reserved.try_add(size));
+        if is_kept {
+            self.bytes.fetch_add(size, Ordering::AcqRel);
+        } else {
+            self.has_overflowed.store(true, Ordering::Release);
+        }
+        is_kept
+    }
+
+    fn remove(&self, piece: &Delta) {
+        let size = size(piece);
+        self.bytes.fetch_sub(size, Ordering::AcqRel);
+        if let Some(reserved) = &self.reserved {
+            reserved.remove(size);
+        }
+    }
+}
+
+/// The pieces of a streamed answer, as its client reads them.
+#[derive(Debug)]
+pub struct Deltas {
+    receiver: UnboundedReceiver<Delta>,
+    unread: Arc<Unread>,
+    visibility: Visibility,
+    /// All pieces that were read.
+    read: Read,
+    /// Those of them that the caller is sent.
+    visible: Read,
+}
+
+impl Deltas {
+    pub(super) fn new(
+        receiver: UnboundedReceiver<Delta>,
+        unread: Arc<Unread>,
+        visibility: Visibility,
+    ) -> Self {
+        Self {
+            receiver,
+            unread,
+            visibility,
+            read: Read::default(),
+            visible: Read::default(),
+        }
+    }
+
+    /// Those of an answer that is only known when it has ended.
+    pub fn at_end() -> Self {
+        let (_, receiver) = unbounded_channel();
+        let unread = Unread {
+            has_overflowed: AtomicBool::new(true),
+            ..Unread::default()
+        };
+        Self::new(receiver, Arc::new(unread), Visibility::TEXT)
+    }
+
+    /// The next piece; `None` after the last one that was kept.
+    pub async fn recv(&mut self) -> Option<Delta> {
+        let piece = self.receiver.recv().await?;
+        self.note(&piece);
+        Some(piece)
+    }
+
+    pub fn try_recv(&mut self) -> Option<Delta> {
+        let piece = self.receiver.try_recv().ok()?;
+        self.note(&piece);
+        Some(piece)
+    }
+
+    fn note(&mut self, piece: &Delta) {
+        self.unread.remove(piece);
+        self.read.add(piece);
+        if self.visibility.shows(piece) {
+            self.visible.add(piece);
+        }
+    }
+
+    /// The pieces of the answer that were not kept; none if all were.
+    pub fn rest(&self, answer: &[Part]) -> Vec<Delta> {
+        if !self.unread.has_overflowed.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let is_hidden = |piece: &Delta| piece.bytes() > 0 && !self.visibility.shows(piece);
+        let mut pieces = answer.iter().cloned().flat_map(Delta::of);
+        // An answer that was cut short has only the pieces that the caller is sent.
+        if pieces.any(|piece| is_hidden(&piece)) {
+            self.read.rest(answer)
+        } else {
+            self.visible.rest(answer)
+        }
+    }
+
+    /// As [`Self::rest`] of a client that is sent texts only.
+    pub fn rest_of_text<'a>(&self, text: &'a str) -> Option<&'a str> {
+        let is_complete = !self.unread.has_overflowed.load(Ordering::Acquire);
+        let rest = text.get(self.read.all_text..).filter(|_| !is_complete);
+        rest.filter(|rest| !rest.is_empty())
+    }
+
+    /// Reserves memory for the end of the stream, until this is dropped. Small ends need none.
+    pub fn reserve(&self, bytes: usize) -> bool {
+        let reserved = self.unread.reserved.as_ref();
+        bytes <= MAX_UNREAD || reserved.is_none_or(|reserved| reserved.try_add(bytes))
+    }
+}
+
+/// How much of an answer was read, in the parts that [`Delta::add_to`] makes of the pieces.
+#[derive(Debug, Default)]
+struct Read {
+    /// Bytes of all texts.
+    all_text: usize,
+    parts: usize,
+    /// Of the last part.
+    kind: Kind,
+    text: usize,
+    signature: usize,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Thinking,
+    Reasoning(ReasoningField),
+    Call,
+    #[default]
+    Other,
+}
+
+impl Read {
+    fn add(&mut self, piece: &Delta) {
+        match piece {
+            Delta::Text(text) => {
+                self.enter(Kind::Text, self.kind == Kind::Text);
+                self.text += stored_length(text);
+                self.all_text += stored_length(text);
+            }
+            Delta::Thinking(text) => {
+                let is_open = self.kind == Kind::Thinking && self.signature == 0;
+                self.enter(Kind::Thinking, is_open);
+                self.text += stored_length(text);
+            }
+            Delta::Reasoning(field, text) => {
+                let is_open = self.kind == Kind::Reasoning(*field);
+                self.enter(Kind::Reasoning(*field), is_open);
+                self.text += stored_length(text);
+            }
+            Delta::Signature(signature) => {
+                self.enter(Kind::Thinking, self.kind == Kind::Thinking);
+                self.signature += stored_length(signature);
+            }
+            Delta::ToolCall(call) => {
+                self.enter(Kind::Call, false);
+                self.text += stored_length(&call.arguments);
+            }
+            Delta::Arguments(text) => self.text += stored_length(text),
+            Delta::Redacted(_) | Delta::Opaque(_) => self.enter(Kind::Other, false),
+        }
+    }
+
+    fn enter(&mut self, kind: Kind, continues: bool) {
+        if !continues {
+            *self = Self {
+                parts: self.parts + 1,
+                kind,
+                all_text: self.all_text,
+                ..Self::default()
+            };
+        }
+    }
+
+    fn rest(&self, answer: &[Part]) -> Vec<Delta> {
+        let after = |text: &str, read: usize| text.get(read..).unwrap_or_default().to_owned();
+        let last = self.parts.checked_sub(1).and_then(|at| answer.get(at));
+        let open = match last {
+            Some(Part::Text { text }) => vec![Delta::Text(after(text, self.text))],
+            Some(part @ Part::Thinking { text, .. }) if part.reasoning_field().is_some() => {
+                let text = after(text, self.text);
+                let field = part.reasoning_field().filter(|_| !text.is_empty());
+                field
+                    .map(|field| Delta::Reasoning(field, text))
+                    .into_iter()
+                    .collect()
+            }
+            Some(Part::Thinking { text, signature }) => {
+                let text = after(text, self.text);
+                let thinking = (!text.is_empty()).then_some(Delta::Thinking(text));
+                let signature = Delta::Signature(after(signature, self.signature));
+                thinking.into_iter().chain([signature]).collect()
+            }
+            Some(Part::ToolCall(call)) => vec![Delta::Arguments(after(&call.arguments, self.text))],
+            _ => Vec::new(),
+        };
+        let closed = answer.get(self.parts..).unwrap_or_default();
+        let closed = closed.iter().cloned().flat_map(Delta::of);
+        let is_empty = |piece: &Delta| {
+            matches!(piece, Delta::Text(text) | Delta::Signature(text) | Delta::Arguments(text)
+                if text.is_empty())
+        };
+        let open = open.into_iter().filter(|piece| !is_empty(piece));
+        open.chain(closed).collect()
+    }
+}
+
+/// Bytes of a text in the record, where U+FFFD stands for U+0000.
+fn stored_length(text: &str) -> usize {
+    text.len() + 2 * text.bytes().filter(|byte| *byte == 0).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{domain::conversation::ToolCall, providers::DeltaSink};
+
+    /// No server sends both reasoning in a field and signatures.
+    fn pieces() -> impl Strategy<Value = Vec<Delta>> {
+        let of = |has_signatures| prop::collection::vec(piece(has_signatures), 0..20);
+        any::<bool>().prop_flat_map(of)
+    }
+
+    fn piece(has_signatures: bool) -> impl Strategy<Value = Delta> {
+        let text = "[a-cé]{1,4}";
+        let thinking = move |text| {
+            if has_signatures {
+                Delta::Thinking(text)
+            } else {
+                Delta::Reasoning(ReasoningField::Reasoning, text)
+            }
+        };
+        prop_oneof![
+            4 => text.prop_map(Delta::Text),
+            2 => text.prop_map(thinking),
+            u32::from(has_signatures) => text.prop_map(Delta::Signature),
+            1 => text.prop_map(Delta::Redacted),
+            1 => text.prop_map(|id| Delta::ToolCall(ToolCall { id, ..ToolCall::default() })),
+        ]
+    }
+
+    proptest! {
+        /// Whatever was read, the rest completes the answer.
+        #[test]
+        fn the_rest_follows_what_was_read(
+            pieces in pieces(),
+            read in 0..20_usize,
+        ) {
+            let add = |parts: &mut Vec<Part>, pieces: &[Delta]| {
+                for piece in pieces {
+                    piece.clone().add_to(parts);
+                }
+            };
+            let mut answer = Vec::new();
+            add(&mut answer, &pieces);
+            let known = &pieces[..read.min(pieces.len())];
+            let mut progress = Read::default();
+            for piece in known {
+                progress.add(piece);
+            }
+            let mut again = Vec::new();
+            add(&mut again, known);
+            add(&mut again, &progress.rest(&answer));
+            prop_assert_eq!(again, answer);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_cut_answer_has_its_rest_without_hidden_pieces() {
+        let (sink, mut deltas) = DeltaSink::channel(Visibility::TEXT);
+        sink.push(Delta::Text("a".to_owned()));
+        sink.push(Delta::Thinking("hm".to_owned()));
+        sink.push(Delta::Text("b".to_owned()));
+        sink.push(Delta::Text("c".repeat(MAX_UNREAD)));
+        assert!(sink.close());
+        for _ in 0..3 {
+            assert!(deltas.recv().await.is_some());
+        }
+        let delivered = sink.delivered().unwrap();
+        let rest = [Delta::Text("c".repeat(MAX_UNREAD))];
+        assert_eq!(deltas.rest(&delivered.parts), rest);
+        assert_eq!(
+            deltas.rest_of_text(&delivered.text()).unwrap().len(),
+            MAX_UNREAD
+        );
+    }
+
+    #[tokio::test]
+    async fn a_slow_client_gets_the_rest_at_the_end() {
+        let (sink, mut deltas) = DeltaSink::channel(Visibility::TEXT);
+        let text = "é".repeat(1_000);
+        let mut answer = Vec::new();
+        for _ in 0..1_000 {
+            let piece = Delta::Text(text.clone());
+            piece.clone().add_to(&mut answer);
+            sink.push(piece);
+        }
+        assert_eq!(sink.delivered().unwrap().parts, answer);
+        drop(sink);
+        let mut read = Vec::new();
+        while let Some(piece) = deltas.recv().await {
+            piece.add_to(&mut read);
+        }
+        let rest = deltas.rest(&answer);
+        assert!(!rest.is_empty());
+        for piece in rest {
+            piece.add_to(&mut read);
+        }
+        assert_eq!(read, answer);
+        assert_eq!(Deltas::at_end().rest(&answer).len(), 1);
+    }
+}

@@ -1,0 +1,147 @@
+//! A provider that answers every call in the same, configured way.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use image::{ImageFormat, RgbImage};
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    time::sleep,
+};
+
+/// What every call is answered with.
+#[derive(Debug, Clone)]
+pub enum Mode {
+    /// Nothing for some seconds, then a short text.
+    Wait(Duration),
+    /// A text of so many bytes.
+    Text(usize),
+    /// One event with so many values of JSON.
+    Event(usize),
+    /// A stream of so many pieces of 1 KiB.
+    Pieces(usize),
+    /// So many images that do not compress.
+    Images(usize),
+}
+
+pub struct Provider {
+    address: SocketAddr,
+    mode: Arc<Mutex<Mode>>,
+}
+
+impl Provider {
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mode = Arc::new(Mutex::new(Mode::Text(1)));
+        let shared = Arc::clone(&mode);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let mode = Arc::clone(&shared);
+                // A server that hangs up is part of an attack.
+                tokio::spawn(async move { answer(stream, &mode).await });
+            }
+        });
+        Self { address, mode }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    pub fn set(&self, mode: Mode) {
+        *self.mode.lock().unwrap() = mode;
+    }
+}
+
+async fn answer(mut stream: TcpStream, mode: &Mutex<Mode>) -> Option<()> {
+    read(&mut stream).await?;
+    let mode = mode.lock().unwrap().clone();
+    let usage = json!({"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110});
+    let completion = |text: String| {
+        json!({"id": "c", "model": "gpt-5.4-mini", "usage": usage, "choices": [{"index": 0,
+            "finish_reason": "stop", "message": {"role": "assistant", "content": text}}]})
+    };
+    let body = match mode {
+        Mode::Wait(wait) => {
+            sleep(wait).await;
+            completion("done".to_owned()).to_string()
+        }
+        Mode::Text(bytes) => completion("a".repeat(bytes)).to_string(),
+        Mode::Images(count) => {
+            let mut file = std::io::Cursor::new(Vec::new());
+            let noise = RgbImage::from_fn(1024, 1024, |_, _| {
+                image::Rgb([0; 3].map(|_: u8| fastrand::u8(..)))
+            });
+            noise.write_to(&mut file, ImageFormat::Png).unwrap();
+            let image = json!({"b64_json": BASE64_STANDARD.encode(file.into_inner())});
+            json!({"created": 1, "data": vec![image; count]}).to_string()
+        }
+        Mode::Event(values) => {
+            open(&mut stream).await?;
+            let zeros = "0,".repeat(values);
+            let event = format!("data: {{\"id\":\"c\",\"x\":[{zeros}0],\"choices\":[]}}\n\n");
+            return stream.write_all(event.as_bytes()).await.ok();
+        }
+        Mode::Pieces(count) => {
+            open(&mut stream).await?;
+            let piece = json!({"id": "c", "model": "gpt-5.4-mini", "choices": [{"index": 0,
+                "delta": {"content": "a".repeat(1 << 10)}}]});
+            for _ in 0..count {
+                stream
+                    .write_all(format!("data: {piece}\n\n").as_bytes())
+                    .await
+                    .ok()?;
+            }
+            let last = json!({"id": "c", "usage": usage,
+                "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
+            let end = format!("data: {last}\n\ndata: [DONE]\n\n");
+            return stream.write_all(end.as_bytes()).await.ok();
+        }
+    };
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\
+         content-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await.ok()?;
+    stream.write_all(body.as_bytes()).await.ok()
+}
+
+async fn open(stream: &mut TcpStream) -> Option<()> {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.ok()
+}
+
+/// Reads a request and keeps nothing of its body.
+async fn read(stream: &mut TcpStream) -> Option<()> {
+    let mut head = Vec::new();
+    let end = loop {
+        if let Some(at) = head.windows(4).position(|four| four == b"\r\n\r\n") {
+            break at + 4;
+        }
+        if stream.read_buf(&mut head).await.ok()? == 0 {
+            return None;
+        }
+    };
+    let text = String::from_utf8_lossy(&head[..end]).to_ascii_lowercase();
+    let length = text
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "));
+    let length: usize = length?.trim().parse().ok()?;
+    let mut left = length.saturating_sub(head.len() - end);
+    let mut space = vec![0; 64 << 10];
+    while left > 0 {
+        match stream.read(&mut space).await.ok()? {
+            0 => return None,
+            read => left = left.saturating_sub(read),
+        }
+    }
+    Some(())
+}
