@@ -2,7 +2,7 @@
 
 mod bodies;
 mod breakers;
-mod media;
+pub mod media;
 mod passed;
 mod pictures;
 mod receipts;
