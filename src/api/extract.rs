@@ -4,6 +4,7 @@
 use std::{convert::Infallible, marker::PhantomData};
 
 use axum::extract::{FromRequestParts, Path};
+use chrono::{DateTime, Utc};
 use http::{HeaderMap, header, request::Parts};
 use serde_json::{Map, Value};
 
@@ -84,6 +85,8 @@ permissions! {
 #[derive(Debug)]
 pub struct Authorized<P> {
     pub caller: Caller,
+    /// Before anything was read for the request.
+    pub arrived: DateTime<Utc>,
     permission: PhantomData<P>,
 }
 
@@ -92,6 +95,7 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
         let token = token(parts).map_err(ApiError::token)?;
+        let arrived = state.service.now();
         if P::HOLDS
             && may_presume(&parts.headers)
             && let Some(slot) = parts.extensions.get::<CallerSlot>()
@@ -101,6 +105,7 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
             P::check(&caller)?;
             return Ok(Self {
                 caller,
+                arrived,
                 permission: PhantomData,
             });
         }
@@ -119,6 +124,7 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
         P::check(&known.caller)?;
         Ok(Self {
             caller: known.caller,
+            arrived,
             permission: PhantomData,
         })
     }

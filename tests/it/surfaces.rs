@@ -3,7 +3,7 @@
 mod bodies;
 mod breakers;
 mod delivered;
-mod media;
+pub mod media;
 mod passed;
 mod pictures;
 mod receipts;

@@ -57,7 +57,7 @@ pub async fn respond(
     request_id: RequestId,
     body: JsonBody<ResponsesRequest>,
 ) -> Result<Response, ApiError> {
-    let (key, mut body) = idempotent(&auth.caller, headers, RESPONSES, body).await?;
+    let (key, mut body) = idempotent(&auth, headers, RESPONSES, body).await?;
     bring_back(&state, &mut auth.caller, body.members_mut()).await?;
     let ResponsesRequest { dialogue, echo } = body.apart(read).await?;
     let call = Call {
