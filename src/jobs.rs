@@ -5,6 +5,7 @@
 //! how a provider is called is decided elsewhere. A task never holds a connection or a transaction
 //! while it waits for a provider.
 
+mod attempts;
 pub mod audit;
 mod call;
 mod cancel;
@@ -40,6 +41,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument as _, Span};
 use uuid::Uuid;
 
+pub use attempts::UndecidedAttempt;
 pub use audit::Auditor;
 pub use call::{Call, ImageWork, TextWork};
 pub use cancel::Cancel;
@@ -65,6 +67,7 @@ use crate::{
         generations::{NewGeneration, Outcome, Settled as SettledRow, Settlement},
     },
 };
+use attempts::Attempts;
 use peers::Peers;
 use running::Running;
 use wakeups::Wakeups;
@@ -123,6 +126,7 @@ struct Inner {
     wakeups: Arc<Wakeups>,
     tasks: TaskTracker,
     running: Running,
+    attempts: Attempts,
     /// Settlements of this process; how many of them were there when usage was last counted, and
     /// when room was last made.
     settled: AtomicU64,
@@ -167,6 +171,7 @@ impl Runner {
             wakeups: Arc::default(),
             tasks: TaskTracker::new(),
             running: Running::default(),
+            attempts: Attempts::default(),
             settled: AtomicU64::new(0),
             counted: AtomicU64::new(0),
             tidied: AtomicU64::new(0),
@@ -380,6 +385,9 @@ impl Ended {
 pub enum RunError {
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Whether the generation was created is unknown.
+    #[error("the database did not confirm the hold of {}", .0.id)]
+    Unconfirmed(Box<Generation>, #[source] StoreError),
     /// The task panicked; the panic hook has logged it.
     #[error("the task ended without a result")]
     TaskEnded(#[from] tokio::sync::oneshot::error::RecvError),

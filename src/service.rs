@@ -33,8 +33,9 @@ use crate::{
         clock::{MAX_SKEW, SharedClock},
         context::ContextOverflow,
         credits::Credits,
+        generation::Generation,
         ids::{AccountId, GenerationIds},
-        limiter::Limiter,
+        limiter::{Limiter, Permit},
         rate::RateState,
         share::{ShareReached, share},
         validate::FieldError,
@@ -48,7 +49,7 @@ use crate::{
         generations::SpendLimit,
     },
 };
-use generate::Lines;
+use generate::HoldQueues;
 use presume::ReadKeys;
 
 /// Concurrent usage reports, those that wait, and how long.
@@ -62,6 +63,9 @@ const WAITS: usize = 2_000;
 const WAITS_PER_ACCOUNT: usize = 500;
 
 type WaitLimiter = Limiter<AccountId>;
+
+/// A place among the callers that wait.
+pub type WaitPlace = Permit<AccountId>;
 
 /// The settings of the rules.
 #[derive(Debug, Clone)]
@@ -108,7 +112,7 @@ struct Inner {
     waits: WaitLimiter,
     /// Synchronous generations. The total is bounded by `max_requests`.
     synchronous: Limiter<AccountId>,
-    lines: Lines,
+    hold_queues: HoldQueues,
     refusals: Refusals,
     /// Few at once, so that holds find connections.
     reports: Resource,
@@ -141,7 +145,7 @@ impl Service {
             ids: GenerationIds::default(),
             waits: WaitLimiter::new(WAITS, WAITS_PER_ACCOUNT),
             synchronous: Limiter::new(usize::MAX, per_account),
-            lines: Lines::default(),
+            hold_queues: HoldQueues::default(),
             refusals: Refusals::new("provider calls"),
             reports: Resource::new("usage reports", REPORTS.0, REPORTS.1, REPORTS.2),
             renderings: Resource::new(
@@ -299,6 +303,15 @@ pub enum ServiceError {
     Overloaded,
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Whether this generation was created is unknown.
+    #[error("the database did not confirm the hold of {}", .0.id)]
+    Unconfirmed(Box<Generation>, #[source] StoreError),
+    /// The generation goes on, and the server cannot wait for its end: it stops.
+    #[error("the server is shutting down while {} runs", .0.id)]
+    StoppedWaiting(Box<Generation>),
+    /// The generation goes on, and too many wait for others already.
+    #[error("too many wait to wait for {}", .0.id)]
+    TooManyWait(Box<Generation>),
     /// The request was planned for a key that is not as it was presumed.
     #[error("the key is not as it was presumed")]
     NotAsPresumed,
@@ -311,6 +324,7 @@ impl From<RunError> for ServiceError {
     fn from(error: RunError) -> Self {
         match error {
             RunError::Store(error) => Self::Store(error),
+            RunError::Unconfirmed(record, error) => Self::Unconfirmed(record, error),
             RunError::TaskEnded(_) => Self::Internal(error.to_string()),
         }
     }

@@ -203,6 +203,11 @@ impl StoreError {
         })
     }
 
+    /// Whether the statement may have been carried out all the same.
+    pub fn is_unconfirmed(&self) -> bool {
+        self.concerns_all() && !self.is_of_a_lock()
+    }
+
     /// Whether it waited in vain for somebody else.
     fn is_of_a_lock(&self) -> bool {
         self.is_locked() || self.is_deadlock()

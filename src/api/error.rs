@@ -22,6 +22,7 @@ use super::{media::MediaLinks, record::GenerationRecord};
 use crate::{
     domain::{
         generation::{Failure, FailureCode, Generation},
+        ids::GenerationId,
         validate::FieldError,
     },
     media::LinkError,
@@ -271,6 +272,12 @@ impl ApiError {
         }
     }
 
+    /// The answer for a generation that is not finished: the error names it.
+    fn unfinished(mut self, generation: Generation) -> Self {
+        self.0.generation = Some(Box::new(GenerationRecord::of_unfinished(generation)));
+        self
+    }
+
     /// 409: what was asked for was cut short by its owner.
     pub fn cancelled() -> Self {
         Self::new(Code::Cancelled, "the generation was cancelled")
@@ -354,8 +361,22 @@ impl ApiError {
         Self::new(Code::DatabaseUnavailable, message).retry_after(DATABASE_RETRY_SECONDS)
     }
 
+    /// 503: the database did not say whether the generation was created.
+    fn unconfirmed(generation: Generation) -> Self {
+        let message = "the database did not confirm the request; look the generation up before you \
+                       repeat it";
+        Self::new(Code::DatabaseUnavailable, message)
+            .retry_after(DATABASE_RETRY_SECONDS)
+            .unfinished(generation)
+    }
+
     pub fn code(&self) -> Code {
         self.0.code
+    }
+
+    /// The generation that the error names.
+    fn generation(&self) -> Option<GenerationId> {
+        self.0.generation.as_ref().map(|record| record.summary.uuid)
     }
 
     /// The body, as JSON.
@@ -384,6 +405,10 @@ impl IntoResponse for ApiError {
         let mut response = self.0.status.into_response();
         for (name, value) in &self.0.headers {
             response.headers_mut().insert(name, value.clone());
+        }
+        if let Some(Ok(id)) = self.generation().map(|id| id.to_string().try_into()) {
+            let id: HeaderValue = id;
+            response.headers_mut().insert(GENERATION, id);
         }
         response.extensions_mut().insert(self);
         response

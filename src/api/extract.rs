@@ -4,6 +4,7 @@
 use std::{convert::Infallible, marker::PhantomData};
 
 use axum::extract::{FromRequestParts, Path};
+use chrono::{DateTime, Utc};
 use http::{HeaderMap, header, request::Parts};
 use serde_json::{Map, Value};
 
@@ -85,6 +86,8 @@ permissions! {
 #[derive(Debug)]
 pub struct Authorized<P> {
     pub caller: Caller,
+    /// Before anything was read for the request.
+    pub arrived: DateTime<Utc>,
     permission: PhantomData<P>,
 }
 
@@ -93,6 +96,7 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
         let token = token(parts).map_err(ApiError::token)?;
+        let arrived = state.service.now();
         if P::HOLDS
             && may_presume(&parts.headers)
             && let Some(slot) = parts.extensions.get::<CallerSlot>()
@@ -103,6 +107,7 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
             memory::charge_to(caller.account_id);
             return Ok(Self {
                 caller,
+                arrived,
                 permission: PhantomData,
             });
         }
@@ -122,6 +127,7 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
         memory::charge_to(known.caller.account_id);
         Ok(Self {
             caller: known.caller,
+            arrived,
             permission: PhantomData,
         })
     }

@@ -103,7 +103,7 @@ pub async fn text(
     };
     Ok(match submitted {
         Submitted::New(record, handle) => stream::live(state, caller, *record, handle, deltas),
-        Submitted::Queued(record) => stream::replayed(state, caller, *record),
+        Submitted::Queued(record, _) => stream::replayed(state, caller, *record),
         Submitted::Replay(id) | Submitted::Joined(id) => {
             let record = state.service.generation(&caller, id).await?;
             replayed(stream::replayed(state, caller, record))
@@ -220,10 +220,10 @@ async fn answer_sync(
 ) -> Result<Response, ApiError> {
     let at_once = Prefer::read(headers).respond_async;
     match submitted {
-        Submitted::Queued(record) => Ok(accepted(state, *record)),
+        Submitted::Queued(record, _) => Ok(accepted(state, *record)),
         Submitted::New(record, _) if at_once => Ok(preferred(accepted(state, *record))),
         Submitted::New(record, handle) => {
-            let ended = end(state, caller, permit, record.id, handle).await?;
+            let ended = end(state, caller, permit, *record, handle).await?;
             Ok(finished(state, ended))
         }
         Submitted::Replay(id) | Submitted::Joined(id) if at_once => {
@@ -248,32 +248,49 @@ async fn answer_sync(
     }
 }
 
-/// Waits for the end of what has just begun.
+/// Waits for the end of a generation that was just created.
 pub async fn end(
     state: &ApiState,
     caller: &Caller,
     permit: &RequestPermit,
-    id: GenerationId,
+    record: Generation,
     handle: Handle,
 ) -> Result<Generation, ApiError> {
     permit.release();
+    let (service, id) = (&state.service, record.id);
     let ended = tokio::select! {
         biased;
         ended = handle.finished() => ended,
-        () = state.service.given_up() => return Err(ServiceError::ShuttingDown.into()),
+        () = service.given_up() => {
+            return Err(ServiceError::StoppedWaiting(Box::new(record)).into());
+        }
     };
     match ended {
         Some(record) => Ok(Arc::unwrap_or_clone(record)),
-        // Its task ended without a record: the process is stopping, or the database refused the
-        // settlement.
-        None => match state.service.generation(caller, id).await {
-            // What runs cannot be deleted: the database was set back to before it.
-            Err(ServiceError::NotFound) => Err(ApiError::database_unavailable()),
+        // Its task ended without a record: it was ended elsewhere and deleted, the process is
+        // stopping, or the database refused the settlement.
+        None => match service.generation(caller, id).await {
+            Err(ServiceError::NotFound) => Err(missing(state, caller, id).await),
             Err(error) => Err(error.into()),
             Ok(ended) if ended.status.is_finished() => Ok(ended),
-            Ok(_) if state.service.is_draining() => Err(ServiceError::ShuttingDown.into()),
+            Ok(running) if service.is_draining() => {
+                Err(ServiceError::StoppedWaiting(Box::new(running)).into())
+            }
             Ok(_) => Err(ApiError::internal()),
         },
+    }
+}
+
+/// The answer to a request whose generation is not found any more: how it ended, 404 if it was
+/// completed and deleted, or 503 if the database was set back to before its creation.
+pub async fn missing(state: &ApiState, caller: &Caller, id: GenerationId) -> ApiError {
+    match state.service.generation_or_remains(caller, id).await {
+        Ok(remains) if remains.status == Status::Failed => {
+            ApiError::failed_generation(remains, state.links())
+        }
+        Ok(_) => ApiError::not_found("the generation was deleted"),
+        Err(ServiceError::NotFound) => ApiError::database_unavailable(),
+        Err(error) => error.into(),
     }
 }
 
@@ -287,7 +304,9 @@ async fn answer_queued(
     submitted: Submitted,
 ) -> Result<Response, ApiError> {
     let (id, mut record, is_replay) = match submitted {
-        Submitted::New(record, _) | Submitted::Queued(record) => (record.id, Some(*record), false),
+        Submitted::New(record, _) | Submitted::Queued(record, _) => {
+            (record.id, Some(*record), false)
+        }
         Submitted::Replay(id) | Submitted::Joined(id) => (id, None, true),
     };
     let wait = Prefer::read(headers).wait;
@@ -302,11 +321,10 @@ async fn answer_queued(
                 waited = found.waited;
                 record = Some(found.generation);
             }
-            // What was just made cannot be deleted: the database was set back to before it.
             Err(ServiceError::NotFound) if !is_replay => {
-                return Err(ApiError::database_unavailable());
+                return Err(missing(state, caller, id).await);
             }
-            // It was made: a caller who is told so will not make it is_replay.
+            // It was created: a caller who learns that will not repeat the request.
             Err(error) if record.is_none() => return Err(error.into()),
             Err(error) => tracing::warn!(%error, "a wait was cut short"),
         }

@@ -206,7 +206,13 @@ pub struct GenerationRecord {
 
 impl GenerationSummary {
     /// The summary, with links that are signed anew.
-    pub fn of(g: Generation, links: &MediaLinks) -> Self {
+    pub fn of(mut g: Generation, links: &MediaLinks) -> Self {
+        let result = g.result.take();
+        let result = result.or_else(|| g.outputs.first().map(|output| links.url(&output.key)));
+        Self::with_result(g, result)
+    }
+
+    fn with_result(g: Generation, result: Option<String>) -> Self {
         Self {
             uuid: g.id,
             r#type: g.modality,
@@ -220,9 +226,7 @@ impl GenerationSummary {
             provider: g.provider,
             model: g.model,
             prompt: g.prompt,
-            result: g
-                .result
-                .or_else(|| g.outputs.first().map(|output| links.url(&output.key))),
+            result,
             usage: g.usage.map(sorted),
             error: g.failure.map(|failure| RecordError {
                 code: failure.code,
@@ -239,7 +243,24 @@ impl GenerationSummary {
 
 impl GenerationRecord {
     /// The record, with links that are signed anew.
-    pub fn of(mut g: Generation, links: &MediaLinks) -> Self {
+    pub fn of(g: Generation, links: &MediaLinks) -> Self {
+        let outputs = g.outputs.iter().cloned();
+        let outputs = outputs.map(|output| OutputBody::of(g.modality, output, links));
+        let outputs = outputs.collect();
+        Self::with_outputs(g, outputs, |g| GenerationSummary::of(g, links))
+    }
+
+    /// The record of a generation that has no result yet.
+    pub fn of_unfinished(g: Generation) -> Self {
+        let summary = |g| GenerationSummary::with_result(g, None);
+        Self::with_outputs(g, Vec::new(), summary)
+    }
+
+    fn with_outputs(
+        mut g: Generation,
+        outputs: Vec<OutputBody>,
+        summary: impl FnOnce(Generation) -> GenerationSummary,
+    ) -> Self {
         let duration = g
             .started_at
             .zip(g.completed_at)
@@ -258,11 +279,9 @@ impl GenerationRecord {
             joined: g.joined,
         };
         let parameters = sorted(g.parameters.take());
-        let outputs = g.outputs.iter().cloned();
-        let outputs = outputs.map(|output| OutputBody::of(g.modality, output, links));
         Self {
-            outputs: outputs.collect(),
-            summary: GenerationSummary::of(g, links),
+            outputs,
+            summary: summary(g),
             parameters,
             metadata,
         }

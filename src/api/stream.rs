@@ -83,7 +83,7 @@ async fn next(progress: Progress, id: GenerationId) -> Option<(Vec<io::Result<Ev
             return Some((events, Progress::Running(deltas, state, caller, handle)));
         }
     }
-    let record = last(&state, &caller, id, handle).await?;
+    let record = last(&state, &caller, id, handle).await.ok()?;
     let text = record.result.as_deref().unwrap_or_default();
     // The record, its events and a copy may be in memory at once.
     let events = if deltas.reserve(3 * text.len()) {
@@ -105,39 +105,58 @@ pub fn replayed(state: ApiState, caller: Caller, record: Generation) -> Response
     let first = event("generation", &GenerationRecord::of(record, &links));
     let last = stream::once(async move {
         let ended = ended(&state, &caller, id).await;
-        ended.map(|record| Ok(last_event(record, &links)))
+        ended.ok().map(|record| Ok(last_event(record, &links)))
     });
     let last = last.filter_map(future::ready);
     respond(stream::once(async { Ok(first) }).chain(last))
 }
 
-/// The end of what runs here, as [`ended`] finds it where its task does not tell.
+/// Waits for the end of a generation that runs in this process, see [`ended`].
 pub async fn last(
     state: &ApiState,
     caller: &Caller,
     id: GenerationId,
     handle: Handle,
-) -> Option<Generation> {
+) -> Result<Generation, ServiceError> {
     match handle.finished().await {
-        Some(settled) => Some(Arc::unwrap_or_clone(settled)),
+        Some(settled) => Ok(Arc::unwrap_or_clone(settled)),
         None => ended(state, caller, id).await,
     }
 }
 
-/// Waits for the end, also while the database is away; `None` when it was deleted meanwhile, or
-/// the server stops and the generation runs elsewhere: the caller can look it up there.
-async fn ended(state: &ApiState, caller: &Caller, id: GenerationId) -> Option<Generation> {
+/// Waits for the end, also while the database is away. Fails if the generation was completed and
+/// deleted meanwhile, or if the server stops and another one runs it.
+async fn ended(
+    state: &ApiState,
+    caller: &Caller,
+    id: GenerationId,
+) -> Result<Generation, ServiceError> {
     loop {
         // Before the look, so that an end between the two is not missed.
         let handle = state.service.running(id);
         let found = state.service.generation_within(caller, id, LOOK, || ());
         match found.await {
-            Ok(found) if found.generation.status.is_finished() => return Some(found.generation),
-            Err(ServiceError::NotFound) => return None,
+            Ok(found) if found.generation.status.is_finished() => return Ok(found.generation),
+            Err(ServiceError::NotFound) => {
+                let remains = state.service.generation_or_remains(caller, id).await?;
+                return match remains.status {
+                    Status::Failed => Ok(remains),
+                    _ => Err(ServiceError::NotFound),
+                };
+            }
             // What runs here ends within the grace period.
-            _ if state.service.is_draining() => {
-                let ended = handle?.finished().await?;
-                return Some(Arc::unwrap_or_clone(ended));
+            found if state.service.is_draining() => {
+                let ended = match handle {
+                    Some(handle) => handle.finished().await,
+                    None => None,
+                };
+                return match (ended, found) {
+                    (Some(ended), _) => Ok(Arc::unwrap_or_clone(ended)),
+                    (None, Ok(found)) => {
+                        Err(ServiceError::StoppedWaiting(Box::new(found.generation)))
+                    }
+                    (None, Err(error)) => Err(error),
+                };
             }
             Ok(found) if found.waited => {}
             // Too many wait already, or the database is away.

@@ -24,7 +24,8 @@ use super::{
     admission::RequestPermit,
     body::JsonBody,
     error::{ApiError, GENERATION},
-    generate::{end, idempotency_key, replayed},
+    extract::Authorized,
+    generate::{end, idempotency_key, missing, replayed},
     stream::last,
 };
 use crate::{
@@ -42,7 +43,7 @@ use crate::{
     media::{MediaFile, MediaKey},
     providers::{DeltaSink, Deltas},
     service::{
-        ServiceError,
+        ServiceError, WaitPlace,
         auth::Caller,
         generate::{IdempotentRequest, Submitted},
     },
@@ -124,23 +125,26 @@ struct SdkHeaders {
     retry_count: Option<u32>,
 }
 
-/// What makes a request the same as an earlier one, its key or that an SDK repeats it, and its body.
-async fn idempotent<T: Body + Send + 'static>(
-    caller: &Caller,
+/// Reads what makes a request the same as an earlier one: its idempotency key, or that an SDK
+/// counts its attempts.
+async fn idempotent<P, T: Body + Send + 'static>(
+    auth: &Authorized<P>,
     headers: HeaderMap,
     route: &'static str,
     body: JsonBody<T>,
 ) -> Result<(Option<IdempotentRequest>, JsonBody<T>), ApiError> {
     let count = headers.get(RETRY_COUNT);
     let count = count.and_then(|count| count.to_str().ok()?.parse::<u32>().ok());
-    let tried = count.zip(body.digest());
-    let tried = tried.map(|(count, digest)| IdempotentRequest::tried(count, caller, route, digest));
+    let attempt = count.zip(body.digest());
+    let attempt = attempt.map(|(count, digest)| {
+        IdempotentRequest::attempt(count, &auth.caller, auth.arrived, route, digest)
+    });
     let keyed = body.apart(move |body| {
         let key = idempotency_key(&headers, route, body.members())?;
         Ok((key, body))
     });
     let (key, body) = keyed.await?;
-    Ok((key.or(tried), body))
+    Ok((key.or(attempt), body))
 }
 
 /// The id of a request, for an error in a stream.
@@ -239,8 +243,7 @@ impl Call {
     /// The end of what runs here.
     async fn last(self, id: GenerationId, handle: Handle) -> Result<Answer, ApiError> {
         self.permit.release();
-        let record = last(&self.state, &self.caller, id, handle).await;
-        let record = record.ok_or(ServiceError::ShuttingDown)?;
+        let record = last(&self.state, &self.caller, id, handle).await?;
         answer_of(&record, self.state.links())
     }
 
@@ -265,12 +268,12 @@ impl Call {
     async fn wait(&self, submitted: Submitted) -> Result<(Generation, bool), ApiError> {
         Ok(match submitted {
             Submitted::New(record, handle) => {
-                let ended = end(&self.state, &self.caller, &self.permit, record.id, handle);
+                let ended = end(&self.state, &self.caller, &self.permit, *record, handle);
                 (ended.await?, false)
             }
-            Submitted::Queued(record) => (self.ended(record.id).await?, false),
+            Submitted::Queued(record, place) => (self.ended(record.id, place).await?, false),
             Submitted::Replay(id) => (self.replay(id).await?, true),
-            Submitted::Joined(id) => (self.ended(id).await?, true),
+            Submitted::Joined(id) => (self.ended(id, None).await?, true),
         })
     }
 
@@ -295,14 +298,26 @@ impl Call {
     async fn replay(&self, id: GenerationId) -> Result<Generation, ApiError> {
         let (service, caller) = (&self.state.service, &self.caller);
         let replaying = service.replay(caller, id, || self.permit.release());
-        finished(replaying.await?)
+        let record = replaying.await?;
+        if record.status.is_finished() {
+            Ok(record)
+        } else {
+            Err(ServiceError::StoppedWaiting(Box::new(record)).into())
+        }
     }
 
-    /// What runs for this caller, once it is finished.
-    async fn ended(&self, id: GenerationId) -> Result<Generation, ApiError> {
+    /// Waits for the end of a generation that runs for this caller.
+    async fn ended(
+        &self,
+        id: GenerationId,
+        place: Option<WaitPlace>,
+    ) -> Result<Generation, ApiError> {
         let (service, caller) = (&self.state.service, &self.caller);
-        let waiting = service.ended(caller, id, || self.permit.release());
-        finished(waiting.await?)
+        let waiting = service.ended(caller, id, place, || self.permit.release());
+        match waiting.await {
+            Err(ServiceError::NotFound) => Err(missing(&self.state, caller, id).await),
+            ended => Ok(ended?),
+        }
     }
 }
 
@@ -311,15 +326,6 @@ fn marked(response: Response, is_replay: bool) -> Response {
         replayed(response)
     } else {
         response
-    }
-}
-
-/// A record that is not finished, because the server stops, answers nothing.
-fn finished(record: Generation) -> Result<Generation, ApiError> {
-    if record.status.is_finished() {
-        Ok(record)
-    } else {
-        Err(ServiceError::ShuttingDown.into())
     }
 }
 

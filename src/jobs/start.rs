@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::oneshot;
 
-use super::{Call, Handle, RunError, Runner};
+use super::{Call, Handle, RunError, Runner, UndecidedAttempt};
 use crate::{
     domain::{
         conversation::Part,
@@ -21,9 +21,9 @@ use crate::{
     },
 };
 
-/// How long the row of an unconfirmed hold may still appear: statements may run as long.
+/// Maximum time in which the row of an unconfirmed hold is looked for: statements may run as long.
 const UNCONFIRMED: Duration = Duration::from_secs(30);
-/// Between two attempts to end what an unconfirmed hold may have created.
+/// Between two looks.
 const UNCONFIRMED_POLL: Duration = Duration::from_millis(500);
 
 /// Bytes of an answer in a record that is looked up instead of kept for a stream's client.
@@ -39,6 +39,8 @@ pub struct Work {
     pub new: NewGeneration,
     /// What this process runs at once; `None`: the row says it all, for any worker to take.
     pub run: Option<(Call, Permits)>,
+    /// The first attempt of an SDK that it belongs to.
+    pub attempt: Option<Arc<UndecidedAttempt>>,
 }
 
 pub enum Started {
@@ -72,9 +74,10 @@ fn refused(why: HoldOutcome, new: NewGeneration, call: Option<Call>) -> Option<B
 
 impl Runner {
     /// Places the hold and runs the work, or leaves it to a worker. Returns as soon as the outcome
-    /// of the hold is known.
+    /// of the hold is known. If the returned future is dropped before the hold's statement is sent,
+    /// the hold is not placed.
     pub async fn start(&self, work: Work) -> Result<Started, RunError> {
-        let Work { new, run } = work;
+        let Work { new, run, attempt } = work;
         let record = new.record();
         let (verdict, held) = oneshot::channel();
         let presumed = new.presumed.clone().filter(|presumed| presumed.is_open());
@@ -82,6 +85,8 @@ impl Runner {
             presumed.set_counting(true);
         }
         let uncounted = presumed.clone();
+        let caller = Arc::new(());
+        let dropped = Arc::downgrade(&caller);
         let runner = self.clone();
         let handle = if let Some((call, permits)) = run {
             // Registered before the row exists: see `Running`.
@@ -90,18 +95,30 @@ impl Runner {
             let span = tracing::info_span!("generation", id = %new.id);
             let request = memory::current();
             let work = async move {
-                let outcome = runner.0.store.hold(&new).await;
-                if !matches!(outcome, Ok(HoldOutcome::Held)) {
-                    // After an error the row may be there all the same. It is off the register
-                    // now, so the sweep will find it without an owner and end it.
-                    drop((guard, permits));
-                    let refused = outcome.map(|why| refused(why, new, Some(call)));
-                    runner.report(verdict, refused, uncounted).await;
-                    return;
+                match runner.0.store.hold(&new, &dropped).await {
+                    // The caller may be gone; the work continues.
+                    Ok(HoldOutcome::Held) => {
+                        guard.held();
+                        let _ = verdict.send(Ok(None));
+                    }
+                    Err(error) if error.is_unconfirmed() && new.idempotency.is_some() => {
+                        let _ = verdict.send(Err(error));
+                        // A retry or a replay may find the row, so it must have its work.
+                        if !runner.is_held(&new).await {
+                            return;
+                        }
+                        guard.held();
+                    }
+                    outcome => {
+                        // The row of an unconfirmed hold may exist. It has no owner once the guard
+                        // is dropped, so the sweep ends it.
+                        drop((guard, permits, attempt));
+                        let refused = outcome.map(|why| refused(why, new, Some(call)));
+                        runner.report(verdict, refused, uncounted).await;
+                        return;
+                    }
                 }
-                guard.held();
-                // The caller may be gone; the work continues.
-                let _ = verdict.send(Ok(None));
+                drop(attempt);
                 let job = Job::from(&new);
                 let ended = runner.advance(&job, Some(&call), &guard).await;
                 drop(permits);
@@ -115,26 +132,42 @@ impl Runner {
             Some(handle)
         } else {
             self.spawn(async move {
-                let outcome = runner.0.store.hold(&new).await;
+                let outcome = runner.0.store.hold(&new, &dropped).await;
                 runner.0.wakeups.jobs.ring();
-                let of = (new.account_id, new.id);
-                let unknown = outcome.is_err();
-                let refused = outcome.map(|why| refused(why, new, None));
-                runner.report(verdict, refused, uncounted).await;
-                if unknown {
-                    runner.end_unconfirmed(of).await;
+                match outcome {
+                    Err(error) if error.is_unconfirmed() => {
+                        let _ = verdict.send(Err(error));
+                        if new.idempotency.is_some() {
+                            // A retry or a replay may find the job. A retry in this process waits
+                            // until the database has answered.
+                            runner.is_held(&new).await;
+                        } else {
+                            runner.end_unconfirmed((new.account_id, new.id)).await;
+                        }
+                    }
+                    // The caller may be gone; the job exists.
+                    outcome => {
+                        let refused = outcome.map(|why| refused(why, new, None));
+                        runner.report(verdict, refused, uncounted).await;
+                    }
                 }
+                drop(attempt);
             });
             None
         };
-        let outcome = held.await;
+        let outcome = held.await?;
+        drop(caller);
         if let Some(presumed) = presumed {
             presumed.set_counting(false);
         }
-        Ok(match (outcome??, handle) {
-            (None, Some(handle)) => Started::Running(record, handle),
-            (None, None) => Started::Queued(record),
-            (Some(refused), _) => Started::Refused(refused),
+        Ok(match (outcome, handle) {
+            (Ok(None), Some(handle)) => Started::Running(record, handle),
+            (Ok(None), None) => Started::Queued(record),
+            (Ok(Some(refused)), _) => Started::Refused(refused),
+            (Err(error), _) if error.is_unconfirmed() => {
+                return Err(RunError::Unconfirmed(Box::new(record), error));
+            }
+            (Err(error), _) => return Err(error.into()),
         })
     }
 
@@ -155,6 +188,18 @@ impl Runner {
                 tracing::debug!(%error, "request of a caller who hung up was not counted");
             }
         }
+    }
+
+    /// Waits until the database says whether an unconfirmed hold was placed.
+    async fn is_held(&self, new: &NewGeneration) -> bool {
+        let until = tokio::time::Instant::now() + UNCONFIRMED;
+        while tokio::time::Instant::now() < until && !self.0.interrupt.is_cancelled() {
+            if let Ok(found) = self.0.store.generation(new.account_id, new.id).await {
+                return found.is_some_and(|found| !found.status.is_finished());
+            }
+            tokio::time::sleep(UNCONFIRMED_POLL).await;
+        }
+        false
     }
 
     /// Ends a job whose hold was reported as failed although its row may exist: nobody pays for a

@@ -1,20 +1,21 @@
 //! From a request to a generation: replay, plan, hold.
 
+mod attempts;
 mod dialogue;
 mod estimate;
-mod line;
+mod hold_wait;
 mod plan;
 mod refusal;
-mod same;
 mod template;
+mod wait_queue;
 
-use std::mem;
+use std::{mem, sync::Arc};
 
+pub use attempts::IdempotentRequest;
 pub use estimate::Estimate;
-pub use line::Lines;
-pub use same::IdempotentRequest;
+pub use hold_wait::HoldQueues;
 
-use super::{CreditsShort, Service, ServiceError, auth::Caller, explain};
+use super::{CreditsShort, Service, ServiceError, WaitPlace, auth::Caller, explain};
 use crate::{
     domain::{
         generation::{Generation, Status, Surface},
@@ -22,22 +23,23 @@ use crate::{
         request::GenerationRequest,
         share::ShareReached,
     },
-    jobs::{Call, Handle, Permits, Refused, Started, Work},
+    jobs::{Call, Handle, Permits, Refused, Started, UndecidedAttempt, Work},
     providers::DeltaSink,
     store::generations::NewGeneration,
 };
-use line::Queue;
+use hold_wait::HoldWait;
 use plan::Plan;
 
 /// The outcome of a request.
 pub enum Submitted {
     /// A new generation, held and running in this process.
     New(Box<Generation>, Handle),
-    /// A new generation, held and queued for any worker.
-    Queued(Box<Generation>),
+    /// A new generation, held and queued for any worker. With the place to wait for its end that
+    /// was taken before the hold, if its caller must wait.
+    Queued(Box<Generation>, Option<WaitPlace>),
     /// The generation that the idempotency key created before.
     Replay(GenerationId),
-    /// The generation that an earlier try of an SDK began.
+    /// The generation of another attempt of an SDK at the same request.
     Joined(GenerationId),
 }
 
@@ -90,7 +92,11 @@ impl Service {
         let generating =
             self.try_generate(caller, request, idempotent, deltas, respond_async, waiting);
         let refused = match generating.await {
-            Err(error) if presumed.is_open() && !matches!(error, ServiceError::Store(_)) => error,
+            Err(ServiceError::Store(error)) => return Err(ServiceError::Store(error)),
+            Err(ServiceError::Unconfirmed(record, error)) => {
+                return Err(ServiceError::Unconfirmed(record, error));
+            }
+            Err(error) if presumed.is_open() => error,
             done => return done,
         };
         let known = self.settle_presumed(presumed).await?;
@@ -117,40 +123,60 @@ impl Service {
         idempotent: Option<&IdempotentRequest>,
         deltas: Option<DeltaSink>,
         respond_async: bool,
-        waiting: impl Fn() + Send,
+        waiting: impl Fn() + Send + Copy,
     ) -> Result<Submitted, ServiceError> {
-        let idempotent = idempotent.filter(|request| self.heeds(request));
+        let idempotent = idempotent.filter(|request| self.is_deduplicated(request));
+        let attempt = idempotent.and_then(|request| self.begin_attempt(caller, request));
+        let attempt = attempt.map(Arc::new);
+        if let Some(request) = idempotent {
+            self.wait_for_first_attempts(caller, request, waiting)
+                .await?;
+        }
         if let Some(before) = self.submitted_before(caller, idempotent).await? {
             return Ok(before);
         }
         self.require_running()?;
         let surface = request.surface();
-        let mut queue = match surface {
+        let mut wait = match surface {
             Surface::Generate => None,
-            _ => Some(Queue::new(self, caller, waiting)),
+            _ => Some(HoldWait::new(self, caller, waiting)),
         };
         let mut plan = self.plan(caller, request, deltas).await?;
         plan.job |= respond_async;
-        if let Some(queue) = &mut queue
-            && queue.line_up().await?
-        {
-            self.replan(caller, &mut plan).await?;
+        if let Some(wait) = &mut wait {
+            // Its caller waits for the job, which must not begin without a place to wait.
+            if plan.call.is_none() && !wait.take_place() {
+                return Err(ServiceError::Overloaded);
+            }
+            if wait.line_up().await? {
+                self.replan(caller, &mut plan).await?;
+            }
         }
         let mut row = None;
         loop {
             if self.is_draining() {
                 return Err(ServiceError::ShuttingDown);
             }
-            let tried = self.submit(caller, surface, &mut plan, row.take(), idempotent);
+            let tried = self.submit(
+                caller,
+                surface,
+                &mut plan,
+                row.take(),
+                idempotent,
+                attempt.clone(),
+            );
             let (short, refused) = match tried.await? {
+                Tried::Submitted(Submitted::Queued(record, _)) => {
+                    return Ok(Submitted::Queued(record, wait.and_then(|wait| wait.place)));
+                }
                 Tried::Submitted(submitted) => return Ok(submitted),
                 Tried::Short(short, refused) => (short, refused),
             };
             let again = async {
-                let Some(queue) = &mut queue else {
+                let Some(wait) = &mut wait else {
                     return Ok(false);
                 };
-                while queue.may_try_again(&short).await? {
+                while wait.may_try_again(&short).await? {
                     if self.replan(caller, &mut plan).await? {
                         return Ok(true);
                     }
@@ -176,6 +202,7 @@ impl Service {
         plan: &mut Plan<'_>,
         row: Option<Box<NewGeneration>>,
         idempotent: Option<&IdempotentRequest>,
+        attempt: Option<Arc<UndecidedAttempt>>,
     ) -> Result<Tried, ServiceError> {
         let permits = match self.permits(caller, plan) {
             Ok(permits) => permits,
@@ -196,14 +223,14 @@ impl Service {
             return Tried::of(busy.await, new);
         }
         let run = plan.call.take().zip(permits);
-        match self.0.runner.start(Work { new, run }).await? {
+        match self.0.runner.start(Work { new, run, attempt }).await? {
             Started::Running(record, handle) => {
                 Ok(Tried::Submitted(Submitted::New(Box::new(record), handle)))
             }
             Started::Queued(mut record) => {
                 // That it waits for a free worker is shown by lookups only.
                 record.status = Status::Processing;
-                Ok(Tried::Submitted(Submitted::Queued(Box::new(record))))
+                Ok(Tried::Submitted(Submitted::Queued(Box::new(record), None)))
             }
             Started::Refused(refused) => {
                 let Refused { why, new, call } = *refused;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{Service, ServiceError, auth::Caller};
+use super::{Service, ServiceError, WaitPlace, auth::Caller};
 use crate::{
     domain::{
         ability::Ability,
@@ -78,6 +78,17 @@ impl Service {
         Ok(store.each_answer(caller.account_id, ids, read).await?)
     }
 
+    /// One generation of the caller's account, or what is left of it if it was deleted.
+    pub async fn generation_or_remains(
+        &self,
+        caller: &Caller,
+        id: GenerationId,
+    ) -> Result<Generation, ServiceError> {
+        let store = &self.0.store;
+        let found = store.generation_including_deleted(caller.account_id, id);
+        found.await?.ok_or(ServiceError::NotFound)
+    }
+
     /// One generation of any account, or what is left of a deleted one: for the operator.
     pub async fn any_generation(&self, id: GenerationId) -> Result<Generation, ServiceError> {
         let (store, account) = (&self.0.store, self.account_of(id).await?);
@@ -95,10 +106,21 @@ impl Service {
         wait: Duration,
         waiting: impl FnOnce() + Send,
     ) -> Result<Found, ServiceError> {
+        self.generation_from(caller, id, wait, None, waiting).await
+    }
+
+    /// As [`Self::generation_within`], with a place to wait that may have been taken before.
+    async fn generation_from(
+        &self,
+        caller: &Caller,
+        id: GenerationId,
+        wait: Duration,
+        mut place: Option<WaitPlace>,
+        waiting: impl FnOnce() + Send,
+    ) -> Result<Found, ServiceError> {
         let begun = Instant::now();
         let until = begun + wait;
         let mut waiting = Some(waiting);
-        let mut permit = None;
         let waiter = self.0.runner.waiter(id);
         loop {
             // The handle first: a generation that ends between the two is then seen as ended.
@@ -109,13 +131,13 @@ impl Service {
                 return Ok(Found::waited(generation));
             }
             if let Some(waiting) = waiting.take() {
-                permit = self.0.waits.try_acquire(caller.account_id);
-                if permit.is_some() {
+                place = place.or_else(|| self.0.waits.try_acquire(caller.account_id));
+                if place.is_some() {
                     waiting();
                 }
             }
             let stopping = self.0.runner.stopping();
-            if permit.is_none() || stopping.is_cancelled() {
+            if place.is_none() || stopping.is_cancelled() {
                 return Ok(Found {
                     generation,
                     waited: false,
@@ -156,38 +178,34 @@ impl Service {
         id: GenerationId,
         waiting: impl FnOnce() + Send,
     ) -> Result<Generation, ServiceError> {
-        self.end_within(self.0.settings.idempotency_wait, caller, id, waiting)
-            .await
-    }
-
-    /// The end of a generation that the caller waits for as for one of its own; unfinished only
-    /// where the server stops. `waiting` is called before it waits. Where too many wait already
-    /// the server is overloaded.
-    pub async fn ended(
-        &self,
-        caller: &Caller,
-        id: GenerationId,
-        waiting: impl FnOnce() + Send,
-    ) -> Result<Generation, ServiceError> {
-        match self.end_within(LONGEST, caller, id, waiting).await {
-            Err(ServiceError::IdempotencyInProgress) => Err(ServiceError::Overloaded),
-            ended => ended,
-        }
-    }
-
-    async fn end_within(
-        &self,
-        wait: Duration,
-        caller: &Caller,
-        id: GenerationId,
-        waiting: impl FnOnce() + Send,
-    ) -> Result<Generation, ServiceError> {
+        let wait = self.0.settings.idempotency_wait;
         let found = self.generation_within(caller, id, wait, waiting).await?;
         let found = found.generation;
         if found.status.is_finished() || self.is_draining() {
             Ok(found)
         } else {
             Err(ServiceError::IdempotencyInProgress)
+        }
+    }
+
+    /// Waits for the end of a generation as its first request does. An error names the generation
+    /// if the server stops, or if too many wait already and there is no `place`. `waiting` is called
+    /// before it waits.
+    pub async fn ended(
+        &self,
+        caller: &Caller,
+        id: GenerationId,
+        place: Option<WaitPlace>,
+        waiting: impl FnOnce() + Send,
+    ) -> Result<Generation, ServiceError> {
+        let found = self.generation_from(caller, id, LONGEST, place, waiting);
+        let found = found.await?.generation;
+        if found.status.is_finished() {
+            Ok(found)
+        } else if self.is_draining() {
+            Err(ServiceError::StoppedWaiting(Box::new(found)))
+        } else {
+            Err(ServiceError::TooManyWait(Box::new(found)))
         }
     }
 

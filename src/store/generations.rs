@@ -42,12 +42,29 @@ pub enum Credential {
 /// A key that a generation is bound to.
 #[derive(Debug, Clone)]
 pub struct Idempotency {
-    /// 1 to 255 visible ASCII characters; those of tries of an SDK begin with a space.
+    /// 1 to 255 visible ASCII characters; keys of attempts begin with a space.
     pub key: String,
     /// SHA-256 of the request.
     pub fingerprint: [u8; 32],
-    /// Until when the key is bound.
+    /// Until when the key is bound. Of two attempts, the one that arrived first expires first.
     pub expires_at: DateTime<Utc>,
+    /// `None`: the caller gave the key.
+    pub attempt: Option<Attempt>,
+}
+
+/// Which attempt of an SDK at a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attempt {
+    First,
+    Retry,
+}
+
+/// The key that all retries of a request are bound to. No key of a caller begins with a space.
+pub fn retry_key(fingerprint: &[u8; 32]) -> String {
+    let (first, _) = fingerprint.split_at(16);
+    first
+        .iter()
+        .fold(" ".to_owned(), |key, byte| key + &format!("{byte:02x}"))
 }
 
 /// A generation to be created.
@@ -102,8 +119,11 @@ pub struct SpendLimit {
 pub enum HoldOutcome {
     /// The hold is placed and the row exists.
     Held,
-    /// The idempotency key is bound already, to another generation.
+    /// The idempotency key is bound already, to another generation, or another attempt at the same
+    /// request was placed first.
     KeyBound,
+    /// The caller disconnected before it was placed.
+    Abandoned,
     /// The key is not as it was presumed; the request was not counted.
     NotAsPresumed,
     /// The request is over the limit of its presumed key.

@@ -1,6 +1,6 @@
 //! A database that disappears, is slow, or has its own defaults.
 
-mod proxy;
+pub mod proxy;
 mod schema;
 
 use std::{

@@ -4,7 +4,7 @@ mod bodies;
 mod breakers;
 mod delivered;
 mod failures;
-mod media;
+pub mod media;
 mod memory;
 mod nulls;
 mod passed;

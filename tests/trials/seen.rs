@@ -75,6 +75,8 @@ pub struct State {
     pub grants: Vec<Grant>,
     pub caps: Vec<Cap>,
     pub suspensions: Vec<Suspension>,
+    /// Generations whose text was streamed, at least in part.
+    pub delivered: Vec<String>,
 }
 
 impl Seen {

@@ -1,6 +1,8 @@
 //! From what went wrong to its code: the exhaustive matches.
 
-use super::{ApiError, Code};
+use http::header;
+
+use super::{ApiError, BUSY_RETRY_SECONDS, Code};
 use crate::{domain::share::ShareReached, service::ServiceError, store::StoreError};
 
 impl From<StoreError> for ApiError {
@@ -65,7 +67,7 @@ impl From<ServiceError> for ApiError {
             ServiceError::ReferenceReused(_) => Self::new(Code::ReferenceReused, error.to_string()),
             ServiceError::IdempotencyInProgress => Self::busy(
                 Code::IdempotencyInProgress,
-                "the first request with this Idempotency-Key is still running",
+                "the first request with this Idempotency-Key, or the first attempt at this request, is still running",
             ),
             ServiceError::TooManyJobs(most) => Self::busy(
                 Code::TooManyJobs,
@@ -102,6 +104,23 @@ impl From<ServiceError> for ApiError {
             ),
             ServiceError::Overloaded => Self::overloaded(),
             ServiceError::Store(error) => error.into(),
+            ServiceError::Unconfirmed(generation, error) => {
+                let cause = &error as &dyn std::error::Error;
+                tracing::warn!(generation = %generation.id, error = cause, "a hold is unconfirmed");
+                Self::unconfirmed(*generation)
+            }
+            ServiceError::StoppedWaiting(generation) => Self::new(
+                Code::ShuttingDown,
+                "the server is shutting down; the generation goes on and can be looked up",
+            )
+            .header(header::RETRY_AFTER, BUSY_RETRY_SECONDS)
+            .unfinished(*generation),
+            ServiceError::TooManyWait(generation) => Self::new(
+                Code::Overloaded,
+                "too many requests of the account wait; the generation goes on and can be looked up",
+            )
+            .header(header::RETRY_AFTER, BUSY_RETRY_SECONDS)
+            .unfinished(*generation),
             ServiceError::NotAsPresumed => {
                 tracing::error!("a presumed key was not read");
                 Self::internal()

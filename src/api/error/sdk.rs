@@ -6,7 +6,10 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{ApiError, Code, Content, in_order};
-use crate::{api::surfaces::Sdk, domain::validate::FieldCode};
+use crate::{
+    api::surfaces::Sdk,
+    domain::{ids::GenerationId, validate::FieldCode},
+};
 
 /// What an SDK calls a parameter that is refused.
 const UNSUPPORTED: &str = "unsupported_parameter";
@@ -34,6 +37,9 @@ pub struct OpenAiErrorBody<'a> {
     #[serde(flatten, serialize_with = "in_order")]
     #[schema(value_type = Object)]
     more: &'a [(&'static str, Value)],
+    /// The uuid of the generation that failed, or that goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    generation: Option<GenerationId>,
 }
 
 /// An error on the paths of Anthropic's SDKs.
@@ -60,6 +66,9 @@ pub struct AnthropicErrorBody<'a> {
     #[serde(flatten, serialize_with = "in_order")]
     #[schema(value_type = Object)]
     more: &'a [(&'static str, Value)],
+    /// The uuid of the generation that failed, or that goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    generation: Option<GenerationId>,
 }
 
 /// What went wrong, for programs.
@@ -133,6 +142,7 @@ impl ApiError {
                     param: content.errors.first().map(|error| error.param.as_str()),
                     code: content.sdk_code(),
                     more: &content.details,
+                    generation: self.generation(),
                 },
             }),
             Sdk::Anthropic => serde_json::to_string(&AnthropicError {
@@ -142,6 +152,7 @@ impl ApiError {
                     message: &message,
                     details: self.anthropic_details(),
                     more: &content.details,
+                    generation: self.generation(),
                 },
                 request_id,
             }),
@@ -166,23 +177,22 @@ impl ApiError {
         }
     }
 
-    /// What tells an SDK whether to try again, and which generation has failed.
+    /// Adds the headers by which an SDK decides whether to retry.
     pub fn add_sdk_headers(&self, headers: &mut HeaderMap) {
         let retry = if self.0.retryable { "true" } else { "false" };
         headers.insert("x-should-retry", HeaderValue::from_static(retry));
+        if !self.0.retryable {
+            headers.remove(header::RETRY_AFTER);
+        }
         let seconds = headers.get(header::RETRY_AFTER);
         let seconds = seconds.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
         if let Some(seconds) = seconds {
             headers.insert("retry-after-ms", seconds.saturating_mul(1000).into());
         }
-        let id = self.0.generation.as_ref().map(|record| record.summary.uuid);
-        if let Some(Ok(id)) = id.map(|id| HeaderValue::from_str(&id.to_string())) {
-            headers.insert(GENERATION, id);
-        }
     }
 }
 
-/// The generation that a request of an SDK made.
+/// The generation behind a response.
 pub const GENERATION: HeaderName = HeaderName::from_static("x-gensvc-generation");
 
 fn openai_type(status: StatusCode) -> &'static str {

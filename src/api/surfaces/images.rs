@@ -46,7 +46,7 @@ pub async fn images(
     request_id: RequestId,
     body: JsonBody<ImagesRequest>,
 ) -> Result<Response, ApiError> {
-    let (key, body) = idempotent(&auth.caller, headers, IMAGES, body).await?;
+    let (key, body) = idempotent(&auth, headers, IMAGES, body).await?;
     let ImagesRequest { request, format } = body.read()?;
     let call = Call {
         sdk: Sdk::OpenAi,

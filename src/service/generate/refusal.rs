@@ -81,8 +81,14 @@ impl Service {
                 explain::above_available(ceiling.hold(), balance, ceiling)
             }
             HoldOutcome::KeyBound => {
-                // A concurrent request with the same key was first.
-                let before = self.submitted_before(caller, idempotent).await?;
+                // A concurrent request with the same key, or another attempt, was first.
+                let before = match self.submitted_before(caller, idempotent).await? {
+                    None => match idempotent {
+                        Some(request) => self.replaced_by(caller, request).await?,
+                        None => None,
+                    },
+                    before => before,
+                };
                 return before.ok_or(ServiceError::IdempotencyInProgress);
             }
             HoldOutcome::NotAsPresumed => return Err(ServiceError::NotAsPresumed),
@@ -105,7 +111,7 @@ impl Service {
                     self.0.settings.max_jobs_per_account,
                 ));
             }
-            HoldOutcome::Held => {
+            HoldOutcome::Held | HoldOutcome::Abandoned => {
                 let message = "a hold was both placed and refused".to_owned();
                 return Err(ServiceError::Internal(message));
             }

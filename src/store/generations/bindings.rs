@@ -1,6 +1,7 @@
 //! What keys of callers, and retries of SDKs, are bound to.
 
 use chrono::{DateTime, Utc};
+use sqlx::PgExecutor;
 
 use super::{Store, StoreError};
 use crate::{
@@ -17,58 +18,70 @@ pub struct Bound {
     pub answers: bool,
 }
 
-/// What a retry can be answered with.
+/// An attempt that a retry can join.
 #[derive(Debug)]
-pub struct Tried {
+pub struct Joinable {
     pub generation: GenerationId,
-    /// How many retries it has answered.
+    /// Retries that have joined it.
     joined: i32,
     /// Whether there is another.
     has_others: bool,
 }
 
+/// Finds the attempt at a request that a retry most likely repeats: that as many retries have joined
+/// as there were before this one; of several, one that runs, then the oldest.
+pub(super) async fn find_attempt(
+    executor: impl PgExecutor<'_>,
+    account: AccountId,
+    fingerprint: &[u8],
+    retries_before: i32,
+    now: DateTime<Utc>,
+) -> Result<Option<Joinable>, StoreError> {
+    let reading = sqlx::query!(
+        r#"select i.generation_id as "generation: GenerationId",
+                  coalesce(r.joined, f.joined, 0) as "joined!", count(*) over () as "all!"
+           from idempotency_keys i
+               left join running_generations r
+                   on r.account_id = $1 and r.id = i.generation_id
+               left join finished_generations f
+                   on f.account_id = $1 and f.id = i.generation_id and not f.failed
+                      and f.finish_reason is null and f.deleted_at is null
+           where i.account_id = $1 and i.fingerprint = $2 and starts_with(i.key, ' ')
+             and i.expires_at > $4 and (r.id is not null or f.id is not null)
+           order by abs(coalesce(r.joined, f.joined, 0)::bigint - $3), r.id is null,
+                    i.generation_id
+           limit 1"#,
+        account.0,
+        fingerprint,
+        i64::from(retries_before),
+        now,
+    )
+    .fetch_optional(executor);
+    Ok(reading.await?.map(|row| Joinable {
+        generation: row.generation,
+        joined: row.joined,
+        has_others: row.all > 1,
+    }))
+}
+
 impl Store {
-    /// Of the tries of a request the one that a retry is most likely of: that as many retries have
-    /// joined as there were before this one, rather one that runs, the oldest.
-    pub async fn tried(
+    /// Finds the attempt that a retry joins, see [`find_attempt`].
+    pub async fn joinable(
         &self,
         account: AccountId,
         fingerprint: &[u8],
         retries_before: i32,
         now: DateTime<Utc>,
-    ) -> Result<Option<Tried>, StoreError> {
-        let reading = sqlx::query!(
-            r#"select i.generation_id as "generation: GenerationId",
-                      coalesce(r.joined, f.joined, 0) as "joined!", count(*) over () as "all!"
-               from idempotency_keys i
-                   left join running_generations r
-                       on r.account_id = $1 and r.id = i.generation_id
-                   left join finished_generations f
-                       on f.account_id = $1 and f.id = i.generation_id and not f.failed
-                          and f.finish_reason is null and f.deleted_at is null
-               where i.account_id = $1 and i.fingerprint = $2 and starts_with(i.key, ' ')
-                 and i.expires_at > $4 and (r.id is not null or f.id is not null)
-               order by abs(coalesce(r.joined, f.joined, 0)::bigint - $3), r.id is null,
-                        i.generation_id
-               limit 1"#,
-            account.0,
-            fingerprint,
-            i64::from(retries_before),
-            now,
-        )
-        .fetch_optional(self.requests.named("find the tries of a request"));
-        Ok(reading.await?.map(|row| Tried {
-            generation: row.generation,
-            joined: row.joined,
-            has_others: row.all > 1,
-        }))
+    ) -> Result<Option<Joinable>, StoreError> {
+        let executor = self.requests.named("find the attempts at a request");
+        find_attempt(executor, account, fingerprint, retries_before, now).await
     }
 
     /// Counts a retry that is answered with a generation. `false`: another retry came first, and
     /// what is left may be meant for this one.
-    pub async fn join(&self, account: AccountId, tried: &Tried) -> Result<bool, StoreError> {
-        let expected = tried.has_others.then_some(tried.joined);
-        let rows = self.count_joined(account, tried.generation, expected);
+    pub async fn join(&self, account: AccountId, attempt: &Joinable) -> Result<bool, StoreError> {
+        let expected = attempt.has_others.then_some(attempt.joined);
+        let rows = self.count_joined(account, attempt.generation, expected);
         match rows.await? {
             0 if expected.is_some() => Ok(false),
             rows => exactly_one("counting a retry", rows).map(|()| true),

@@ -1,6 +1,6 @@
 //! The hold: one statement for many.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use chrono::{DateTime, Utc};
 use serde_json::value::RawValue;
@@ -10,7 +10,7 @@ use tracing::Instrument as _;
 use uuid::Uuid;
 
 use super::{
-    Credential, HoldOutcome, NewGeneration, Store, StoreError,
+    Attempt, Credential, HoldOutcome, Idempotency, NewGeneration, Store, StoreError,
     presumptions::{self, Presumptions},
     prices::PriceId,
     refusal::explain_refusal,
@@ -25,6 +25,8 @@ use crate::{
 pub struct Hold {
     row: Row,
     pub terms: Terms,
+    /// Dangling once the caller has disconnected.
+    caller: Weak<()>,
 }
 
 /// What decides about a hold.
@@ -37,7 +39,7 @@ pub struct Terms {
     pub(super) job: bool,
     pub(super) max_jobs: i32,
     /// The key that must be free.
-    pub(super) bind_key: Option<String>,
+    pub(super) bind: Option<Idempotency>,
     pub(super) now: DateTime<Utc>,
 }
 
@@ -74,29 +76,35 @@ group_rows::composite!(Row, "hold_row");
 
 impl Store {
     /// Places the hold and creates the row, the ledger entry and the idempotency binding: all of
-    /// them or none.
-    pub async fn hold(&self, new: &NewGeneration) -> Result<HoldOutcome, StoreError> {
+    /// them or none. Once `caller` is dangling, a hold that is not placed yet is given up.
+    pub async fn hold(
+        &self,
+        new: &NewGeneration,
+        caller: &Weak<()>,
+    ) -> Result<HoldOutcome, StoreError> {
         let price = self.price(new).await?;
+        let terms = Terms::of(new);
+        let hold = || Hold::new(new, price, caller.clone());
         let holding = async {
-            let (waiter, outcome) = oneshot::channel();
-            self.credits
-                .submit(Write::Hold(Hold::new(new, price), waiter));
-            if let Some(outcome) = outcome.await?? {
-                return Ok(outcome);
-            }
-            let terms = Terms::of(new);
-            if let Some(refused) = terms.refused_before() {
-                return Ok(refused);
-            }
-            let explaining = self.requests.named("explain a refused hold");
-            if let Some(refused) = explain_refusal(explaining, &terms).await? {
-                return Ok(refused);
+            // A retry is decided under the account's lock, which shows every other attempt.
+            if !terms.is_attempt(Attempt::Retry) {
+                let (waiter, outcome) = oneshot::channel();
+                self.credits.submit(Write::Hold(hold(), waiter));
+                if let Some(outcome) = outcome.await?? {
+                    return Ok(outcome);
+                }
+                if let Some(refused) = terms.refused_before() {
+                    return Ok(refused);
+                }
+                let explaining = self.requests.named("explain a refused hold");
+                if let Some(refused) = explain_refusal(explaining, &terms).await? {
+                    return Ok(refused);
+                }
             }
             // It would fit now: alone, or the account changed between the refusal and its
             // explanation. Under its lock neither its balance nor the spend of its keys can.
             let (waiter, outcome) = oneshot::channel();
-            self.credits
-                .submit_to_lane(Write::Hold(Hold::new(new, price), waiter));
+            self.credits.submit_to_lane(Write::Hold(hold(), waiter));
             outcome.await??.ok_or(StoreError::RowCount {
                 statement: "placing a hold",
                 rows: 0,
@@ -107,7 +115,7 @@ impl Store {
 }
 
 impl Hold {
-    fn new(new: &NewGeneration, price: PriceId) -> Self {
+    fn new(new: &NewGeneration, price: PriceId, caller: Weak<()>) -> Self {
         let (api_key_id, session_id) = new.credential.ids();
         let bind = new.idempotency.as_ref();
         let row = Row {
@@ -139,12 +147,18 @@ impl Hold {
         Self {
             row,
             terms: Terms::of(new),
+            caller,
         }
     }
 
     /// Whether its key is only presumed, and its request not counted.
     pub(super) fn is_open(&self) -> bool {
         self.terms.uncounted().is_some()
+    }
+
+    /// Whether the caller has disconnected.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.caller.strong_count() == 0
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -164,9 +178,13 @@ impl Terms {
             hold: new.hold,
             job: new.job,
             max_jobs: new.max_jobs,
-            bind_key: new.idempotency.as_ref().map(|bind| bind.key.clone()),
+            bind: new.idempotency.clone(),
             now: new.now,
         }
+    }
+
+    pub(super) fn is_attempt(&self, attempt: Attempt) -> bool {
+        self.bind.as_ref().and_then(|bind| bind.attempt) == Some(attempt)
     }
 
     /// The presumed key whose request is still to be counted.
@@ -199,7 +217,7 @@ impl Grouped for Hold {
     /// All holds of an account that are in it are placed, or none of them: with those of a key
     /// whose limit they would exceed left out before.
     fn write<'a>(items: &'a [&'a Self], executor: impl PgExecutor<'a> + 'a) -> Verdicts<'a, ()> {
-        Box::pin(write(items, executor))
+        Box::pin(write(items, executor, false))
     }
 
     fn outcome(written: Option<()>) -> Option<HoldOutcome> {
@@ -218,10 +236,12 @@ impl Grouped for Hold {
     }
 }
 
+/// `is_decided`: under the account's lock no retry was found that has replaced one of these attempts.
 #[expect(clippy::too_many_lines, reason = "one statement")]
-async fn write(
+pub(super) async fn write(
     items: &[&Hold],
     executor: impl PgExecutor<'_>,
+    is_decided: bool,
 ) -> Result<Vec<Option<()>>, StoreError> {
     let rows: Vec<&Row> = items.iter().map(|item| &item.row).collect();
     let accounts = group_rows::ids(items.iter().map(|item| Some(item.terms.account.0)));
@@ -285,11 +305,15 @@ async fn write(
             update accounts a set held = a.held + s.hold, jobs = a.jobs + s.jobs
             from (select account_id, sum(hold)::bigint as hold,
                          (count(*) filter (where job))::integer as jobs,
-                         min(max_jobs) as max_jobs
+                         min(max_jobs) as max_jobs,
+                         min(bind_until) filter (where starts_with(bind_key, ' ')) as tried_until
                   from fitting group by account_id) s
             where a.id = s.account_id and a.id = any($3)
               and a.suspended_at is null and a.balance - a.held >= s.hold
               and (s.jobs = 0 or a.jobs + s.jobs <= s.max_jobs)
+              -- A retry that was placed since one of these attempts arrived may have replaced it.
+              and ($12 or a.retries_until is null or s.tried_until is null
+                   or a.retries_until <= s.tried_until)
             returning a.id, a.balance, a.held - s.hold as held
         ), held as materialized (
             select f.*, m.balance,
@@ -349,6 +373,7 @@ async fn write(
         &presumed.defaults as _,
         now,
         nanos(now),
+        is_decided,
     )
     .fetch_all(executor)
     .await?;

@@ -1,51 +1,128 @@
 //! Why a hold was refused.
 
+use chrono::{DateTime, Utc};
 use sqlx::PgExecutor;
 
 use super::{
-    Balance, HoldOutcome, SpendLimit, StoreError,
-    hold::{Hold, Terms},
-    writer::Grouped as _,
+    Attempt, Balance, HoldOutcome, SpendLimit, StoreError,
+    bindings::find_attempt,
+    hold::{Hold, Terms, write},
+    retry_key,
 };
-use crate::{domain::credits::Credits, store::pool::Transaction};
+use crate::{
+    domain::credits::Credits,
+    store::{exactly_one, pool::Transaction},
+};
 
 /// Decides about holds of one account, whose lock the transaction has: all of them together, or where
-/// they do not fit, as many as do, in their order.
+/// they do not fit or there are retries, as many as do, in their order. `retries_until`: that of the
+/// account.
 pub(super) async fn decide(
     tx: &mut Transaction,
     holds: &[&Hold],
+    retries_until: Option<DateTime<Utc>>,
 ) -> Result<Vec<HoldOutcome>, StoreError> {
-    if holds.is_empty() {
-        return Ok(Vec::new());
+    let has_retries = holds
+        .iter()
+        .any(|hold| hold.terms.is_attempt(Attempt::Retry));
+    let mut refused = Vec::with_capacity(holds.len());
+    for hold in holds {
+        refused.push(if hold.is_abandoned() {
+            Some(HoldOutcome::Abandoned)
+        } else if hold.is_open() {
+            // A transaction of several statements counts no request: others of the same key would
+            // wait for its commit.
+            Some(HoldOutcome::NotAsPresumed)
+        } else if !has_retries && is_replaced(tx, &hold.terms, retries_until).await? {
+            Some(HoldOutcome::KeyBound)
+        } else {
+            None
+        });
     }
-    // A transaction of several statements counts nothing: who presents the key anew would wait for
-    // its commit.
-    let open: Vec<bool> = holds.iter().map(|hold| hold.is_open()).collect();
-    let settled = holds.iter().zip(&open).filter(|(_, open)| !**open);
-    let settled: Vec<&Hold> = settled.map(|(&hold, _)| hold).collect();
-    let mut verdicts = Hold::write(&settled, &mut *tx).await?.into_iter();
+    let wanted = holds
+        .iter()
+        .zip(&refused)
+        .filter(|(_, refused)| refused.is_none());
+    let wanted: Vec<&Hold> = wanted.map(|(&hold, _)| hold).collect();
+    let mut verdicts = if has_retries || wanted.is_empty() {
+        Vec::new()
+    } else {
+        write(&wanted, &mut *tx, true).await?
+    }
+    .into_iter();
     let mut outcomes = Vec::with_capacity(holds.len());
-    for (hold, open) in holds.iter().zip(open) {
-        if open {
-            outcomes.push(HoldOutcome::NotAsPresumed);
+    for (hold, refused) in holds.iter().zip(refused) {
+        if let Some(refused) = refused {
+            outcomes.push(refused);
             continue;
         }
         let mut held = verdicts.next().flatten();
-        if held.is_none() && settled.len() > 1 {
-            let alone = Hold::write(&[hold], &mut *tx).await?;
+        if held.is_none() && (has_retries || wanted.len() > 1) {
+            // Those before it in this transaction may be attempts at the same request.
+            if has_retries && is_replaced(tx, &hold.terms, Some(DateTime::<Utc>::MAX_UTC)).await? {
+                outcomes.push(HoldOutcome::KeyBound);
+                continue;
+            }
+            let alone = write(&[hold], &mut *tx, true).await?;
             held = alone.into_iter().flatten().next();
         }
-        outcomes.push(match held {
-            Some(()) => HoldOutcome::Held,
-            None => explain_refusal(&mut *tx, &hold.terms)
-                .await?
-                .ok_or(StoreError::RowCount {
-                    statement: "placing a hold",
-                    rows: 0,
-                })?,
-        });
+        if held.is_some() {
+            note_retry(tx, &hold.terms).await?;
+            outcomes.push(HoldOutcome::Held);
+            continue;
+        }
+        let explained = explain_refusal(&mut *tx, &hold.terms).await?;
+        outcomes.push(explained.ok_or(StoreError::RowCount {
+            statement: "placing a hold",
+            rows: 0,
+        })?);
     }
     Ok(outcomes)
+}
+
+/// Whether another attempt makes this one superfluous: of a retry, any that it can join; of a first
+/// attempt, a retry that arrived later.
+async fn is_replaced(
+    tx: &mut Transaction,
+    terms: &Terms,
+    retries_until: Option<DateTime<Utc>>,
+) -> Result<bool, StoreError> {
+    let Some(bind) = &terms.bind else {
+        return Ok(false);
+    };
+    match bind.attempt {
+        Some(Attempt::Retry) => {
+            let found = find_attempt(&mut *tx, terms.account, &bind.fingerprint, 0, terms.now);
+            Ok(found.await?.is_some())
+        }
+        Some(Attempt::First) if retries_until.is_some_and(|until| until > bind.expires_at) => {
+            let finding = sqlx::query_scalar!(
+                r#"select exists (select from idempotency_keys i
+                                  where i.account_id = $1 and i.key = $2 and i.expires_at > $3)
+                   as "found!""#,
+                terms.account.0,
+                retry_key(&bind.fingerprint),
+                bind.expires_at,
+            );
+            Ok(finding.fetch_one(&mut *tx).await?)
+        }
+        Some(Attempt::First) | None => Ok(false),
+    }
+}
+
+/// Has first attempts that arrived before a retry look for it.
+async fn note_retry(tx: &mut Transaction, terms: &Terms) -> Result<(), StoreError> {
+    let retry = terms.bind.as_ref();
+    let Some(retry) = retry.filter(|bind| bind.attempt == Some(Attempt::Retry)) else {
+        return Ok(());
+    };
+    let noting = sqlx::query!(
+        "update accounts set retries_until = greatest(retries_until, $2) where id = $1",
+        terms.account.0,
+        retry.expires_at,
+    );
+    let noted = noting.execute(&mut *tx).await?;
+    exactly_one("noting a retry", noted.rows_affected())
 }
 
 /// Why a hold was refused, in the documented order; `None` when it would fit now.
@@ -80,7 +157,7 @@ pub(super) async fn explain_refusal(
         key,
         session,
         terms.now,
-        terms.bind_key,
+        terms.bind.as_ref().map(|bind| &bind.key),
     )
     .fetch_one(executor);
     let row = reading.await?;

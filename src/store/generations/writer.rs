@@ -77,9 +77,9 @@ impl Item for Write {
         }
     }
 
-    /// What nobody waits for is not held; settlements are always written.
+    /// A hold whose caller has disconnected is not placed; settlements are always written.
     fn is_abandoned(&self) -> bool {
-        matches!(self, Self::Hold(_, waiter) if waiter.is_closed())
+        matches!(self, Self::Hold(hold, waiter) if hold.is_abandoned() || waiter.is_closed())
     }
 
     fn bytes(&self) -> usize {
@@ -153,19 +153,20 @@ impl CreditWriter {
         settlements: &[(Settle, Waiter<Option<Settled>>)],
     ) -> Result<(Vec<HoldOutcome>, Vec<Option<Settled>>), StoreError> {
         let mut tx = self.lanes.named("write in a lane").begin().await?;
-        sqlx::query!(
-            "select id from accounts where id = $1 for no key update",
+        let retries_until = sqlx::query_scalar!(
+            "select retries_until from accounts where id = $1 for no key update",
             account.0
         )
         .fetch_optional(&mut tx)
-        .await?;
+        .await?
+        .flatten();
         let mut settled = Vec::new();
         if !settlements.is_empty() {
             let items: Vec<&Settle> = settlements.iter().map(|(item, _)| item).collect();
             settled = Settle::write(&items, &mut tx).await?;
         }
         let holds: Vec<&Hold> = holds.iter().map(|(item, _)| item).collect();
-        let outcomes = decide(&mut tx, &holds).await?;
+        let outcomes = decide(&mut tx, &holds, retries_until).await?;
         tx.commit().await?;
         Ok((outcomes, settled))
     }

@@ -138,11 +138,11 @@ fn fields(source: &str, name: &str) -> Vec<(String, String)> {
     let fields = body.lines().map(str::trim);
     let fields = fields.filter(|line| !line.starts_with("//") && !line.starts_with("#["));
     let typed = fields.map(|line| {
-        let (name, rust) = line.trim_end_matches(',').split_once(": ").unwrap();
-        let inner = rust
+        let (name, kind) = line.trim_end_matches(',').split_once(": ").unwrap();
+        let inner = kind
             .strip_prefix("Option<")
             .and_then(|rest| rest.strip_suffix('>'));
-        let postgres = match inner.unwrap_or(rust) {
+        let postgres = match inner.unwrap_or(kind) {
             "Uuid" => "uuid",
             "i64" => "int8",
             "i32" => "int4",

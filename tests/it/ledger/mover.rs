@@ -1,5 +1,7 @@
 //! Moves an account's credits below the API.
 
+use std::sync::Arc;
+
 use gensvc::{
     domain::{
         credits::Credits,
@@ -89,7 +91,13 @@ impl Mover {
     /// Holds; `None` when too little is available.
     pub async fn hold(&self, amount: i64) -> Option<GenerationId> {
         let new = self.generation(amount);
-        match self.store.hold(&new).await.unwrap() {
+        let caller = Arc::new(());
+        match self
+            .store
+            .hold(&new, &Arc::downgrade(&caller))
+            .await
+            .unwrap()
+        {
             HoldOutcome::Held => Some(new.id),
             HoldOutcome::Short(balance) => {
                 assert!(balance.available() < micros(amount), "{balance:?} {amount}");

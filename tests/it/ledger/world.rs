@@ -184,10 +184,16 @@ impl World {
                 key: format!("k{bind}"),
                 fingerprint: [bind; 32],
                 expires_at: now + TimeDelta::days(1),
+                attempt: None,
             }),
             now,
         };
-        let verdict = match self.stores[server].hold(&new).await.unwrap() {
+        let caller = Arc::new(());
+        let verdict = match self.stores[server]
+            .hold(&new, &Arc::downgrade(&caller))
+            .await
+            .unwrap()
+        {
             HoldOutcome::Held => {
                 let opening = Opening {
                     id: new.id,
@@ -200,6 +206,7 @@ impl World {
             HoldOutcome::KeyBound => Verdict::KeyBound,
             HoldOutcome::CredentialEnded | HoldOutcome::NotAsPresumed => Verdict::Ended,
             HoldOutcome::RateLimited(rate) => panic!("{rate:?}"),
+            HoldOutcome::Abandoned => panic!("its caller is there"),
             HoldOutcome::Suspended => Verdict::Suspended,
             HoldOutcome::TooManyJobs => Verdict::TooMany,
             HoldOutcome::SpendLimit(SpendLimit { limit, spent, .. }, _) => {

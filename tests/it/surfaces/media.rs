@@ -10,15 +10,15 @@ use crate::common::{
     vendors::{openai_images, png},
 };
 
-const IMAGES: &str = "/openai/v1/images/generations";
-const SPEECH: &str = "/openai/v1/audio/speech";
+pub const IMAGES: &str = "/openai/v1/images/generations";
+pub const SPEECH: &str = "/openai/v1/audio/speech";
 
-fn image(more: &Value) -> Value {
+pub fn image(more: &Value) -> Value {
     let body = json!({"model": "sandbox/sandbox-image-1", "prompt": "A lighthouse"});
     with(body, more)
 }
 
-fn speech(more: &Value) -> Value {
+pub fn speech(more: &Value) -> Value {
     let body = json!({"model": "sandbox-speech-1", "input": "Good morning.", "voice": "aria"});
     with(body, more)
 }

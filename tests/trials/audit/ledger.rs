@@ -21,7 +21,7 @@ pub struct Row {
     pub deleted: bool,
 }
 
-const CHECKS: [(&str, &str); 13] = [
+const CHECKS: [(&str, &str); 14] = [
     (
         "a generation without an end",
         "select format('%s (%s, made %s)', id, type, created_at) from generations
@@ -78,8 +78,14 @@ const CHECKS: [(&str, &str); 13] = [
     (
         "one request made two generations",
         "select format('%s: %s', min(prompt), string_agg(id::text, ', ')) from generations
-         where deleted_at is null group by substring(prompt from 'mk-.*-end')
+         where deleted_at is null and prompt not like '%mk-sdk-%' group by substring(prompt from 'mk-.*-end')
          having count(*) > 1",
+    ),
+    (
+        "a request of an SDK was charged twice",
+        "select format('%s: %s', min(prompt), string_agg(id::text, ', ')) from generations
+         where prompt like '%mk-sdk-%' and charged > 0
+         group by prompt having count(*) > 1",
     ),
     (
         "a version of a template with two texts",

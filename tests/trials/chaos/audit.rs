@@ -2,6 +2,7 @@
 //! the clients' results.
 
 mod caps;
+mod delivered;
 mod suspended;
 mod usage;
 mod webhooks;
@@ -78,6 +79,7 @@ impl Auditor {
         audit::check_upstreams(scene, &rows, round, refused);
         caps::check(scene, http, Some(round)).await;
         suspended::check(scene).await;
+        delivered::check(scene).await;
         self.events.check(scene).await;
         for what in ["ledger", "media"] {
             audit::verify(scene, &[what, "verify"]).await;

@@ -5,6 +5,7 @@ mod keys;
 mod load;
 mod operator;
 mod owner;
+mod sdk;
 mod suspend;
 
 use std::sync::Arc;
@@ -14,6 +15,9 @@ use tokio::task::JoinSet;
 pub use self::{operator::grant, owner::template, suspend::resume_all};
 use super::scene::Scene;
 use crate::http::Http;
+
+/// Clients that retry like the SDKs.
+const SDK_CLIENTS: u32 = 6;
 
 /// Starts all clients of a round. They end when the scene is over.
 pub async fn start(scene: &Arc<Scene>, http: &Http, round: u32) -> JoinSet<()> {
@@ -25,6 +29,9 @@ pub async fn start(scene: &Arc<Scene>, http: &Http, round: u32) -> JoinSet<()> {
         let token = keys[account][which].clone();
         let own = load::Own { n, account, token };
         clients.spawn(load::run(Arc::clone(scene), http.clone(), round, own));
+    }
+    for n in 0..SDK_CLIENTS {
+        clients.spawn(sdk::run(Arc::clone(scene), http.clone(), round, n));
     }
     clients.spawn(keys::run(Arc::clone(scene), http.clone(), round));
     clients.spawn(operator::run(Arc::clone(scene), round));

@@ -6,10 +6,14 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::mood::Mood;
-use crate::wire::Reply;
+use crate::wire::{Piece, Reply};
 
 /// Between two events of a stream.
 const PAUSE: Duration = Duration::from_millis(40);
+/// How long a model thinks unseen before the text of a stream of an SDK.
+const THINKING: Duration = Duration::from_millis(400);
+/// Tokens of unseen thinking.
+const THOUGHTS: i64 = 5;
 
 /// A response with the mark in it, and its price.
 pub fn answer(path: &str, call: &Value, mark: &str, mood: Mood) -> (Reply, Option<i64>) {
@@ -36,7 +40,11 @@ pub fn answer(path: &str, call: &Value, mark: &str, mood: Mood) -> (Reply, Optio
     } else {
         ["prompt_tokens", "completion_tokens"]
     };
-    let usage = json!({names[0]: input_told, names[1]: output_told});
+    let mut usage = json!({names[0]: input_told, names[1]: output_told});
+    let thinks = mark.starts_with("mk-sdk-") && call["stream"] == true;
+    if thinks && !anthropic {
+        usage["completion_tokens_details"] = json!({"reasoning_tokens": THOUGHTS});
+    }
     if call["stream"] == true {
         let mut events = if anthropic {
             anthropic_events(&text, &usage)
@@ -48,10 +56,12 @@ pub fn answer(path: &str, call: &Value, mark: &str, mood: Mood) -> (Reply, Optio
         }
         let complete = !matches!(mood, Mood::Cut { .. });
         let events = if complete { &events[..] } else { &events[..2] };
-        return (
-            Reply::stream(events, PAUSE, complete),
-            due.filter(|_| complete),
-        );
+        let mut reply = Reply::stream(events, PAUSE, complete);
+        if thinks {
+            // After the head of the response.
+            reply.pieces.insert(1, Piece::Wait(THINKING));
+        }
+        return (reply, due.filter(|_| complete));
     }
     let whole = if anthropic {
         json!({"id": "msg_1", "type": "message", "role": "assistant", "model": call["model"],

@@ -14,6 +14,7 @@ fn error(kind: &str, code: Option<&str>) -> Value {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one table of answers")]
 async fn error_answers() {
     use ProviderErrorKind::{Account, Failed, Overloaded, Rejected, Timeout};
     for (status, kind_name, code, kind, not_started) in [

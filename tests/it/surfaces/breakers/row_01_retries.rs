@@ -1,5 +1,8 @@
 //! What SDKs send again by themselves is billed once.
 
+mod hanging;
+mod unconfirmed;
+
 use std::sync::Arc;
 
 use chrono::TimeDelta;

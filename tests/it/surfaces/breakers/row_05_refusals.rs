@@ -1,6 +1,8 @@
 //! What an SDK is told when it is refused, and whether it is to try again.
 
 mod holds;
+mod queues;
+mod waits;
 
 use axum::body::Body;
 use http::Method;

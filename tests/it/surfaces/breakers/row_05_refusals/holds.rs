@@ -17,7 +17,7 @@ const ONE_AT_A_TIME: &str = "0.0055";
 /// The longest wait, in looks.
 const PATIENCE: usize = 10_000_000;
 
-async fn server(
+pub(super) async fn server(
     options: PgConnectOptions,
     upstream: &Upstream,
     more: &[(&str, &str)],
@@ -30,13 +30,18 @@ async fn server(
     Arc::new(TestApp::vendors(options, upstream, &env).await)
 }
 
-fn asking(app: &Arc<TestApp>, key: &str, path: &'static str, body: Value) -> JoinHandle<Answer> {
+pub(super) fn asking(
+    app: &Arc<TestApp>,
+    key: &str,
+    path: &'static str,
+    body: Value,
+) -> JoinHandle<Answer> {
     let (app, key) = (Arc::clone(app), key.to_owned());
     tokio::spawn(async move { app.post(&key, path, &body).await })
 }
 
 /// Until so many wait.
-async fn waiting(app: &TestApp, n: usize) {
+pub(super) async fn waiting(app: &TestApp, n: usize) {
     for _ in 0..PATIENCE {
         if app.app.service.waiting() == n {
             return;
@@ -47,7 +52,7 @@ async fn waiting(app: &TestApp, n: usize) {
 }
 
 /// What the upstream was asked, in its order.
-fn asked(upstream: &Upstream) -> Vec<String> {
+pub(super) fn asked(upstream: &Upstream) -> Vec<String> {
     let text = |body: &Value| body["messages"][0]["content"].as_str().unwrap().to_owned();
     let requests = upstream.requests();
     requests.iter().map(|one| text(&one.body)).collect()

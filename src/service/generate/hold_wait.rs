@@ -1,0 +1,186 @@
+//! Requests of SDKs that wait for credits on hold, in the order of [`WaitQueue`].
+//!
+//! A request that waits has given back every permit that others need.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::{Duration, Instant},
+};
+
+use tokio::{sync::Notify, time::sleep};
+
+use super::wait_queue::{QueueKey, WaitQueue};
+use crate::{
+    domain::ids::AccountId,
+    jobs::Waiter,
+    service::{CreditsShort, Service, ServiceError, ShortOf, WaitPlace, auth::Caller},
+    store::generations::Credential,
+};
+
+/// How often a waiting request looks at the queue when nothing wakes it.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The accounts whose requests wait.
+#[derive(Debug, Default)]
+pub struct HoldQueues(Mutex<HashMap<AccountId, Weak<AccountQueue>>>);
+
+#[derive(Debug)]
+struct AccountQueue {
+    queue: Mutex<WaitQueue>,
+    /// Woken by settlements of the account in this process.
+    freed: Waiter<AccountId>,
+}
+
+impl HoldQueues {
+    fn get(&self, account: AccountId) -> Option<Arc<AccountQueue>> {
+        lock(&self.0).get(&account).and_then(Weak::upgrade)
+    }
+
+    fn get_or_insert(
+        &self,
+        account: AccountId,
+        freed: impl FnOnce() -> Waiter<AccountId>,
+    ) -> Arc<AccountQueue> {
+        let mut queues = lock(&self.0);
+        if let Some(queue) = queues.get(&account).and_then(Weak::upgrade) {
+            return queue;
+        }
+        queues.retain(|_, queue| queue.strong_count() > 0);
+        let queue = Arc::new(AccountQueue {
+            queue: Mutex::new(WaitQueue::new(Instant::now())),
+            freed: freed(),
+        });
+        queues.insert(account, Arc::downgrade(&queue));
+        queue
+    }
+}
+
+/// The wait of one request.
+pub(super) struct HoldWait<'a, F> {
+    service: &'a Service,
+    caller: &'a Caller,
+    until: Instant,
+    /// Called before it waits.
+    waiting: F,
+    /// Its place among those that wait.
+    pub place: Option<WaitPlace>,
+    ticket: Option<Ticket>,
+}
+
+/// A place in an account's queue, left on drop.
+struct Ticket {
+    account: Arc<AccountQueue>,
+    number: u64,
+    turn: Arc<Notify>,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        lock(&self.account.queue).leave(self.number, Instant::now());
+    }
+}
+
+impl<'a, F: Fn() + Send> HoldWait<'a, F> {
+    /// For a request, which waits at most as long as the settings say.
+    pub fn new(service: &'a Service, caller: &'a Caller, waiting: F) -> Self {
+        Self {
+            service,
+            caller,
+            until: Instant::now() + service.0.settings.hold_wait,
+            waiting,
+            place: None,
+            ticket: None,
+        }
+    }
+
+    /// Takes a place among those that wait, if it has none.
+    pub fn take_place(&mut self) -> bool {
+        let waits = &self.service.0.waits;
+        if self.place.is_none() {
+            self.place = waits.try_acquire(self.caller.account_id);
+        }
+        self.place.is_some()
+    }
+
+    /// Waits before the first try if others go first. Returns whether it has waited.
+    pub async fn line_up(&mut self) -> Result<bool, ServiceError> {
+        let account = self.service.0.hold_queues.get(self.caller.account_id);
+        let is_queued = account.is_some_and(|account| {
+            let queue = lock(&account.queue);
+            queue.must_wait(self.key(), Instant::now())
+        });
+        if is_queued {
+            self.wait().await?;
+        }
+        Ok(is_queued)
+    }
+
+    /// Waits until another try may succeed. `false`: it may not, or the time is over.
+    pub async fn may_try_again(&mut self, short: &CreditsShort) -> Result<bool, ServiceError> {
+        let of_account = match short.of {
+            ShortOf::Holds => true,
+            ShortOf::HoldsOfKey(_) => false,
+            ShortOf::MaxCost | ShortOf::SpendLimit(_) | ShortOf::Balance => return Ok(false),
+        };
+        if let Some(ticket) = &self.ticket {
+            let mut queue = lock(&ticket.account.queue);
+            queue.refused(ticket.number, short.required, of_account, Instant::now());
+        }
+        self.wait().await
+    }
+
+    fn key(&self) -> QueueKey {
+        match self.caller.credential {
+            Credential::ApiKey(id) => Some(id),
+            Credential::Session(_) => None,
+        }
+    }
+
+    /// Waits for its turn to try.
+    async fn wait(&mut self) -> Result<bool, ServiceError> {
+        let inner = &self.service.0;
+        if self.caller.is_open() {
+            // The key may have been revoked, or be over its rate limit.
+            return Err(ServiceError::NotAsPresumed);
+        }
+        if Instant::now() >= self.until || !self.take_place() {
+            return Ok(false);
+        }
+        (self.waiting)();
+        let (account, key) = (self.caller.account_id, self.key());
+        let ticket = self.ticket.get_or_insert_with(|| {
+            let freed = || inner.runner.freed(account);
+            let account = inner.hold_queues.get_or_insert(account, freed);
+            let turn = Arc::<Notify>::default();
+            let number = lock(&account.queue).enter(key, Arc::clone(&turn), Instant::now());
+            Ticket {
+                account,
+                number,
+                turn,
+            }
+        });
+        let stopping = inner.runner.stopping();
+        loop {
+            if lock(&ticket.account.queue).is_trying(ticket.number) {
+                return Ok(true);
+            }
+            let rest = self.until.saturating_duration_since(Instant::now());
+            if rest.is_zero() || stopping.is_cancelled() {
+                return Ok(false);
+            }
+            tokio::select! {
+                () = ticket.turn.notified() => {}
+                () = ticket.account.freed.woken() => {
+                    lock(&ticket.account.queue).credits_freed(Instant::now());
+                }
+                () = sleep(rest.min(LOOK)) => lock(&ticket.account.queue).advance(Instant::now()),
+                () = stopping.cancelled() => {}
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
