@@ -6,8 +6,7 @@
 
 use std::{fmt, time::Duration};
 
-use crate::domain::context::ContextOverflow;
-use crate::domain::generation::ACCOUNT_REFUSED;
+use crate::domain::{context::ContextOverflow, generation::ACCOUNT_REFUSED};
 
 /// What an upstream failure means to a generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +60,7 @@ pub struct ProviderError {
     /// What the provider says about the caller's input, without keys, hosts and ids of the operator.
     pub sentence: Option<String>,
     /// The numbers of [`ProviderErrorKind::ContextLength`].
-    pub overflow: Option<ContextOverflow>,
+    pub overflow: Option<Box<ContextOverflow>>,
     /// For the log: a short code, or the transport's error. Never a body, never a key.
     pub detail: String,
 }
@@ -88,10 +87,16 @@ impl ProviderError {
             ProviderErrorKind::ContentPolicy => "the provider refused the content by its policy",
             ProviderErrorKind::Timeout => "the provider did not answer in time",
             ProviderErrorKind::Overloaded => "the provider is overloaded",
-            ProviderErrorKind::Account => ACCOUNT_REFUSED,
+            // Nothing is added: the stored message says that the failure is final.
+            ProviderErrorKind::Account => return ACCOUNT_REFUSED.to_owned(),
             ProviderErrorKind::Failed => "the provider failed",
             ProviderErrorKind::ContextLength => {
-                let own = self.overflow.unwrap_or_default().to_string();
+                let own = self
+                    .overflow
+                    .as_deref()
+                    .copied()
+                    .unwrap_or_default()
+                    .to_string();
                 return match &self.sentence {
                     Some(sentence) if !sentence.contains(&own) => format!("{own} ({sentence})"),
                     Some(sentence) => sentence.clone(),

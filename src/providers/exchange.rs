@@ -54,7 +54,9 @@ pub async fn exchange<'a, P: TextParser<'a>>(
     let answer = send::<P>(http, post, provider, call, deltas).await;
     answer.map_err(|mut error| {
         let maximum = call.max_input_tokens.map(u64::from);
-        error.overflow = error.overflow.map(|found| found.or(maximum, estimate));
+        error.overflow = error
+            .overflow
+            .map(|found| Box::new(found.or(maximum, estimate)));
         error
     })
 }

@@ -19,6 +19,7 @@ const ONE: i64 = 1_000_000;
 
 impl ApiError {
     /// One as a caller may meet it, at a route that needs `ability`.
+    #[expect(clippy::too_many_lines, reason = "one arm for each code")]
     pub fn example(code: Code, ability: Option<&str>) -> Self {
         let named = ability.and_then(Ability::parse);
         let named = named.unwrap_or(Ability::GenerateVideo);

@@ -18,6 +18,7 @@ impl From<StoreError> for ApiError {
 }
 
 impl From<ServiceError> for ApiError {
+    #[expect(clippy::too_many_lines, reason = "one arm for each error")]
     fn from(error: ServiceError) -> Self {
         match error {
             ServiceError::Token(refusal) => Self::token(refusal),

@@ -154,7 +154,7 @@ pub async fn create(
         key,
         names: &[],
     };
-    call.answer(dialogue, MessagesWriter::new).await
+    Box::pin(call.answer(dialogue, MessagesWriter::new)).await
 }
 
 /// Reads a body, and keeps it as it came.

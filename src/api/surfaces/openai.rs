@@ -127,7 +127,7 @@ pub async fn chat(
         names: names.unwrap_or_default(),
     };
     let writer = |head| ChatWriter::new(head, request.include_usage);
-    call.answer(request.dialogue, writer).await
+    Box::pin(call.answer(request.dialogue, writer)).await
 }
 
 /// Reads a body, and keeps it as it came.

@@ -52,7 +52,9 @@ impl Spelling {
         hash.update(salt.to_le_bytes());
         hash.update(name);
         let digest = hash.finalize();
-        let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = digest
+            .iter()
+            .fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
         let mut spelled = String::new();
         let starts = name
             .chars()

@@ -139,7 +139,7 @@ fn finish(
     let kind = overflow.map_or(kind, |_| ProviderErrorKind::ContextLength);
     let mut error = head.with_context(ProviderError::new(kind, detail(head.status, code)));
     error.not_started = not_started;
-    error.overflow = overflow;
+    error.overflow = overflow.map(Box::new);
     // Other refusals are about the operator's account or configuration.
     let is_about_input =
         head.is_success() || overflow.is_some() || matches!(head.status, 400 | 413 | 422);

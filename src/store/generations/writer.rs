@@ -23,6 +23,10 @@ use crate::{
 };
 
 /// A hold or a settlement, and who waits for it.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most of a group are of either size, and are moved once"
+)]
 pub enum Write {
     Hold(Hold, Waiter<Option<HoldOutcome>>),
     Settle(Settle, Waiter<Option<Settled>>),

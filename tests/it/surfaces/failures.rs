@@ -43,7 +43,7 @@ pub async fn start(options: PgConnectOptions, upstream: &Upstream) -> TestApp {
     app
 }
 
-fn enveloped(message: &str, code: Value) -> Value {
+fn enveloped(message: &str, code: &Value) -> Value {
     json!({"error": {"message": message, "type": "invalid_request_error", "code": code}})
 }
 
@@ -64,7 +64,7 @@ async fn a_context_that_is_too_long_is_said_as_agents_know_it(
             enveloped(
                 "This model's maximum context length is 922000 tokens. However, your messages \
                  resulted in 1000001 tokens.",
-                json!(CODE),
+                &json!(CODE),
             ),
             "prompt is too long: 1000001 tokens > 922000 maximum",
         ),
@@ -105,7 +105,7 @@ async fn a_context_that_is_too_long_is_said_as_agents_know_it(
             413,
             enveloped(
                 "Please reduce the length of the messages or completion.",
-                json!(CODE),
+                &json!(CODE),
             ),
             "prompt is too long: 8193 tokens > 8192 maximum",
         ),
@@ -156,7 +156,7 @@ async fn a_stream_says_it_too(_: PgPoolOptions, options: PgConnectOptions) {
     let chunk = json!({"choices": [{"delta": {"content": "Hi"}}]});
     let late = enveloped(
         "Your input exceeds the context window of this model.",
-        json!(CODE),
+        &json!(CODE),
     );
     let stream = format!("data: {chunk}\n\ndata: {late}\n\n");
     upstream.reply(Reply::Raw(200, "text/event-stream", stream));
@@ -236,7 +236,7 @@ async fn a_vendor_says_itself_what_is_wrong_with_the_input(
             400,
             enveloped(
                 "Invalid 'messages[0].name': string does not match pattern.",
-                json!("invalid_value"),
+                &json!("invalid_value"),
             ),
             Some("Invalid 'messages[0].name': string does not match pattern."),
         ),
@@ -267,7 +267,7 @@ async fn a_vendor_says_itself_what_is_wrong_with_the_input(
         (
             LOCAL,
             400,
-            enveloped(&long, Value::Null),
+            enveloped(&long, &Value::Null),
             Some(&long[..500]),
         ),
         // About the operator.
@@ -276,20 +276,20 @@ async fn a_vendor_says_itself_what_is_wrong_with_the_input(
             401,
             enveloped(
                 "Incorrect API key provided: sk-a***b",
-                json!("invalid_api_key"),
+                &json!("invalid_api_key"),
             ),
             None,
         ),
         (
             LOCAL,
             404,
-            enveloped("The model m does not exist", json!("model_not_found")),
+            enveloped("The model m does not exist", &json!("model_not_found")),
             None,
         ),
         (
             LOCAL,
             500,
-            enveloped("assertion failed in worker 3", Value::Null),
+            enveloped("assertion failed in worker 3", &Value::Null),
             None,
         ),
     ] {

@@ -103,7 +103,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Message> {
 
 /// What compatible servers answer of their thinking: `reasoning_content` of `DeepSeek`, Kimi, Qwen and
 /// vLLM, `reasoning` of Groq and newer vLLM, `reasoning_details` of `OpenRouter`, `thinking_blocks` of
-/// LiteLLM. No other vendor takes it back.
+/// `LiteLLM`. No other vendor takes it back.
 fn thinking(fields: &Fields<'_>) -> Vec<Part> {
     let about = "Of an assistant: what it thought, as it was answered.";
     let content = fields.optional("reasoning_content", about, text(usize::MAX));

@@ -22,10 +22,12 @@ async fn check(status: u16, body: &str, kind: ProviderErrorKind, not_started: bo
         assert_eq!(error.request_id.as_deref(), Some("req-2"));
         assert_eq!(error.status, Some(status));
         assert_eq!(error.retry_after, Some(Duration::from_secs(7)));
-        use ProviderErrorKind::{ContextLength, Rejected};
         // Clients get only sentences about their input.
-        let is_about_input =
-            matches!(status, 400 | 413 | 422) && matches!(kind, Rejected | ContextLength);
+        let is_about_input = matches!(status, 400 | 413 | 422)
+            && matches!(
+                kind,
+                ProviderErrorKind::Rejected | ProviderErrorKind::ContextLength
+            );
         // An HTML page has no sentence.
         let has_sentence = body.starts_with('{') && body.contains("secret");
         let is_said = error.message().contains("secret");
