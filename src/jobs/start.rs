@@ -23,7 +23,7 @@ use crate::{
 
 /// Maximum time in which the row of an unconfirmed hold is looked for: statements may run as long.
 const UNCONFIRMED: Duration = Duration::from_secs(30);
-/// Between two looks.
+/// Interval between two of its lookups.
 const UNCONFIRMED_POLL: Duration = Duration::from_millis(500);
 
 /// Bytes of an answer in a record that is looked up instead of kept for a stream's client.
@@ -102,7 +102,7 @@ impl Runner {
                         let _ = verdict.send(Ok(None));
                     }
                     Err(error) if error.is_unconfirmed() && new.idempotency.is_some() => {
-                        let _ = verdict.send(Err(error));
+                        runner.report(verdict, Err(error), uncounted).await;
                         // A retry or a replay may find the row, so it must have its work.
                         if !runner.is_held(&new).await {
                             return;
@@ -136,7 +136,7 @@ impl Runner {
                 runner.0.wakeups.jobs.ring();
                 match outcome {
                     Err(error) if error.is_unconfirmed() => {
-                        let _ = verdict.send(Err(error));
+                        runner.report(verdict, Err(error), uncounted).await;
                         if new.idempotency.is_some() {
                             // A retry or a replay may find the job. A retry in this process waits
                             // until the database has answered.
@@ -155,12 +155,12 @@ impl Runner {
             });
             None
         };
-        let outcome = held.await?;
+        let outcome = held.await;
         drop(caller);
         if let Some(presumed) = presumed {
             presumed.set_counting(false);
         }
-        Ok(match (outcome, handle) {
+        Ok(match (outcome?, handle) {
             (Ok(None), Some(handle)) => Started::Running(record, handle),
             (Ok(None), None) => Started::Queued(record),
             (Ok(Some(refused)), _) => Started::Refused(refused),

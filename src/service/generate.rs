@@ -148,7 +148,8 @@ impl Service {
             if plan.call.is_none() && !wait.take_place() {
                 return Err(ServiceError::Overloaded);
             }
-            if wait.line_up().await? {
+            let required = (!plan.unlimited).then(|| plan.ceiling.hold());
+            if wait.enter(required).await? {
                 self.replan(caller, &mut plan).await?;
             }
         }

@@ -12,7 +12,7 @@ use tokio::{sync::Notify, time::sleep};
 
 use super::wait_queue::{QueueKey, WaitQueue};
 use crate::{
-    domain::ids::AccountId,
+    domain::{credits::Credits, ids::AccountId},
     jobs::Waiter,
     service::{CreditsShort, Service, ServiceError, ShortOf, WaitPlace, auth::Caller},
     store::generations::Credential,
@@ -65,6 +65,8 @@ pub(super) struct HoldWait<'a, F> {
     waiting: F,
     /// Its place among those that wait.
     pub place: Option<WaitPlace>,
+    /// The hold that it needs, if that does not depend on what is free.
+    required: Option<Credits>,
     ticket: Option<Ticket>,
 }
 
@@ -90,6 +92,7 @@ impl<'a, F: Fn() + Send> HoldWait<'a, F> {
             until: Instant::now() + service.0.settings.hold_wait,
             waiting,
             place: None,
+            required: None,
             ticket: None,
         }
     }
@@ -103,8 +106,10 @@ impl<'a, F: Fn() + Send> HoldWait<'a, F> {
         self.place.is_some()
     }
 
-    /// Waits before the first try if others go first. Returns whether it has waited.
-    pub async fn line_up(&mut self) -> Result<bool, ServiceError> {
+    /// Waits before the first try if others go first. Returns whether it has waited. `required`: the
+    /// hold that it needs, if that does not depend on what is free.
+    pub async fn enter(&mut self, required: Option<Credits>) -> Result<bool, ServiceError> {
+        self.required = required;
         let account = self.service.0.hold_queues.get(self.caller.account_id);
         let is_queued = account.is_some_and(|account| {
             let queue = lock(&account.queue);
@@ -148,12 +153,13 @@ impl<'a, F: Fn() + Send> HoldWait<'a, F> {
             return Ok(false);
         }
         (self.waiting)();
-        let (account, key) = (self.caller.account_id, self.key());
+        let (account, key, required) = (self.caller.account_id, self.key(), self.required);
         let ticket = self.ticket.get_or_insert_with(|| {
             let freed = || inner.runner.freed(account);
             let account = inner.hold_queues.get_or_insert(account, freed);
             let turn = Arc::<Notify>::default();
-            let number = lock(&account.queue).enter(key, Arc::clone(&turn), Instant::now());
+            let number =
+                lock(&account.queue).enter(key, required, Arc::clone(&turn), Instant::now());
             Ticket {
                 account,
                 number,

@@ -51,7 +51,7 @@ struct Waiting {
     ticket: u64,
     key: QueueKey,
     since: Instant,
-    /// What it last needed; `None` before it has tried.
+    /// The hold that it needs; `None` before its first try if that depends on what is free.
     required: Option<Credits>,
     /// Whether the account's holds were in its way, not only the limit of its key.
     lacks_balance: bool,
@@ -81,7 +81,13 @@ impl WaitQueue {
     }
 
     /// Adds a request. `turn` is notified when it may try.
-    pub fn enter(&mut self, key: QueueKey, turn: Arc<Notify>, now: Instant) -> u64 {
+    pub fn enter(
+        &mut self,
+        key: QueueKey,
+        required: Option<Credits>,
+        turn: Arc<Notify>,
+        now: Instant,
+    ) -> u64 {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         if !self.keys.contains(&key) {
@@ -91,7 +97,7 @@ impl WaitQueue {
             ticket,
             key,
             since: now,
-            required: None,
+            required,
             lacks_balance: false,
             tried_in: 0,
             turn,

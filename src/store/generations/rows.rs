@@ -180,7 +180,8 @@ impl Store {
 
 impl From<GenerationRow> for Generation {
     fn from(row: GenerationRow) -> Self {
-        let message = row.error_message.unwrap_or_default();
+        // A deletion removes the message.
+        let message = (row.error_message).unwrap_or_else(|| "the generation was deleted".into());
         Self {
             id: row.id,
             account_id: row.account_id,

@@ -82,7 +82,7 @@ async fn cut(
 }
 
 #[sqlx::test]
-async fn a_retry_finds_what_was_committed_unheard(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_retry_finds_a_hold_whose_answer_was_lost(_: PgPoolOptions, options: PgConnectOptions) {
     let proxy = Proxy::start(&options);
     let app = server(proxy.over(options.clone())).await;
     let direct = server(options.clone()).await;
