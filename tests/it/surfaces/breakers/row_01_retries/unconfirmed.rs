@@ -100,7 +100,9 @@ async fn a_retry_finds_a_hold_whose_answer_was_lost(_: PgPoolOptions, options: P
             assert_eq!(failed.header("x-should-retry"), "true");
             let uuid = failed.header("x-gensvc-generation").to_owned();
             assert_eq!(failed.json()["error"]["generation"], uuid);
-            app.advance(TimeDelta::seconds(1));
+            for server in [&app, &direct] {
+                server.advance(TimeDelta::seconds(1));
+            }
             let retry = tried(server, &account.key, path, "1", &body);
             let answer = server.working(retry).await;
             assert_eq!(answer.status, 200, "{path} {}", answer.text);
