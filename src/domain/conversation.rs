@@ -1,13 +1,14 @@
 //! What a text model is asked, and what it answers, whichever vendor's it is.
 //!
 //! Here: messages and their parts. Submodules: images ([`picture`]), tools and the form of the answer
-//! ([`tools`]), names and ids that a vendor accepts ([`spelling`]), and answers, whole and piece by
-//! piece ([`answer`]). Not here: the model and its output limit, which belong to the call.
+//! ([`tools`]), schemas of arguments ([`schema`]), names and ids that a vendor accepts ([`spelling`]),
+//! and answers, whole and piece by piece ([`answer`]). Not here: the model and its output limit, which belong to the call.
 
 pub mod answer;
 mod base64;
 mod json;
 mod picture;
+mod schema;
 mod spelling;
 mod tools;
 
@@ -22,6 +23,7 @@ use super::generation::FinishReason;
 pub use answer::{Answered, Delta, ReasoningField, Visibility};
 pub use json::Json;
 pub use picture::{Detail, Image, ImageSource, ImageType, MAX_IMAGES};
+pub use schema::complete_schema;
 pub use spelling::{ReplacedNames, Spelling};
 pub use tools::{Effort, Format, Function, Reasoning, Schema, Thinking, ToolChoice, Tools};
 

@@ -5,6 +5,7 @@ mod account;
 mod dialogue;
 mod media;
 mod operator;
+mod original;
 mod text;
 mod usage;
 
@@ -13,7 +14,7 @@ use serde_json::{Map, Value, json};
 pub use account::{
     AccountChange, KeyRequest, Login, PasswordChange, TemplatePreview, TemplateText, WebhookRequest,
 };
-pub use dialogue::{DialogueRequest, Original};
+pub use dialogue::DialogueRequest;
 pub use media::{
     ImageRequest, Quality, Ratio, SIZES, SpeechFormat, SpeechRequest, Style, VOICE, VideoRequest,
     size,
@@ -22,6 +23,7 @@ pub use operator::{
     AccountRequest, EMAIL_CHARS, Move, MoveRequest, PASSWORD_CHARS, SuspensionRequest,
     password_violations,
 };
+pub use original::Original;
 pub use text::TextRequest;
 pub use usage::{GROUPS, UsageRequest};
 

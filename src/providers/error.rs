@@ -58,7 +58,7 @@ pub struct ProviderError {
     /// The provider's own id of the request, for its support.
     pub request_id: Option<String>,
     /// What the provider says about the caller's input, without keys, hosts and ids of the operator.
-    pub sentence: Option<String>,
+    pub vendor_message: Option<String>,
     /// The numbers of [`ProviderErrorKind::ContextLength`].
     pub overflow: Option<Box<ContextOverflow>>,
     /// For the log: a short code, or the transport's error. Never a body, never a key.
@@ -74,13 +74,13 @@ impl ProviderError {
             status: None,
             retry_after: None,
             request_id: None,
-            sentence: None,
+            vendor_message: None,
             overflow: None,
             detail: detail.into(),
         }
     }
 
-    /// The message for clients: one of ours, with the provider's sentence about their input.
+    /// The message for clients: one of ours, with the provider's message about their input.
     pub fn message(&self) -> String {
         let own = match self.kind {
             ProviderErrorKind::Rejected => "the provider rejected the request",
@@ -97,15 +97,15 @@ impl ProviderError {
                     .copied()
                     .unwrap_or_default()
                     .to_string();
-                return match &self.sentence {
-                    Some(sentence) if !sentence.contains(&own) => format!("{own} ({sentence})"),
-                    Some(sentence) => sentence.clone(),
+                return match &self.vendor_message {
+                    Some(message) if !message.contains(&own) => format!("{own} ({message})"),
+                    Some(message) => message.clone(),
                     None => own,
                 };
             }
         };
-        match &self.sentence {
-            Some(sentence) => format!("{own}: {sentence}"),
+        match &self.vendor_message {
+            Some(message) => format!("{own}: {message}"),
             None => own.to_owned(),
         }
     }

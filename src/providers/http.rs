@@ -1,15 +1,16 @@
 //! The HTTP client of all adapters: timeouts, size limits, secrets, no redirects.
 //!
 //! Submodules: endpoint URLs ([`base_url`]), form bodies ([`form`]), the meaning of failures
-//! ([`classify`]), what they say ([`said`]) and the wait after them ([`retry_after`]). Not here: vendors' fields, and
-//! retries, since only the caller knows what a second submission would cost.
+//! ([`classify`]), their messages ([`vendor_message`]) and the wait after them ([`retry_after`]). Not
+//! here: vendors' fields, and retries, since only the caller knows what a second submission would
+//! cost.
 
 pub mod base_url;
 pub mod classify;
 pub mod form;
 mod request_json;
 pub mod retry_after;
-pub mod said;
+pub mod vendor_message;
 
 use std::time::Duration;
 

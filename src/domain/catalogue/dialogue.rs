@@ -300,6 +300,10 @@ impl TextModel {
         } else {
             self.lost_in_translation(request)
         };
+        let tools = &request.conversation.tools;
+        if tools.functions.is_empty() && (tools.choice != ToolChoice::Auto || tools.one_at_a_time) {
+            left_out.push("tool_choice");
+        }
         let mut parts = request.conversation.parts();
         if !self.dialogue.thought_signatures && parts.any(Part::has_thought_signature) {
             let name = match request.surface {
@@ -325,11 +329,7 @@ impl TextModel {
         if !left_out.contains(&"thinking") && request.conversation.parts().any(is_lost) {
             left_out.push("thinking");
         }
-        let tools = &request.conversation.tools;
-        let functions = &tools.functions;
-        if functions.is_empty() && (tools.choice != ToolChoice::Auto || tools.one_at_a_time) {
-            left_out.push("tool_choice");
-        }
+        let functions = &request.conversation.tools.functions;
         // Where an answer follows its schema only if that is asked for, as it may not be of this one.
         let is_loose = request.surface == Surface::AnthropicMessages
             && can.own == Some(Surface::OpenAiChat)

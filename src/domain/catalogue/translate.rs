@@ -1,24 +1,26 @@
 //! What a dialogue becomes for a vendor of another dialect, which refuses what the caller's accepts.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::TextModel;
 use crate::domain::{
-    conversation::{Conversation, Json, Message, Part, ReplacedNames, Role, ToolCall, ToolChoice},
+    conversation::{
+        Conversation, Json, Message, Part, ReplacedNames, Role, ToolCall, ToolChoice,
+        complete_schema,
+    },
     request::DialogueRequest,
 };
 
 /// The member that arguments of earlier calls are sent in if they are no JSON object.
 const TRUNCATED: &str = "_truncated";
-/// Members of a schema whose values are data, not schemas.
-const DATA: [&str; 4] = ["const", "default", "enum", "examples"];
 
 impl TextModel {
-    /// Changes a dialogue that is not passed through, in ways that lose nothing: names and ids are
-    /// respelled, schemas completed, empty texts left out. Returns the replaced names.
+    /// Changes a dialogue in ways that lose nothing, so that the vendor takes it: names and ids are
+    /// respelled, schemas completed, and unless it is sent as it came, empty texts left out. Returns
+    /// the replaced names.
     pub fn translate(&self, request: &mut DialogueRequest) -> ReplacedNames {
         if self.passes(request) {
-            return ReplacedNames::default();
+            return self.translate_original(request);
         }
         let conversation = &mut request.conversation;
         self.leave_out_parts(&mut conversation.messages);
@@ -35,11 +37,34 @@ impl TextModel {
         conversation.respell_names(self.dialogue.names)
     }
 
+    fn translate_original(&self, request: &mut DialogueRequest) -> ReplacedNames {
+        let (surface, conversation) = (request.surface, &mut request.conversation);
+        let are_completed = complete_tools(conversation);
+        let names = conversation.respell_names(self.dialogue.names);
+        let ids = self.dialogue.ids;
+        let fits = conversation.parts().all(|part| match part {
+            Part::ToolCall(call) => ids.fits(&call.id),
+            _ => true,
+        });
+        if let Some(original) = &mut request.original {
+            if conversation.tools.functions.is_empty() {
+                original.leave_out_tools();
+            }
+            if are_completed {
+                original.complete_schemas(surface);
+            }
+            if !names.is_empty() || !fits {
+                original.respell(surface, &names, ids);
+            }
+        }
+        names
+    }
+
     /// Leaves out texts that the vendor refuses as empty, thinking that it does not take back, and
     /// messages without anything else.
     fn leave_out_parts(&self, messages: &mut Vec<Message>) {
         let can = self.dialogue;
-        let is_said = |part: &Part| match part {
+        let is_accepted = |part: &Part| match part {
             Part::Text { text } if can.blank_texts => !text.is_empty(),
             Part::Text { text } => !text.trim().is_empty(),
             part if part.reasoning_field().is_some() => can.reasoning_fields,
@@ -50,10 +75,10 @@ impl TextModel {
         for message in &mut *messages {
             for part in &mut message.parts {
                 if let Part::ToolResult(result) = part {
-                    result.parts.retain(is_said);
+                    result.parts.retain(is_accepted);
                 }
             }
-            message.parts.retain(is_said);
+            message.parts.retain(is_accepted);
         }
         messages.retain(|message| !message.parts.is_empty());
     }
@@ -87,72 +112,20 @@ fn merge(messages: &mut Vec<Message>) {
     *messages = merged;
 }
 
-fn complete_tools(conversation: &mut Conversation) {
+/// Returns whether a schema was incomplete.
+fn complete_tools(conversation: &mut Conversation) -> bool {
     let tools = &mut conversation.tools;
     if tools.functions.is_empty() {
         tools.choice = ToolChoice::Auto;
         tools.one_at_a_time = false;
     }
-    for function in &mut tools.functions {
-        if let Some(schema) = &mut function.parameters
-            && let Some(completed) = completed(schema)
+    let mut changed = false;
+    for json in (tools.functions.iter_mut()).filter_map(|function| function.parameters.as_mut()) {
+        if let Value::Object(mut schema) = json.value()
+            && complete_schema(&mut schema)
         {
-            *schema = completed;
-        }
-    }
-}
-
-/// A schema of arguments with the members that vendors require; `None` if it has them.
-fn completed(schema: &Json) -> Option<Json> {
-    let Value::Object(mut members) = schema.value() else {
-        return None;
-    };
-    let mut changed = false;
-    // Arguments are an object in any case.
-    let is_object = |kind: &Value| {
-        let mut kinds = kind.as_array().into_iter().flatten();
-        kind.is_null() || kinds.any(|kind| kind == "object")
-    };
-    if members.get("type").is_none_or(is_object) {
-        members.insert("type".to_owned(), json!("object"));
-        changed = true;
-    }
-    if members["type"] == "object" && members.get("properties").is_none_or(Value::is_null) {
-        members.insert("properties".to_owned(), json!({}));
-        changed = true;
-    }
-    changed |= complete_arrays(&mut members);
-    changed.then(|| Json::from(&Value::Object(members)))
-}
-
-/// Adds `items` to the arrays without any; returns whether there were some.
-fn complete_arrays(members: &mut Map<String, Value>) -> bool {
-    let is_array = match members.get("type") {
-        Some(Value::String(kind)) => kind == "array",
-        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "array"),
-        _ => false,
-    };
-    let mut changed = false;
-    if is_array
-        && !["items", "prefixItems"]
-            .iter()
-            .any(|name| members.contains_key(*name))
-    {
-        members.insert("items".to_owned(), json!({}));
-        changed = true;
-    }
-    for (name, value) in members.iter_mut() {
-        if DATA.contains(&name.as_str()) {
-            continue;
-        }
-        match value {
-            Value::Object(members) => changed |= complete_arrays(members),
-            Value::Array(items) => {
-                for item in items.iter_mut().filter_map(Value::as_object_mut) {
-                    changed |= complete_arrays(item);
-                }
-            }
-            _ => {}
+            *json = Json::from(&Value::Object(schema));
+            changed = true;
         }
     }
     changed
@@ -161,46 +134,6 @@ fn complete_arrays(members: &mut Map<String, Value>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn schemas_get_what_vendors_require() {
-        for (given, expected) in [
-            (json!({}), Some(json!({"type": "object", "properties": {}}))),
-            (
-                json!({"type": "object"}),
-                Some(json!({"type": "object", "properties": {}})),
-            ),
-            (
-                json!({"properties": {"a": {"type": "array"}}}),
-                Some(
-                    json!({"properties": {"a": {"type": "array", "items": {}}}, "type": "object"}),
-                ),
-            ),
-            (
-                json!({"type": null, "properties": null}),
-                Some(json!({"type": "object", "properties": {}})),
-            ),
-            (
-                json!({"type": ["object", "null"], "properties": {"b": {}}}),
-                Some(json!({"type": "object", "properties": {"b": {}}})),
-            ),
-            (
-                json!({"type": "object", "properties": {"type": {"type": "string"},
-                    "a": {"enum": [{"type": "array"}]}}, "default": {"type": "array"}}),
-                None,
-            ),
-            (
-                json!({"type": "object", "properties": {"a": {"anyOf": [
-                    {"type": ["array", "null"]}, {"type": "array", "items": {"type": "string"}}]}}}),
-                Some(json!({"type": "object", "properties": {"a": {"anyOf": [
-                    {"type": ["array", "null"], "items": {}},
-                    {"type": "array", "items": {"type": "string"}}]}}})),
-            ),
-        ] {
-            let found = completed(&Json::from(&given)).map(|json| json.value());
-            assert_eq!(found, expected, "{given}");
-        }
-    }
 
     #[test]
     fn results_come_first_in_a_merged_message() {

@@ -34,12 +34,17 @@ impl Spelling {
             .is_none_or(|symbols| c.is_ascii_alphanumeric() || symbols.contains(c))
     }
 
-    fn fits(&self, name: &str) -> bool {
+    pub fn fits(&self, name: &str) -> bool {
         let first = name.chars().next();
         let starts = first.is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
         (starts || !self.starts_with_letter)
             && name.chars().all(|c| self.takes(c))
             && name.chars().take(self.max_chars.saturating_add(1)).count() <= self.max_chars
+    }
+
+    /// The name itself if it is accepted, or its replacement.
+    pub fn spelled<'a>(&self, name: &'a str) -> Cow<'a, str> {
+        self.spell(name, 0)
     }
 
     /// The name itself if it is accepted. Otherwise a readable beginning of it and a digest of
@@ -86,6 +91,17 @@ impl ReplacedNames {
     /// The caller's name of a function that the vendor calls.
     pub fn original(&self, name: String) -> String {
         self.0.get(&name).cloned().unwrap_or(name)
+    }
+
+    /// The name that the vendor is sent instead; `None`: it accepts the caller's.
+    pub fn replacement(&self, original: &str) -> Option<&str> {
+        let mut names = self.0.iter();
+        let found = names.find(|(_, name)| *name == original);
+        found.map(|(replacement, _)| replacement.as_str())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 

@@ -1,13 +1,9 @@
 //! A dialogue, in whichever dialect it was written.
 
-use serde_json::{Map, Value};
-
-use super::TEXT_PROMPT_CHARS;
+use super::{Original, TEXT_PROMPT_CHARS};
 use crate::domain::{
     conversation::{Conversation, Part, Sampling, Visibility},
     generation::Surface,
-    json::Members,
-    pricing::CacheWrites,
     receipt::Prefixes,
     validate::Others,
 };
@@ -34,37 +30,6 @@ pub struct DialogueRequest {
     pub original: Option<Box<Original>>,
     /// What its beginnings are known by.
     pub prefixes: Option<Prefixes>,
-}
-
-/// A body as it came.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Original {
-    pub members: Members,
-    /// Headers that belong to it, by their names.
-    pub headers: Vec<(&'static str, String)>,
-    /// What its cache markers may have written.
-    pub cache_writes: CacheWrites,
-}
-
-impl Original {
-    /// Leaves out what a chat's calls have for other vendors.
-    fn leave_out_extra_content(&mut self) {
-        let Some(messages) = self.members.get("messages") else {
-            return;
-        };
-        let Ok(mut messages) = serde_json::from_slice::<Vec<Map<String, Value>>>(messages) else {
-            return;
-        };
-        let calls = messages
-            .iter_mut()
-            .filter_map(|message| message.get_mut("tool_calls"));
-        for call in calls.filter_map(Value::as_array_mut).flatten() {
-            if let Value::Object(call) = call {
-                call.shift_remove("extra_content");
-            }
-        }
-        self.members.set("messages", &messages);
-    }
 }
 
 impl DialogueRequest {

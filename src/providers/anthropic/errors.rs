@@ -9,7 +9,7 @@ use super::super::{
     ProviderErrorKind,
     http::{
         classify::{ErrorInfo, machine_code},
-        said::Said,
+        vendor_message::VendorMessage,
     },
 };
 
@@ -34,7 +34,7 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
         hint: kind_name.as_deref().and_then(hint),
         code: code.or(kind_name),
         retry_after: None,
-        said: Said::read(root),
+        vendor_message: VendorMessage::read(root),
     }
 }
 

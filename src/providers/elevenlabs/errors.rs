@@ -10,7 +10,7 @@ use super::super::{
     ProviderErrorKind,
     http::{
         classify::{ErrorInfo, machine_code},
-        said::Said,
+        vendor_message::VendorMessage,
     },
 };
 
@@ -33,7 +33,7 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     ErrorInfo {
         kind: codes.iter().find_map(|code| kind(code)),
         code: codes.into_iter().next(),
-        said: Said::read(root),
+        vendor_message: VendorMessage::read(root),
         ..ErrorInfo::default()
     }
 }

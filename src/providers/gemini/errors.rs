@@ -13,7 +13,7 @@ use super::super::{
     http::{
         classify::{ErrorInfo, by_status, machine_code},
         retry_after,
-        said::Said,
+        vendor_message::VendorMessage,
     },
 };
 
@@ -65,7 +65,7 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
             .and_then(|code| u16::try_from(code).ok())
             .map(|code| by_status(code).0),
         code: reason.or(status),
-        said: Said::read(root),
+        vendor_message: VendorMessage::read(root),
         retry_after: if per_day {
             stated.max(Some(DAY_QUOTA_WAIT))
         } else {

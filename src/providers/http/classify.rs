@@ -1,7 +1,7 @@
 //! Maps HTTP statuses and transport errors to [`ProviderErrorKind`].
 //!
 //! Here: the rules for every vendor. An adapter adds what it found in the error body as an
-//! [`ErrorInfo`]; of a body one machine code is kept, and its sentence if it is about the caller's
+//! [`ErrorInfo`]; of a body one machine code is kept, and its message if it is about the caller's
 //! input.
 
 use std::{error::Error, fmt::Write as _, time::Duration};
@@ -11,7 +11,7 @@ use reqwest::header::HeaderMap;
 use super::{
     super::{ProviderError, ProviderErrorKind},
     retry_after,
-    said::Said,
+    vendor_message::VendorMessage,
 };
 
 /// Longest accepted machine code.
@@ -43,7 +43,7 @@ pub struct ErrorInfo {
     /// From the body.
     pub retry_after: Option<Duration>,
     /// For people.
-    pub said: Said,
+    pub vendor_message: VendorMessage,
 }
 
 impl Head {
@@ -128,8 +128,8 @@ fn finish(
             "the provider refuses our account: check its key, permissions and funds"
         );
     }
-    let said = &error_info.said;
-    let overflow = said.overflow.filter(|_| {
+    let message = &error_info.vendor_message;
+    let overflow = message.overflow.filter(|_| {
         let may_be = matches!(
             kind,
             ProviderErrorKind::Rejected | ProviderErrorKind::Failed
@@ -149,9 +149,13 @@ fn finish(
             ProviderErrorKind::Rejected | ProviderErrorKind::ContextLength
         )
     {
-        error.sentence.clone_from(&said.sentence);
+        error.vendor_message.clone_from(&message.text);
     }
-    let waits = [head.retry_after, error_info.retry_after, said.retry_after];
+    let waits = [
+        head.retry_after,
+        error_info.retry_after,
+        message.retry_after,
+    ];
     error.retry_after = waits.into_iter().flatten().max();
     error
 }

@@ -9,7 +9,7 @@ use super::super::{
     ProviderErrorKind,
     http::{
         classify::{ErrorInfo, by_status, machine_code},
-        said::Said,
+        vendor_message::VendorMessage,
     },
 };
 
@@ -59,7 +59,7 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
         kind: code.and_then(kind).or(named.and_then(kind)),
         hint: code.and_then(hint).or(named.and_then(hint)).or(by_number),
         retry_after: None,
-        said: Said::read(Some(root)),
+        vendor_message: VendorMessage::read(Some(root)),
     }
 }
 

@@ -11,7 +11,7 @@ use super::super::{
     ProviderError, ProviderErrorKind, VideoOutput, VideoStatus,
     http::{
         classify::{self, ErrorInfo, Head},
-        said::Said,
+        vendor_message::VendorMessage,
     },
 };
 
@@ -25,7 +25,7 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     ErrorInfo {
         code: broke.then(|| "no_credits".to_owned()),
         kind: broke.then_some(ProviderErrorKind::Account),
-        said: Said::read(root),
+        vendor_message: VendorMessage::read(root),
         ..ErrorInfo::default()
     }
 }

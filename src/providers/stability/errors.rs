@@ -8,7 +8,7 @@ use super::super::{
     ProviderErrorKind,
     http::{
         classify::{ErrorInfo, machine_code},
-        said::Said,
+        vendor_message::VendorMessage,
     },
 };
 
@@ -20,7 +20,7 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     ErrorInfo {
         code: name.map(str::to_owned),
         kind: name.and_then(kind),
-        said: Said::read(root),
+        vendor_message: VendorMessage::read(root),
         ..ErrorInfo::default()
     }
 }

@@ -17,6 +17,11 @@ fn others(path: &str) -> Vec<&'static str> {
     }
 }
 
+/// Text models of all vendors.
+fn all() -> [&'static str; 4] {
+    [MODELS[1], MODELS[2], MODELS[3], LOCAL]
+}
+
 fn tool(path: &str, name: &str, schema: &Value) -> Value {
     match path {
         CHAT => json!({"type": "function", "function": {"name": name, "parameters": schema}}),
@@ -177,7 +182,7 @@ async fn names_and_ids_are_mapped_and_mapped_back(_: PgPoolOptions, options: PgC
         "plain-name_2",
     ] {
         for path in [CHAT, RESPONSES, MESSAGES] {
-            for model in others(path) {
+            for model in all() {
                 for stream in [false, true] {
                     let history = [("functions.f:0", name, "{}"), (&*long_id, "gone.now", "{}")];
                     let choice = match path {
@@ -207,13 +212,20 @@ async fn names_and_ids_are_mapped_and_mapped_back(_: PgPoolOptions, options: PgC
             }
         }
     }
-    // What is passed through is the caller's.
+    // Nothing else of a body that is passed through changes.
     upstream.be_lenient();
-    let tools = json!({"tools": [tool(CHAT, "a.b", &schema)]});
+    let more = json!({"strict": false, "x_new": [1]});
+    let tools = json!({"tools": [with(tool(CHAT, "a.b", &schema), &more)], "x_new": {"a.b": 1}});
     let body = with(called(CHAT, MODELS[1], &[("f:0", "a.b", "{}")]), &tools);
     let passed = sent(&app, &upstream, &account, CHAT, &body).await;
-    assert_eq!(passed["messages"], body["messages"]);
-    assert_eq!(passed["tools"], body["tools"]);
+    let name = passed["tools"][0]["function"]["name"].as_str().unwrap();
+    assert_ne!(name, "a.b");
+    for member in ["messages", "tools", "x_new"] {
+        let mapped = body[member]
+            .to_string()
+            .replace("\"name\":\"a.b\"", &format!("\"name\":\"{name}\""));
+        assert_eq!(passed[member].to_string(), mapped);
+    }
     upstream.reply(Reply::Text("x".to_owned(), 1, 1));
     app.assert_settled().await;
 }
@@ -445,7 +457,7 @@ async fn schemas_are_completed(_: PgPoolOptions, options: PgConnectOptions) {
         ),
     ] {
         for path in [CHAT, RESPONSES, MESSAGES] {
-            for model in others(path) {
+            for model in all() {
                 let tools = json!({"tools": [tool(path, "f", &schema)]});
                 let body = with(called(path, model, &[]), &tools);
                 let sent = sent(&app, &upstream, &account, path, &body).await;
@@ -511,7 +523,7 @@ async fn a_choice_without_tools_is_left_out(_: PgPoolOptions, options: PgConnect
         ),
         (MESSAGES, json!({"tool_choice": one}), "tool_choice"),
     ] {
-        for model in others(path) {
+        for model in all() {
             let body = with(called(path, model, &[]), &more);
             let answer = app.post(&account.key, path, &body).await;
             answer.expect(200);

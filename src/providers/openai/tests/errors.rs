@@ -22,16 +22,16 @@ async fn check(status: u16, body: &str, kind: ProviderErrorKind, not_started: bo
         assert_eq!(error.request_id.as_deref(), Some("req-2"));
         assert_eq!(error.status, Some(status));
         assert_eq!(error.retry_after, Some(Duration::from_secs(7)));
-        // Clients get only sentences about their input.
+        // Clients get only messages about their input.
         let is_about_input = matches!(status, 400 | 413 | 422)
             && matches!(
                 kind,
                 ProviderErrorKind::Rejected | ProviderErrorKind::ContextLength
             );
-        // An HTML page has no sentence.
-        let has_sentence = body.starts_with('{') && body.contains("secret");
-        let is_said = error.message().contains("secret");
-        assert_eq!(is_said, is_about_input && has_sentence, "{body}");
+        // An HTML page has no message.
+        let has_message = body.starts_with('{') && body.contains("secret");
+        let is_passed_on = error.message().contains("secret");
+        assert_eq!(is_passed_on, is_about_input && has_message, "{body}");
         assert_eq!((deltas.len(), seen.len()), (0, 1));
     }
 }
@@ -154,7 +154,7 @@ async fn other_bodies_and_none() {
         (502, number, Failed, false, "429"),
         (
             429,
-            r#"{"error": "a secret sentence"}"#,
+            r#"{"error": "a secret message"}"#,
             Overloaded,
             true,
             "",

@@ -1,7 +1,7 @@
-//! What the body of an error says to people.
+//! The message for people in the body of an error.
 //!
-//! Here: finding the sentence in the forms that vendors use, and removing what is the operator's
-//! from it. Submodule: sentences that say that a request is too long ([`overflow`]).
+//! Here: where each vendor puts it, and the removal of keys, hosts and ids of the operator. Submodule:
+//! messages about a request that is too long ([`overflow`]).
 
 mod overflow;
 
@@ -12,8 +12,8 @@ use serde_json::Value;
 use super::retry_after;
 use crate::domain::context::ContextOverflow;
 
-/// Longest sentence that is passed on, in characters.
-const SENTENCE_CAP: usize = 500;
+/// Maximum length of a message that is passed on, in characters.
+const MAX_CHARS: usize = 500;
 const REMOVED: &str = "[removed]";
 /// Prefixes of keys, and of the ids of the operator's organisation, project or account.
 const PREFIXES: [&str; 31] = [
@@ -80,28 +80,27 @@ const ZONES: [&str; 27] = [
     "tech",
 ];
 
-/// What an error says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct VendorMessage {
     /// Without keys, hosts and ids of the operator.
-    pub sentence: Option<String>,
+    pub text: Option<String>,
     /// Whether the request is too long for the model.
     pub overflow: Option<ContextOverflow>,
-    /// As a sentence only, such as "Please try again in 20s".
+    /// Such as "Please try again in 20s".
     pub retry_after: Option<Duration>,
 }
 
-impl Said {
+impl VendorMessage {
     pub fn read(root: Option<&Value>) -> Self {
         let Some(root) = root else {
             return Self::default();
         };
         let error = error(root);
-        let text = sentence(root);
+        let text = message(root);
         Self {
             overflow: overflow::find(error, text.as_deref().unwrap_or_default()),
             retry_after: text.as_deref().and_then(retry_after::from_sentence),
-            sentence: text.as_deref().map(clean).filter(|text| !text.is_empty()),
+            text: text.as_deref().map(clean).filter(|text| !text.is_empty()),
         }
     }
 }
@@ -117,13 +116,13 @@ fn error(root: &Value) -> &Value {
 
 /// `error.message`, `error`, `message`, `detail` of `FastAPI` and `ElevenLabs`, and `errors` of
 /// Stability. A gateway may have the vendor's own error in `metadata.raw` (`OpenRouter`).
-fn sentence(root: &Value) -> Option<String> {
+fn message(root: &Value) -> Option<String> {
     let error = error(root);
     if let Some(raw) = error.pointer("/metadata/raw").and_then(Value::as_str) {
         let inner: Option<Value> = serde_json::from_str(raw).ok();
         return inner
             .filter(Value::is_object)
-            .map_or_else(|| Some(raw.to_owned()), |inner| sentence(&inner));
+            .map_or_else(|| Some(raw.to_owned()), |inner| message(&inner));
     }
     let members = ["message", "msg", "detail", "errors"];
     let found = members.iter().find_map(|name| text(error.get(*name)?));
@@ -139,7 +138,7 @@ fn text(value: &Value) -> Option<String> {
         }
         Value::Object(members) => {
             let names = ["message", "msg", "detail"].iter();
-            let said = names
+            let message = names
                 .into_iter()
                 .find_map(|name| text(members.get(*name)?))?;
             let place = members.get("loc").and_then(Value::as_array);
@@ -149,19 +148,19 @@ fn text(value: &Value) -> Option<String> {
             });
             let place = place.collect::<Vec<_>>().join(".");
             Some(match place.as_str() {
-                "" => said,
-                place => format!("{place}: {said}"),
+                "" => message,
+                place => format!("{place}: {message}"),
             })
         }
         _ => None,
     }
 }
 
-/// A sentence on one line, without what is the operator's, of at most [`SENTENCE_CAP`] characters.
-fn clean(sentence: &str) -> String {
+/// The message on one line, at most [`MAX_CHARS`] characters, without secrets of the operator.
+fn clean(message: &str) -> String {
     let is_word = |c: char| c.is_alphanumeric() || "_-.:/@+%?&#~*=".contains(c);
     let mut cleaned = String::new();
-    let mut rest = sentence.trim();
+    let mut rest = message.trim();
     let mut after_bearer = false;
     while let Some(first) = rest.chars().next() {
         if !is_word(first) {
@@ -189,7 +188,7 @@ fn clean(sentence: &str) -> String {
         after_bearer = core.eq_ignore_ascii_case("bearer");
         rest = after;
     }
-    let cap = cleaned.char_indices().nth(SENTENCE_CAP);
+    let cap = cleaned.char_indices().nth(MAX_CHARS);
     if let Some((at, _)) = cap {
         cleaned.truncate(at);
     }
@@ -250,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_form_of_a_sentence_is_found() {
+    fn every_form_of_a_message_is_found() {
         for (body, expected) in [
             (json!({"error": {"message": "a"}}), Some("a")),
             (
@@ -288,12 +287,12 @@ mod tests {
             (json!({}), None),
         ] {
             assert_eq!(
-                Said::read(Some(&body)).sentence.as_deref(),
+                VendorMessage::read(Some(&body)).text.as_deref(),
                 expected,
                 "{body}"
             );
         }
-        assert_eq!(Said::read(None), Said::default());
+        assert_eq!(VendorMessage::read(None), VendorMessage::default());
     }
 
     #[test]
@@ -326,6 +325,6 @@ mod tests {
         ] {
             assert_eq!(clean(given), expected);
         }
-        assert_eq!(clean(&"é".repeat(600)).chars().count(), SENTENCE_CAP);
+        assert_eq!(clean(&"é".repeat(600)).chars().count(), MAX_CHARS);
     }
 }

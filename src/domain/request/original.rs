@@ -1,0 +1,204 @@
+//! A body as it came, for a vendor that speaks its dialect.
+
+use serde_json::Value;
+
+use crate::domain::{
+    conversation::{ReplacedNames, Spelling, complete_schema},
+    generation::Surface,
+    json::Members,
+    pricing::CacheWrites,
+};
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Original {
+    pub members: Members,
+    /// Headers that belong to it, by their names.
+    pub headers: Vec<(&'static str, String)>,
+    /// What its cache markers may have written.
+    pub cache_writes: CacheWrites,
+}
+
+/// The items of an array; none of anything else.
+fn items(value: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
+    value.and_then(Value::as_array_mut).into_iter().flatten()
+}
+
+impl Original {
+    fn edit(&mut self, name: &str, edit: impl FnOnce(&mut Value)) {
+        let member = self.members.get(name);
+        if let Some(mut value) = member.and_then(|json| serde_json::from_slice(json).ok()) {
+            edit(&mut value);
+            self.members.set(name, &value);
+        }
+    }
+
+    /// Removes the members of a chat's calls that are for other vendors.
+    pub fn leave_out_extra_content(&mut self) {
+        self.edit("messages", |messages| {
+            let messages = items(Some(messages));
+            for call in messages.flat_map(|message| items(message.get_mut("tool_calls"))) {
+                if let Value::Object(call) = call {
+                    call.shift_remove("extra_content");
+                }
+            }
+        });
+    }
+
+    /// Removes an empty list of tools and the choice of one, which vendors refuse.
+    pub fn leave_out_tools(&mut self) {
+        for name in ["tools", "tool_choice", "parallel_tool_calls"] {
+            self.members.remove(name);
+        }
+    }
+
+    /// Adds the members that vendors require to the schemas of its tools.
+    pub fn complete_schemas(&mut self, surface: Surface) {
+        let schema = match surface {
+            Surface::AnthropicMessages => "/input_schema",
+            _ => "/function/parameters",
+        };
+        self.edit("tools", |tools| {
+            for tool in items(Some(tools)) {
+                if let Some(Value::Object(schema)) = tool.pointer_mut(schema) {
+                    complete_schema(schema);
+                }
+            }
+        });
+    }
+
+    /// Replaces these names, and the ids of calls that `ids` does not accept.
+    pub fn respell(&mut self, surface: Surface, names: &ReplacedNames, ids: Spelling) {
+        let name = |value: Option<&mut Value>| {
+            if let Some(Value::String(name)) = value
+                && let Some(replacement) = names.replacement(name)
+            {
+                replacement.clone_into(name);
+            }
+        };
+        let id = |value: Option<&mut Value>| {
+            if let Some(Value::String(id)) = value {
+                *id = ids.spelled(id).into_owned();
+            }
+        };
+        let function = match surface {
+            Surface::AnthropicMessages => "/name",
+            _ => "/function/name",
+        };
+        self.edit("tools", |tools| {
+            for tool in items(Some(tools)) {
+                name(tool.pointer_mut(function));
+            }
+        });
+        self.edit("tool_choice", |choice| name(choice.pointer_mut(function)));
+        self.edit("messages", |messages| {
+            for message in items(Some(messages)) {
+                id(message.get_mut("tool_call_id"));
+                for call in items(message.get_mut("tool_calls")) {
+                    id(call.get_mut("id"));
+                    name(call.pointer_mut(function));
+                }
+                for block in items(message.get_mut("content")) {
+                    match block["type"].as_str() {
+                        Some("tool_use") => {
+                            id(block.get_mut("id"));
+                            name(block.get_mut("name"));
+                        }
+                        Some("tool_result") => id(block.get_mut("tool_use_id")),
+                        _ => {}
+                    }
+                }
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use serde_json::json;
+
+    use super::*;
+    use crate::domain::conversation::{Conversation, Function};
+
+    const IDS: Spelling = Spelling {
+        symbols: Some("_-"),
+        max_chars: 64,
+        starts_with_letter: false,
+    };
+
+    fn original(body: &Value) -> Original {
+        let body = Bytes::from(body.to_string());
+        Original {
+            members: Members::parse(&body).unwrap(),
+            ..Original::default()
+        }
+    }
+
+    fn json(original: &Original) -> Value {
+        serde_json::to_value(&original.members).unwrap()
+    }
+
+    fn replaced(name: &str) -> (ReplacedNames, String) {
+        let mut conversation = Conversation::default();
+        conversation.tools.functions = vec![Function {
+            name: name.to_owned(),
+            description: None,
+            parameters: None,
+            strict: None,
+        }];
+        let names = conversation.respell_names(IDS);
+        (names, conversation.tools.functions[0].name.clone())
+    }
+
+    #[test]
+    fn names_and_ids_are_replaced_where_they_stand() {
+        let (names, spelled) = replaced("a.b");
+        let call = IDS.spelled("f:0").into_owned();
+        let chat = |name: &str, id: &str| {
+            json!({
+                "tools": [{"type": "function", "function": {"name": name}, "x": 1}],
+                "tool_choice": {"type": "function", "function": {"name": name}},
+                "messages": [
+                    {"role": "user", "content": "a.b", "name": "a.b"},
+                    {"role": "assistant", "content": null, "tool_calls": [
+                        {"id": id, "function": {"name": name, "arguments": "{\"name\": \"a.b\"}"}}]},
+                    {"role": "tool", "tool_call_id": id, "content": "f:0"},
+                ]
+            })
+        };
+        let mut given = original(&chat("a.b", "f:0"));
+        given.respell(Surface::OpenAiChat, &names, IDS);
+        assert_eq!(json(&given), chat(&spelled, &call));
+        let messages = |name: &str, id: &str| {
+            json!({
+                "tools": [{"name": name, "input_schema": {"x": 1}}],
+                "tool_choice": {"type": "tool", "name": name},
+                "messages": [
+                    {"role": "assistant", "content": [
+                        {"type": "text", "text": "a.b", "cache_control": {"type": "ephemeral"}},
+                        {"type": "tool_use", "id": id, "name": name,
+                            "input": {"type": "tool_use", "name": "a.b", "id": "f:0"}}]},
+                    {"role": "user", "content": [
+                        {"type": "tool_result", "tool_use_id": id, "content": "f:0"}]},
+                ]
+            })
+        };
+        let mut given = original(&messages("a.b", "f:0"));
+        given.respell(Surface::AnthropicMessages, &names, IDS);
+        assert_eq!(json(&given), messages(&spelled, &call));
+    }
+
+    #[test]
+    fn schemas_are_completed_where_they_stand() {
+        let empty = json!({"type": "object", "properties": {}});
+        let chat =
+            |schema: &Value| json!({"tools": [{"function": {"parameters": schema}}, {"x": 1}]});
+        let mut given = original(&chat(&json!({})));
+        given.complete_schemas(Surface::OpenAiChat);
+        assert_eq!(json(&given), chat(&empty));
+        let messages = |schema: &Value| json!({"tools": [{"input_schema": schema, "x": [1]}]});
+        let mut given = original(&messages(&json!({"type": "object"})));
+        given.complete_schemas(Surface::AnthropicMessages);
+        assert_eq!(json(&given), messages(&empty));
+    }
+}
