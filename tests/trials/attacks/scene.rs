@@ -26,7 +26,7 @@ use crate::{
 const ATTACKER: usize = 0;
 const OTHER: usize = 1;
 /// How long an attack may take.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 /// Between two requests of the other account, and two looks at the memory.
 const PAUSE: Duration = Duration::from_millis(50);
 
