@@ -317,7 +317,7 @@ impl MediaStore {
     /// them. In a bucket an object named `probe` is overwritten and stays.
     pub async fn probe(&self) -> Result<(), MediaStoreError> {
         match &self.place {
-            Place::Local { folder, .. } => Ok(local::probe(folder).await?),
+            Place::Local { .. } => Ok(local::probe(&self.incoming).await?),
             Place::S3 { bucket, prefix, .. } => {
                 bucket
                     .put(&prefix.clone().join(PROBE), Bytes::new().into())

@@ -29,6 +29,20 @@ pub struct Answer {
     pub body: Value,
 }
 
+impl Answer {
+    /// The record in it, of a generation that exists: an unconfirmed one may not.
+    pub fn record(&self) -> Option<&Value> {
+        if self.body["error"]["code"] == "database_unavailable" {
+            return None;
+        }
+        let record = match &self.body["generation"] {
+            Value::Null => &self.body,
+            record => record,
+        };
+        record["uuid"].is_string().then_some(record)
+    }
+}
+
 impl Http {
     pub fn new(stage: &Arc<Stage>) -> Self {
         let client = reqwest::Client::builder()

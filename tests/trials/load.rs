@@ -155,11 +155,7 @@ impl Client {
             is_first,
             failure,
         });
-        let mut record = answer.ok()?.body;
-        if !record["generation"].is_null() {
-            record = record["generation"].take();
-        }
-        record["uuid"].as_str()?;
+        let record = answer.ok()?.record()?.clone();
         let key = call.and_then(|call| call.key.as_deref());
         self.stage.seen.record(self.account, key, &record, begun);
         Some(record)

@@ -51,7 +51,8 @@ pub(super) async fn remove(root: &Path, name: &str) -> io::Result<()> {
     }
 }
 
-/// Writes a block, which detects a full disk, and removes it.
+/// Writes a block to the folder of incoming files, which detects a full disk, and removes it. A crash
+/// may leave it to [`sweep`].
 pub(super) async fn probe(folder: &Path) -> io::Result<()> {
     let file = folder.join(format!(".probe-{}", std::process::id()));
     tokio::fs::write(&file, [0; 4_096]).await?;

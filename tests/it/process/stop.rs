@@ -50,7 +50,7 @@ impl Drop for Blocked {
 async fn blocking_work_that_never_ends_does_not_keep_the_process() {
     let site = Site::new(&[NO_GRACE]);
     let (mut server, key) = site.first().await;
-    let probe = format!("media/.probe-{}", server.child.id().unwrap());
+    let probe = format!("media/incoming/.probe-{}", server.child.id().unwrap());
     pipe_at(&site.folder.join(probe));
     // The storage probe opens it, and times out.
     let health = server.get(&key, "/health").await;

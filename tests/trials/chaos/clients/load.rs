@@ -106,7 +106,7 @@ impl Client {
                 }
             }
             // Without a key, a retry would be another request.
-            let unknown = answer.is_none_or(|a| a.status >= 500 && a.body["generation"].is_null());
+            let unknown = answer.is_none_or(|a| a.status >= 500 && a.record().is_none());
             if !unknown || call.key.is_none() || self.scene.is_over() {
                 return;
             }
@@ -124,12 +124,9 @@ impl Client {
     }
 
     fn note(&mut self, call: &Call, answer: &Answer) {
-        let record = match &answer.body["generation"] {
-            Value::Null => &answer.body,
-            record => record,
-        };
-        if let Some(uuid) = record["uuid"].as_str() {
-            self.mine.push(uuid.to_owned());
+        if let Some(record) = answer.record() {
+            self.mine
+                .push(record["uuid"].as_str().unwrap_or_default().to_owned());
             let key = call.key.as_deref();
             self.scene
                 .seen
