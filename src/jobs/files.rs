@@ -13,8 +13,8 @@ use crate::{
     offload::offload,
 };
 
-/// How long after a generation's end its files may still be written, by a worker that does not know
-/// of the end yet.
+/// How long after a generation's end or deletion its files may still be written, by a worker that does
+/// not know of it yet.
 const LATE_WRITES: TimeDelta = TimeDelta::minutes(15);
 
 /// Why a file was not stored: the caller sees the failure, the log the cause.
@@ -88,16 +88,12 @@ impl Runner {
         self.0.media.store.sweep().await
     }
 
-    /// Deletes the files of a deleted generation at once. Failures are left to
-    /// [`Self::empty_trash`].
-    pub async fn remove_files(&self, id: GenerationId) -> Result<(), crate::store::StoreError> {
-        match self.0.media.store.delete_generation(id).await {
-            Ok(()) => self.0.store.media_removed(id).await,
-            Err(error) => {
-                let error = &error as &dyn std::error::Error;
-                tracing::warn!(generation = %id, error, "could not delete files yet; will retry");
-                Ok(())
-            }
+    /// Deletes the files of a deleted generation at once. [`Self::empty_trash`] deletes what could
+    /// not be deleted, and what is written later.
+    pub async fn remove_files(&self, id: GenerationId) {
+        if let Err(error) = self.0.media.store.delete_generation(id).await {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(generation = %id, error, "could not delete files yet; will retry");
         }
     }
 

@@ -256,7 +256,8 @@ impl Service {
             .await?
         {
             // The link to a file must not outlive this answer.
-            return Ok(self.0.runner.remove_files(id).await?);
+            self.0.runner.remove_files(id).await;
+            return Ok(());
         }
         // Not finished, or deleted by a parallel request.
         self.generation(caller, id).await?;

@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 
-packages='pip==26.3 openai==3.57.0 anthropic==2.13.0 langchain-openai==1.7.4 langchain-core==1.8.4'
+packages='pip==26.3 openai==3.57.0 anthropic==2.13.0 langchain-openai==1.7.4 langchain-core==1.8.3'
 modules='openai@7.57.0 @anthropic-ai/sdk@1.13.0 ai@7.0.173 @ai-sdk/openai@4.0.118
 	@ai-sdk/anthropic@4.0.105 @ai-sdk/openai-compatible@3.0.92 @langchain/openai@1.6.0
 	@langchain/core@1.4.0 zod@4.6.7'

@@ -223,6 +223,36 @@ async fn a_deleted_generation_takes_its_files_along(_: PgPoolOptions, options: P
     app.assert_settled().await;
 }
 
+/// A worker that was paused may store a file after its generation was ended, and deleted.
+#[sqlx::test]
+async fn files_that_are_written_after_a_deletion_are_removed(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    let account = app.account("10").await;
+    for prompt in ["x", "[[fail]]"] {
+        let body = json!({"prompt": prompt});
+        let made = app.post(&account.key, "/v1/generate/image", &body).await;
+        let made = made.json();
+        let record = if prompt == "x" {
+            &made
+        } else {
+            &made["generation"]
+        };
+        let uuid = record["uuid"].as_str().unwrap();
+        let path = format!("/v1/generate/{uuid}");
+        app.delete(&account.key, &path).await.expect(204);
+        assert!(app.files().is_empty());
+        let folder = app.media_folder().join(uuid);
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("0.png"), "late").unwrap();
+        let audit = app.app.runner.verify_files().await.unwrap();
+        assert!(audit.unknown.is_empty(), "{:?}", audit.unknown);
+        app.assert_nothing_kept().await;
+    }
+}
+
 /// Waits for the transactions of other tests that began before the last generation ended.
 async fn ended_for_all(app: &TestApp) {
     let ended = "select bool_and(settled < pg_snapshot_xmin(pg_current_snapshot()))

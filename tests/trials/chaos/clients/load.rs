@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::super::scene::Scene;
 use crate::{
