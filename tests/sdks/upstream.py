@@ -92,7 +92,9 @@ class Ask:
         schemas = dict(self.tools)
         named = re.findall(r"\[\[tool(?::(\w+))?\]\]", self.prompt)
         names = [name or self.tools[0][0] for name in named if self.tools]
-        return [(f"call_{at}", n, instance(schemas[n])) for at, n in enumerate(names) if n in schemas]
+        names = [name for name in names if name in schemas]
+        # Arguments are an object, also of a function without a schema.
+        return [(f"call_{at}", n, instance({"type": "object", **schemas[n]})) for at, n in enumerate(names)]
 
     def words(self):
         """The words of the answer, and whether it ends at the limit or at a stop sequence."""
