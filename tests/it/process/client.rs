@@ -3,7 +3,10 @@
 use std::{fs, os::unix::fs::PermissionsExt as _, process::Output};
 
 use serde_json::Value;
-use tokio::{io::AsyncWriteExt as _, process::Command};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    process::Command,
+};
 
 use super::{Server, Site};
 
@@ -121,6 +124,94 @@ async fn it_generates_and_shows_what_was_made() {
     server.stop().await;
 }
 
+#[tokio::test]
+async fn files_have_the_format_of_their_names_and_replace_none() {
+    let site = Site::new(&[]);
+    let (server, client) = started(&site).await;
+    let path = |name: &str| site.folder.join(name).to_str().unwrap().to_owned();
+    for (arguments, name, begin) in [
+        (
+            &["image", "x", "--size", "256x256"][..],
+            "a.jpg",
+            &b"\xff\xd8"[..],
+        ),
+        (&["image", "x", "--size", "256x256"], "a.webp", b"RIFF"),
+        (&["audio", "x"], "a.wav", b"RIFF"),
+    ] {
+        let path = path(name);
+        let generate = [&["generate"], arguments, &["-o", &path]].concat();
+        client.text(&generate).await;
+        let bytes = fs::read(&path).unwrap();
+        assert!(bytes.starts_with(begin), "{name}");
+        fs::write(&path, "mine").unwrap();
+        let before = client.json(&["balance"]).await;
+        let (code, said) = client.refused(&generate).await;
+        assert!(code == 1 && said.contains("--force"), "{code} {said}");
+        assert_eq!(client.json(&["balance"]).await, before, "it was paid");
+        assert_eq!(fs::read(&path).unwrap(), b"mine");
+        client.text(&[&generate[..], &["--force"]].concat()).await;
+        assert_ne!(fs::read(&path).unwrap(), b"mine");
+    }
+    fs::write(path("b-2.png"), "mine").unwrap();
+    let b = path("b.png");
+    for (arguments, sentence) in [
+        (["image", "x", "-n", "2", "-o", &b], "b-2.png exists"),
+        (
+            ["image", "x", "-n", "1", "-o", "cat.gif"],
+            "one of png, jpg, jpeg, webp",
+        ),
+        (
+            ["video", "x", "--duration", "1", "-o", "cat.mov"],
+            "one of mp4",
+        ),
+    ] {
+        let (_, said) = client
+            .refused(&[&["generate"][..], &arguments].concat())
+            .await;
+        assert!(said.contains(sentence), "{said}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn ctrl_c_says_that_a_text_goes_on_and_how_to_cancel_it() {
+    let site = Site::new(&[]);
+    let (server, client) = started(&site).await;
+    let mut command = client.command(&["generate", "text", "[[slow:600]]"]);
+    let mut child = command.spawn().unwrap();
+    let mut out = tokio::io::BufReader::new(child.stdout.take().unwrap());
+    // Its first words: the server has told the uuid.
+    out.read_u8().await.unwrap();
+    let id = nix::unistd::Pid::from_raw(child.id().unwrap().cast_signed());
+    nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGINT).unwrap();
+    let output = child.wait_with_output().await.unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    let uuid = said.trim().rsplit(' ').next().unwrap();
+    let want = format!("goes on and is charged for. To end it: gensvc cancel {uuid}");
+    assert!(said.contains(&want), "{said}");
+    assert_eq!(client.json(&["show", uuid]).await["status"], "processing");
+    client.text(&["cancel", uuid]).await;
+    let (code, said) = client.refused(&["cancel", uuid]).await;
+    assert!(code == 6, "{code} {said}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn manual_pages_name_the_program_and_its_version() {
+    let site = Site::new(&[]);
+    let folder = site.folder.join("man");
+    let mut command = site.command();
+    command.args(["man", "--folder", folder.to_str().unwrap()]);
+    assert!(command.output().await.unwrap().status.success());
+    for page in ["gensvc.1", "gensvc-account-create.1"] {
+        let text = fs::read_to_string(folder.join(page)).unwrap();
+        let title = text.lines().find(|line| line.starts_with(".TH ")).unwrap();
+        let version = concat!("\"gensvc ", env!("CARGO_PKG_VERSION"), "\"");
+        assert!(title.contains(version), "{title}");
+    }
+}
+
 /// A script can tell from the exit code what to do.
 #[tokio::test]
 async fn refusals_have_exit_codes() {
@@ -135,7 +226,12 @@ async fn refusals_have_exit_codes() {
         (
             2,
             &["show", "01a20567-e0ad-754d-8b7d-8cf19c420e2b"],
-            "not found",
+            "no generation 01a20567-e0ad-754d-8b7d-8cf19c420e2b",
+        ),
+        (
+            2,
+            &["cancel", "01a20567-e0ad-754d-8b7d-8cf19c420e2b"],
+            "no generation 01a20567-e0ad-754d-8b7d-8cf19c420e2b",
         ),
         (2, &["generate", "nothing"], "unrecognized subcommand"),
         (
@@ -164,6 +260,12 @@ async fn refusals_have_exit_codes() {
         assert_eq!(output.status.code(), Some(3), "{arguments:?}: {said}");
         assert!(said.contains("there is no API key"), "{said}");
     }
+    let mut elsewhere = client.command(&["balance"]);
+    let output = elsewhere.env("GENSVC_BASE_URL", "foo").output().await;
+    let said = String::from_utf8(output.unwrap().stderr).unwrap();
+    let want = "gensvc: the server's address is \"foo\" and must be a URL such as \
+                http://127.0.0.1:8080: set GENSVC_BASE_URL\n";
+    assert_eq!(said, want);
     client.key = "svc_x".to_owned();
     let (code, text) = client.refused(&["balance"]).await;
     assert_eq!(code, 3);
