@@ -10,7 +10,7 @@ use super::{
     csv::{Download, members},
     form::Form,
     operations as op,
-    parts::{self, amount, list, option, text, time},
+    parts::{self, amount, list, option, time},
     session::Session,
     shell,
 };
@@ -85,14 +85,6 @@ pub fn table(rows: &[Value], linked: bool) -> Markup {
 fn entry(row: &Value, linked: bool) -> Markup {
     let kind = KINDS.iter().find(|(kind, _, _)| row["kind"] == *kind);
     let (name, about) = kind.map_or(("", ""), |(_, name, about)| (*name, *about));
-    let amounts = text(&row["amount"]);
-    // What the balance gains or loses; a hold and a release move nothing of it.
-    let sign = match text(&row["kind"]) {
-        "charge" => "−",
-        "grant" | "refund" => "+",
-        "adjustment" if !amounts.starts_with('-') => "+",
-        _ => "",
-    };
     html! {
         tr {
             td title=(about) { (name) }
@@ -104,7 +96,7 @@ fn entry(row: &Value, linked: bool) -> Markup {
                     @if let Some(reference) = row["reference"].as_str() { " " (reference) }
                 }
             }
-            td.right { (sign) (amount(&row["amount"])) }
+            td.right { (amount(&row["amount"])) }
             td.right.narrow-hidden { (amount(&row["balance"])) }
             td.right.narrow-hidden { (amount(&row["held"])) }
             td { (time(&row["created_at"])) }
