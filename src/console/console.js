@@ -100,7 +100,7 @@ document.addEventListener("click", async (event) => {
     button.textContent = "Copied";
   } catch {
     button.textContent = "Press Ctrl+C";
-    const text = button.parentElement.querySelector("code");
+    const text = button.closest(".code, .copyable").querySelector("code");
     getSelection().selectAllChildren(text);
   }
   setTimeout(() => { button.textContent = "Copy"; }, 1600);

@@ -65,7 +65,7 @@ pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
     Ok(shell::page(&session, "Ledger", &content))
 }
 
-/// Entries; with `linked`, each with the generation that it belongs to.
+/// Entries; with `linked`, each with the generation that it belongs to and the account's holds.
 pub fn table(rows: &[Value], linked: bool) -> Markup {
     html! {
         div.table tabindex="0" {
@@ -73,7 +73,8 @@ pub fn table(rows: &[Value], linked: bool) -> Markup {
                 thead { tr {
                     th { "Kind" }
                     @if linked { th.cut { "For" } }
-                    th.right { "Amount" } th.right { "Balance after" } th.right { "On hold after" }
+                    th.right { "Amount" } th.right { "Balance after" }
+                    @if linked { th.right { "On hold after" } }
                     th { "When" }
                 } }
                 tbody { @for row in rows { (entry(row, linked)) } }
@@ -98,7 +99,7 @@ fn entry(row: &Value, linked: bool) -> Markup {
             }
             td.right { (amount(&row["amount"])) }
             td.right.narrow-hidden { (amount(&row["balance"])) }
-            td.right.narrow-hidden { (amount(&row["held"])) }
+            @if linked { td.right.narrow-hidden { (amount(&row["held"])) } }
             td { (time(&row["created_at"])) }
         }
     }

@@ -194,7 +194,10 @@ pub fn copyable(text: &str) -> Markup {
 pub fn code_block(language: &str, text: &str) -> Markup {
     html! {
         div.code {
-            button.copy.needs-script type="button" data-copy=(text) { "Copy" }
+            div.code-head {
+                span.muted { (language) }
+                button.copy.needs-script type="button" data-copy=(text) { "Copy" }
+            }
             pre tabindex="0" aria-label=(language) { code { (text) } }
         }
     }

@@ -270,21 +270,17 @@ fn rendering(
                     (values(form, variables.iter().map(String::as_str)))
                 }
                 @match preview {
-                    None => { p.muted { "What the template becomes shows here." } }
+                    None if form.word("prompt").is_empty() => {
+                        p.muted { "What the template becomes shows here." }
+                    }
+                    None => { (unfilled(form)) }
                     Some(Ok(preview)) => {
                         @if let Some(system) = preview["system_prompt"].as_str() {
                             h3 { "System prompt" } p.prose.scroll { (system) }
                         }
                         h3 { "Prompt" } p.prose.scroll { (text(&preview["prompt"])) }
                     }
-                    Some(Err(problem)) if lacks_only_values(problem) => {
-                        p.muted.small { "Highlighted values are missing." }
-                        @for (title, name) in [("System prompt", "system_prompt"), ("Prompt", "prompt")] {
-                            @if !form.word(name).is_empty() {
-                                h3 { (title) } p.prose.scroll { (highlighted(form.get(name))) }
-                            }
-                        }
-                    }
+                    Some(Err(problem)) if lacks_only_values(problem) => { (unfilled(form)) }
                     Some(Err(problem)) => { p.notice.bad { (parts::sentence(problem.message())) } }
                 }
             }
@@ -303,6 +299,18 @@ pub fn lacks_only_values(problem: &Problem) -> bool {
     let errors = rows_of(&problem.body["error"]["errors"]);
     let is_missing = |error: &Value| error["code"] == "missing_variable";
     !errors.is_empty() && errors.iter().all(is_missing)
+}
+
+/// The template before it has its values.
+fn unfilled(form: &Form) -> Markup {
+    let texts = [("System prompt", "system_prompt"), ("Prompt", "prompt")];
+    html! {
+        @for (title, name) in texts {
+            @if !form.word(name).is_empty() {
+                h3 { (title) } p.prose.scroll { (highlighted(form.get(name))) }
+            }
+        }
+    }
 }
 
 /// The source of a template with its `{{ variables }}` marked.

@@ -48,7 +48,9 @@ async function generateAll(page, javascript, prompt) {
     await until(page, () => document.querySelector("#result .badge.good") !== null);
     if (javascript) {
       assert.ok(await page.evaluate(() => globalThis.sameDocument), `${type} reloaded the page`);
-      await until(page, () => document.activeElement.matches("[data-run]"));
+      // The keyboard leaves the focus where one types.
+      const focused = type === "text" ? "[name=prompt]" : "[data-run]";
+      await until(page, (wanted) => document.activeElement.matches(wanted), focused);
       await trueBalances(page);
     }
     receipts[type] = await receiptLink(page);

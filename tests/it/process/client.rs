@@ -2,9 +2,14 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, process::Output};
 
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
     process::Command,
 };
 
@@ -173,27 +178,56 @@ async fn files_have_the_format_of_their_names_and_replace_none() {
     server.stop().await;
 }
 
+/// A server that begins a text and says no more.
+async fn begun_text(uuid: &str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n\
+         event: generation\ndata: {{\"uuid\":\"{uuid}\"}}\n\n\
+         event: delta\ndata: {{\"text\":\"x\"}}\n\n"
+    );
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+    });
+    url
+}
+
 #[tokio::test]
 async fn ctrl_c_says_that_a_text_goes_on_and_how_to_cancel_it() {
     let site = Site::new(&[]);
-    let (server, client) = started(&site).await;
-    let mut command = client.command(&["generate", "text", "[[slow:600]]"]);
-    let mut child = command.spawn().unwrap();
-    let mut out = tokio::io::BufReader::new(child.stdout.take().unwrap());
-    // Its first words: the server has told the uuid.
-    out.read_u8().await.unwrap();
-    let id = nix::unistd::Pid::from_raw(child.id().unwrap().cast_signed());
-    nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGINT).unwrap();
+    let uuid = "01a20567-e0ad-754d-8b7d-8cf19c420e2b";
+    let client = Client {
+        site: &site,
+        url: begun_text(uuid).await,
+        key: "svc_x".to_owned(),
+    };
+    let mut child = client.command(&["generate", "text", "x"]).spawn().unwrap();
+    // Its first words: the uuid was told before.
+    child.stdout.as_mut().unwrap().read_u8().await.unwrap();
+    let id = Pid::from_raw(child.id().unwrap().cast_signed());
+    kill(id, Signal::SIGINT).unwrap();
     let output = child.wait_with_output().await.unwrap();
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     let said = String::from_utf8(output.stderr).unwrap();
-    let uuid = said.trim().rsplit(' ').next().unwrap();
-    let want = format!("goes on and is charged for. To end it: gensvc cancel {uuid}");
-    assert!(said.contains(&want), "{said}");
-    assert_eq!(client.json(&["show", uuid]).await["status"], "processing");
-    client.text(&["cancel", uuid]).await;
+    let want = format!("The text goes on and is charged for. To end it: gensvc cancel {uuid}\n");
+    assert!(said.ends_with(&want), "{said}");
+}
+
+#[tokio::test]
+async fn a_running_generation_is_cancelled() {
+    let site = Site::new(&[]);
+    let (server, client) = started(&site).await;
+    let begun = server.stream(&client.key, "[[slow:600]]").await;
+    let uuid = client.json(&["history"]).await["data"][0]["uuid"].clone();
+    let uuid = uuid.as_str().unwrap();
+    let said = client.text(&["cancel", uuid]).await;
+    assert!(said.starts_with("Cancelled; it"), "{said}");
+    drop(begun);
     let (code, said) = client.refused(&["cancel", uuid]).await;
-    assert!(code == 6, "{code} {said}");
+    assert_eq!(code, 6, "{said}");
     server.stop().await;
 }
 
