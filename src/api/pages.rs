@@ -32,7 +32,7 @@ const DOCS: &str = r#"<!DOCTYPE html>
 <link rel="icon" type="image/png" href="/docs/favicon-32x32.png">
 </head>
 <body>
-<p class="back"><a href="/">Console</a></p>
+<p class="back"><a href="/">Back to the console</a></p>
 <div id="swagger-ui"></div>
 <script src="/docs/swagger-ui-bundle.js"></script>
 <script src="/docs/start.js"></script>
