@@ -189,6 +189,8 @@ async fn begun_text(uuid: &str) -> String {
     );
     tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
+        // A client takes no answer before its request.
+        stream.read_u8().await.unwrap();
         stream.write_all(answer.as_bytes()).await.unwrap();
         let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
     });
