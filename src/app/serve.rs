@@ -224,8 +224,7 @@ async fn run(
              --credits NUMBER`, which asks for its password"
         );
     }
-    tracing::info!("providers: {}", enabled(config));
-    tracing::info!("requests that name no provider: {}", config.routes());
+    log_providers(config);
     let close = CancellationToken::new();
     let limits = listener_limits(config);
     let mut metrics = None;
@@ -301,13 +300,14 @@ fn take_work(config: &Config, app: &App, beat: Duration, background: &mut JoinSe
     }
 }
 
-/// Each enabled provider, with the reason: `openai (key in OPENAI_API_KEY)`.
-fn enabled(config: &Config) -> String {
-    let providers = config.enabled_providers();
-    let named = providers
-        .iter()
-        .map(|p| format!("{} ({})", p.name, p.reason()));
-    named.collect::<Vec<_>>().join(", ")
+/// Logs each enabled provider with the reason, `openai (key in OPENAI_API_KEY)`, and where requests
+/// go that name none.
+fn log_providers(config: &Config) {
+    let providers = config.enabled_providers().into_iter();
+    let named = providers.map(|p| format!("{} ({})", p.name, p.reason()));
+    let named = named.collect::<Vec<_>>().join(", ");
+    tracing::info!("providers: {named}");
+    tracing::info!("requests that name no provider: {}", config.routes());
 }
 
 fn warn_of_risks(durability: Durability) {

@@ -129,6 +129,7 @@ impl Catalogue {
     }
 
     /// Names the providers that are configured and not enabled, each with the reason.
+    #[must_use]
     pub fn with_disabled(mut self, disabled: BTreeMap<String, String>) -> Self {
         self.disabled = disabled;
         self
@@ -288,12 +289,17 @@ impl Catalogue {
             );
             FieldError::new("provider", FieldCode::NotSupported, message)
         } else {
-            let mut message = format!("must be one of {}", offered.join(", "));
-            if let Some(reason) = self.disabled.get(provider) {
-                message += &format!("; {provider} is known here but not enabled ({reason})");
-            } else if let Some(meant) = suggestion(provider, offered) {
-                message += &format!("; did you mean {meant}?");
-            }
+            let hint = match (
+                self.disabled.get(provider),
+                suggestion(provider, offered.iter().copied()),
+            ) {
+                (Some(reason), _) => {
+                    format!("; {provider} is known here but not enabled ({reason})")
+                }
+                (None, Some(meant)) => format!("; did you mean {meant}?"),
+                (None, None) => String::new(),
+            };
+            let message = format!("must be one of {}{hint}", offered.join(", "));
             FieldError::new("provider", FieldCode::UnknownProvider, message)
         })
     }
