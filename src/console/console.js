@@ -283,7 +283,7 @@ function run(form) {
   });
 }
 
-// Ctrl+K and / lead to the search, / only where nobody types.
+// Ctrl+K and / lead to the search, / only outside of fields.
 document.addEventListener("keydown", (event) => {
   const isTyping = event.target.closest("input, select, textarea");
   const isSlash = event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey;
@@ -298,7 +298,7 @@ document.addEventListener("keydown", (event) => {
   field.select();
 });
 
-// Whoever ticks an ability means "only these".
+// A tick at an ability selects "only these".
 document.addEventListener("change", (event) => {
   if (event.target.name !== "ability" || !event.target.checked) return;
   event.target.form.querySelector("[name=scope][value=some]").checked = true;

@@ -294,7 +294,7 @@ fn missing(problem: &Problem) -> impl Iterator<Item = &str> {
     errors.filter_map(|error| text(&error["param"]).strip_prefix("template_variables."))
 }
 
-/// Whether a template is refused only because nobody has given its values yet.
+/// Whether a template is refused only because values are missing.
 pub fn lacks_only_values(problem: &Problem) -> bool {
     let errors = rows_of(&problem.body["error"]["errors"]);
     let is_missing = |error: &Value| error["code"] == "missing_variable";

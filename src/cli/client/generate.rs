@@ -12,6 +12,7 @@ use futures_util::StreamExt as _;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 use sse_stream::SseStream;
+use tokio::signal::unix::{SignalKind, signal};
 use uuid::Uuid;
 
 use super::{
@@ -223,14 +224,16 @@ async fn text(
     output: Output,
 ) -> Result<ExitCode, Failure> {
     let uuid = OnceCell::new();
+    // Before the request: the first poll of the stream may already write a text.
+    let mut interrupt = signal(SignalKind::interrupt())?;
     tokio::select! {
         done = streamed(connection, request, output, &uuid) => done,
-        _ = tokio::signal::ctrl_c() => {
+        _ = interrupt.recv() => {
             output.note(&match uuid.get() {
                 Some(uuid) => format!(
-                    "\nThe text goes on and is charged for. To end it: gensvc cancel {uuid}"
+                    "\nThe text continues and is charged. To cancel it: gensvc cancel {uuid}"
                 ),
-                None => "\nIf the server has the request, the text goes on and is charged for: see \
+                None => "\nIf the server has the request, the text continues and is charged: see \
                          gensvc history".to_owned(),
             });
             Err(Interrupted.into())
@@ -238,7 +241,7 @@ async fn text(
     }
 }
 
-/// `uuid` is set once the server has told it.
+/// Sets `uuid` when the server has sent it.
 async fn streamed(
     connection: &Connection,
     mut request: Request,
@@ -270,8 +273,8 @@ async fn streamed(
                 written = true;
             }
             Some("generation") => {
-                let told = data["uuid"].as_str().unwrap_or_default();
-                uuid.get_or_init(|| told.to_owned());
+                let sent = data["uuid"].as_str().unwrap_or_default();
+                uuid.get_or_init(|| sent.to_owned());
             }
             Some("completed" | "failed") => last = Some(data),
             _ => {}
@@ -366,7 +369,7 @@ async fn leave(connection: &Connection, path: &str) -> Result<bool, Failure> {
     }
     write!(
         io::stderr(),
-        "It still runs. Enter: go on waiting; c: cancel it, which releases its hold; l: leave it \
+        "It still runs. Enter: keep waiting; c: cancel it, which releases its hold; l: leave it \
          running. [Enter] "
     )?;
     let answer = tokio::task::spawn_blocking(|| {

@@ -28,7 +28,7 @@ const EXAMPLES: [(&str, &str); 4] = [
     ),
 ];
 
-/// The prompt of a form that nobody has filled in yet.
+/// The prompt of a form before it is filled in.
 pub fn example(kind: &str) -> &'static str {
     let found = EXAMPLES.iter().find(|(name, _)| *name == kind);
     found.map_or("", |(_, prompt)| prompt)

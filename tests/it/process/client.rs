@@ -207,14 +207,14 @@ async fn ctrl_c_says_that_a_text_goes_on_and_how_to_cancel_it() {
         key: "svc_x".to_owned(),
     };
     let mut child = client.command(&["generate", "text", "x"]).spawn().unwrap();
-    // Its first words: the uuid was told before.
+    // The uuid comes before the first words.
     child.stdout.as_mut().unwrap().read_u8().await.unwrap();
     let id = Pid::from_raw(child.id().unwrap().cast_signed());
     kill(id, Signal::SIGINT).unwrap();
     let output = child.wait_with_output().await.unwrap();
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     let said = String::from_utf8(output.stderr).unwrap();
-    let want = format!("The text goes on and is charged for. To end it: gensvc cancel {uuid}\n");
+    let want = format!("The text continues and is charged. To cancel it: gensvc cancel {uuid}\n");
     assert!(said.ends_with(&want), "{said}");
 }
 

@@ -173,7 +173,7 @@ async fn a_start_says_where_requests_go_and_a_second_one_who_is_there() {
         let said = String::from_utf8(second.unwrap().stderr).unwrap();
         assert!(said.ends_with(&want), "{said}");
     }
-    // Of another folder, the port is what is wrong.
+    // With another folder, only the port is in the way.
     let other = Site::new(&[]);
     let second = other.command().env("GENSVC_BIND", address).output().await;
     let said = String::from_utf8(second.unwrap().stderr).unwrap();
