@@ -13,7 +13,7 @@ gensvc := $(CARGO_TARGET_DIR)/debug/gensvc
 .NOTPARALLEL:
 
 help:
-	@echo 'make run         start the service, with a private Postgres under data/'
+	@echo 'make run         start the service, with a private Postgres under data/; config=FILE'
 	@echo 'make test        run all tests, with a separate Postgres under target/, and the console'
 	@echo '                 in Chromium; only=NAME: only tests whose path contains NAME'
 	@echo 'make test-s3     test files on an S3 server and its faults (needs the network, once)'
@@ -43,14 +43,15 @@ help:
 # On a terminal the server runs in a foreground job of its own, so that only it gets Ctrl-C and make
 # sees it exit normally, instead of being interrupted itself. Exit codes 146 and 148 mean Ctrl-Z,
 # which would leave it stopped: it is resumed.
+serve = $(gensvc) $(if $(config),--config '$(config)')
 run: tools $(if $(DATABASE_URL),,postgres)
 	@[ -x $(gensvc) ] || echo 'Building gensvc: some minutes now, seconds after a change.'
 	@cargo build
 	@case "$$(ps -o stat= -p $$$$ 2>/dev/null)" in \
-	*+*) set -m; $(gensvc); code=$$?; \
+	*+*) set -m; $(serve); code=$$?; \
 		while [ $$code = 146 ] || [ $$code = 148 ]; do fg >/dev/null; code=$$?; done; \
 		exit $$code ;; \
-	*) exec $(gensvc) ;; \
+	*) exec $(serve) ;; \
 	esac
 
 # Gives the rest of a recipe a private Postgres in DATABASE_URL and stops it in the end. A
@@ -63,8 +64,13 @@ with_postgres = trap 'exit 130' HUP INT TERM; trap '$(database) stop >/dev/null'
 
 test: tools postgres $(if $(only),,chromium)
 	@cargo build
-	@$(with_postgres) cargo test $(if $(only),--lib --test it -- $(only))
-	@$(if $(only),,tests/console/run.sh)
+	@( $(with_postgres) cargo test --no-fail-fast $(if $(only),--lib --test it -- $(only)) ); \
+	code=$$?; [ $$code != 130 ] || exit $$code; \
+	[ $$code = 0 ] || \
+		echo 'To run one test again: make test only=NAME, such as only=v1::credits::'; \
+	$(if $(only),,tests/console/run.sh || { \
+		code=1; echo 'To run the tests of the console again: make test-console'; };) \
+	exit $$code
 
 # Files on an S3 server of the Rust registry, which is built once.
 s3_server := $(CARGO_TARGET_DIR)/tools/bin/s3s-fs

@@ -36,7 +36,7 @@ mod webhooks;
 use std::{sync::Arc, time::Duration};
 
 use axum::{Router, body::Bytes, middleware::from_fn_with_state, routing::get};
-use http::{HeaderName, HeaderValue, Method, StatusCode};
+use http::{HeaderName, HeaderValue, Method, Uri};
 use tower::util::option_layer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use utoipa_axum::router::OpenApiRouter;
@@ -61,6 +61,9 @@ use route::{Route, route};
 use crate::{
     media::MediaStore, memory::Memory, observe::Metrics, resource::Resource, service::Service,
 };
+
+/// Characters of an unknown path that its answer repeats.
+const MAX_NAMED_PATH: usize = 200;
 
 /// The settings of the HTTP side.
 #[derive(Clone)]
@@ -251,6 +254,12 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
     let unbounded = table.iter().filter(|route| !route.bounded);
     let unbounded = unbounded.flat_map(Route::paths).cloned().collect();
     let (most, timeout) = (settings.max_requests, settings.request_timeout);
+    let sdk_paths = table.iter().flat_map(Route::paths);
+    let sdk_paths: Arc<[String]> = sdk_paths
+        .filter(|path| surfaces::Sdk::of(path).is_some())
+        .cloned()
+        .collect();
+    let unknown = move |uri: Uri| async move { not_found(&uri, &sdk_paths) };
     let memory = settings.memory.clone();
     let proxies = &settings.trusted_proxies;
     let admission = admission::Admission::new(most, timeout, unbounded, proxies, memory);
@@ -293,7 +302,7 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
     let local_metrics = Router::new()
         .route("/metrics", get(metrics::local_metrics))
         .with_state(state.clone())
-        .fallback(not_found)
+        .fallback(unknown.clone())
         .layer(from_fn_with_state(metrics.clone(), metrics::measure));
     let router = router
         .route("/", get(pages::front))
@@ -304,7 +313,7 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
         .route("/docs", get(pages::docs))
         .route("/docs/{file}", get(pages::asset))
         .with_state(state)
-        .fallback(not_found)
+        .fallback(unknown)
         // In one call, the outermost first: each call boxes every route, and each box is cloned
         // for every request.
         .layer((
@@ -330,8 +339,17 @@ impl Observer {
     }
 }
 
-async fn not_found() -> ApiError {
-    ApiError::from_status(StatusCode::NOT_FOUND)
+/// The answer for a path that no route has. Below the root of an SDK it names what that has.
+fn not_found(uri: &Uri, sdk_paths: &[String]) -> ApiError {
+    let path: String = uri.path().chars().take(MAX_NAMED_PATH).collect();
+    let root = path.split('/').nth(1).unwrap_or_default();
+    ApiError::not_found(if surfaces::Sdk::of(&path).is_some() {
+        let here = sdk_paths.iter().filter(|here| here[1..].starts_with(root));
+        let here: Vec<&str> = here.map(String::as_str).collect();
+        format!("this server has no {path}; it has {}", here.join(", "))
+    } else {
+        format!("this server has no {path}; its paths are described at /docs")
+    })
 }
 
 fn cors(origins: &[String]) -> Option<CorsLayer> {

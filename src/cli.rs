@@ -8,6 +8,7 @@ mod password;
 
 use std::{
     collections::BTreeMap,
+    path::PathBuf,
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -89,7 +90,9 @@ fn run(arguments: Arguments, output: Output) -> Result<ExitCode, Failure> {
         Any::Server(command) => command,
     };
     let serves = matches!(command, Command::Serve(_));
-    let mut config = match app::config::load(arguments.config.as_deref(), &env) {
+    let named = env.get("GENSVC_CONFIG").filter(|path| !path.is_empty());
+    let file = arguments.config.or_else(|| named.map(PathBuf::from));
+    let mut config = match app::config::load(file.as_deref(), &env) {
         Err(error) if serves && env.get("GENSVC_LOG_FORMAT").is_some_and(|f| f == "json") => {
             telemetry::init("error", true, None)?;
             return Ok(failed_in_json(&error));

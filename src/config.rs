@@ -9,6 +9,7 @@
 //! bad value and what to mend, since the operator reads nothing else.
 
 mod access;
+mod changes;
 pub mod load;
 pub mod media;
 pub mod models;
@@ -27,6 +28,7 @@ use std::{
 use secrecy::SecretString;
 use serde::Deserialize;
 
+pub use changes::Change;
 pub use media::{Media, S3};
 pub use models::ModelConfig;
 pub use providers::{Provider, Status};
@@ -35,7 +37,7 @@ pub use summary::Summary;
 
 pub use crate::domain::settings::ConfigError;
 
-use crate::domain::catalogue::Catalogue;
+use crate::domain::{catalogue::Catalogue, generation::Modality};
 
 /// A valid configuration: its sections, and what follows from them. Its Debug shows no secret.
 #[derive(Debug, Clone, Deserialize)]
@@ -74,6 +76,8 @@ pub struct Config {
     providers: Vec<Provider>,
     #[serde(skip)]
     warnings: Vec<String>,
+    #[serde(skip)]
+    changes: Vec<Change>,
 }
 
 impl Config {
@@ -100,7 +104,10 @@ impl Config {
             .defaults
             .lists()
             .map(|(modality, names)| (modality, names.to_vec()));
-        Catalogue::new(models, BTreeMap::from(preference))
+        let disabled = self.providers.iter();
+        let disabled = disabled.filter(|provider| provider.status != Status::Enabled);
+        let disabled = disabled.map(|provider| (provider.name.clone(), provider.reason()));
+        Catalogue::new(models, BTreeMap::from(preference)).with_disabled(disabled.collect())
     }
 
     /// The URL under which clients reach the server, without a trailing slash:
@@ -131,6 +138,23 @@ impl Config {
     /// What is odd, though no error: one sentence each, to be logged at start.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// The provider and model of requests that name neither, by type: `text -> openai/gpt-6-luna`.
+    pub fn routes(&self) -> String {
+        let catalogue = self.catalogue();
+        let route = |modality: Modality| {
+            let provider = catalogue.default_provider(modality)?;
+            let model = catalogue.default_model(provider, modality)?;
+            Some(format!("{modality} -> {provider}/{}", model.id))
+        };
+        let routes = Modality::ALL.iter().filter_map(|&modality| route(modality));
+        routes.collect::<Vec<_>>().join(", ")
+    }
+
+    /// The settings that differ from the built-in ones.
+    pub fn changes(&self) -> &[Change] {
+        &self.changes
     }
 
     /// Refuses a configuration that serves nothing. For `serve` only: the other commands

@@ -24,6 +24,7 @@ mod overview;
 mod parts;
 mod playground;
 mod receipt;
+mod search;
 mod session;
 mod shell;
 mod templates;
@@ -139,6 +140,7 @@ fn routes() -> Router<Console> {
         )
         .route("/settings", get(account::page).post(account::change))
         .route("/settings/password", post(account::password))
+        .route("/search", get(search::page))
         .route("/connect", get(connect::page))
         .route("/operator", get(operator::health))
         .route("/operator/providers.csv", get(operator::providers_csv))

@@ -14,6 +14,7 @@ pub mod form_token;
 pub mod generation;
 pub mod ids;
 pub mod json;
+pub mod likeness;
 pub mod limiter;
 pub(crate) mod named;
 pub mod page;

@@ -107,6 +107,26 @@ impl LocalPostgres {
         })
     }
 
+    /// Fails with [`LocalPostgresError::ServerRunning`] while a server uses `data_dir`. Makes no
+    /// file where there is no database.
+    pub async fn refuse_second_server(data_dir: &Path) -> Result<()> {
+        if !is_begun(data_dir) {
+            return Ok(());
+        }
+        let data = home::resolved(data_dir)?;
+        let _starting = locks::start(&data).await?;
+        match locks::running_server(&data)? {
+            Some(holder) => Err(LocalPostgresError::ServerRunning { data, holder }),
+            None => Ok(()),
+        }
+    }
+
+    /// Names the URL of this server to others that would use the same data directory.
+    pub fn announce(&self, url: &str) -> Result<()> {
+        let lock = self.server_lock.as_ref();
+        lock.map_or(Ok(()), |lock| locks::announce(lock, &self.data, url))
+    }
+
     /// The URL of the database under `data_dir`, and whether it runs. Starts nothing.
     pub fn find(data_dir: &Path) -> Result<(String, bool)> {
         let data = home::resolved(data_dir)?;

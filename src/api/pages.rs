@@ -32,6 +32,7 @@ const DOCS: &str = r#"<!DOCTYPE html>
 <link rel="icon" type="image/png" href="/docs/favicon-32x32.png">
 </head>
 <body>
+<p class="back"><a href="/">Back to the console</a></p>
 <div id="swagger-ui"></div>
 <script src="/docs/swagger-ui-bundle.js"></script>
 <script src="/docs/start.js"></script>
@@ -43,8 +44,8 @@ const DOCS: &str = r#"<!DOCTYPE html>
 const START: &str =
     "SwaggerUIBundle({dom_id: '#swagger-ui', url: '/openapi.json', deepLinking: true});\n";
 
-/// What Swagger UI lacks on a narrow screen: its tables stand below each other there, and lines of
-/// examples scroll.
+/// Additions to Swagger UI: on a narrow screen its tables stand below each other, and lines of
+/// examples scroll; dark colours, except for examples, which are dark anyway.
 const STYLE: &str = "\
 @media (max-width: 640px) {
   .swagger-ui .wrapper, .swagger-ui .responses-inner, .swagger-ui .table-container,
@@ -62,6 +63,15 @@ const STYLE: &str = "\
   .swagger-ui .highlight-code pre, .swagger-ui .highlight-code pre * {
     white-space: pre !important; word-break: normal !important
   }
+}
+.back { max-width: 1460px; margin: 0 auto; padding: 16px 20px 0; font: 15px system-ui, sans-serif }
+.back a { color: #4338ca }
+@media (prefers-color-scheme: dark) {
+  html { background: #12151b; color-scheme: dark }
+  body { background: none }
+  .back a { color: #a5b0ff }
+  .swagger-ui { filter: invert(.9) hue-rotate(180deg) }
+  .swagger-ui .highlight-code, .swagger-ui .highlight-code + * { filter: invert(1) hue-rotate(180deg) }
 }
 ";
 

@@ -422,5 +422,9 @@ fn named<'a>(
         let model = catalogue.named(Modality::Text, &name, &account).ok()?;
         listed(model)
     });
-    found.ok_or_else(|| ApiError::not_found("there is no such model on this server"))
+    found.ok_or_else(no_model)
+}
+
+fn no_model() -> ApiError {
+    ApiError::not_found("there is no such model on this server")
 }

@@ -9,9 +9,9 @@ use secrecy::ExposeSecret as _;
 
 use super::{App, AppError};
 use crate::{
+    config::Config,
     domain::{
         ability::Abilities,
-        credits::Credits,
         rate::DEFAULT_PER_MINUTE,
         request::{AccountRequest, KeyRequest},
         token,
@@ -20,30 +20,36 @@ use crate::{
 };
 
 const EMAIL: &str = "demo@example.com";
+const NEW_PASSWORD: &str = "account password --email demo@example.com";
+const NEW_KEY: &str = "key create --email demo@example.com --name demo";
 
-/// Says how to come by another key: the first one is shown only once.
-pub(super) async fn remind(app: &App, data: &Path) -> Result<(), AppError> {
+/// Says where to log in, and how to get a new password and key: the first are shown only once.
+pub(super) async fn remind(app: &App, data: &Path, url: &str) -> Result<(), AppError> {
     match app.service.user(EMAIL).await {
         Err(ServiceError::NotFound) => return Ok(()),
         found => found?,
     };
-    // As it was called, since it need not be on the PATH.
-    let program = std::env::args_os().next().unwrap_or_default();
-    let program = program.display();
-    let setting = if data == Path::new("data") {
-        String::new()
-    } else {
-        let data = absolute(data)?;
-        format!("GENSVC_DATA_DIR={} ", data.display())
-    };
-    tracing::info!(
-        "a new key of the demo account: {setting}{program} key create --email {EMAIL} --name demo"
-    );
+    let program = program(data)?;
+    tracing::info!("the console of the demo account: {url}/, email {EMAIL}");
+    tracing::info!("a new password of the demo account: {program} {NEW_PASSWORD}");
+    tracing::info!("a new key of the demo account: {program} {NEW_KEY}");
     Ok(())
 }
 
+/// The command as it was called, since it need not be on the PATH, with the data folder.
+fn program(data: &Path) -> Result<String, AppError> {
+    let program = std::env::args_os().next().unwrap_or_default();
+    let program = program.display();
+    if data == Path::new("data") {
+        return Ok(program.to_string());
+    }
+    let data = absolute(data)?;
+    Ok(format!("GENSVC_DATA_DIR={} {program}", data.display()))
+}
+
 /// Makes the demo account and prints how to use it, once.
-pub(super) async fn create(app: &App, credits: Credits, url: &str) -> Result<(), AppError> {
+pub(super) async fn create(app: &App, config: &Config, url: &str) -> Result<(), AppError> {
+    let credits = config.demo.credits;
     let random = |e: token::RandomError| ServiceError::Internal(e.to_string());
     let password = token::new_session_token().map_err(random)?;
     let password = &password.secret.expose_secret()[..20];
@@ -71,9 +77,14 @@ pub(super) async fn create(app: &App, credits: Credits, url: &str) -> Result<(),
     } else {
         ""
     };
+    let program = program(&config.data.dir)?;
+    let routes = config.routes().replace(", ", "\n            ");
     let text = format!(
-        "\nA demo account with {credits} credits was made. This is shown once.\n\
-         \n  email     {EMAIL}\n  password  {password}\n  key       {key}\n\
+        "\nA demo account with {credits} credits was created. Its password and key are shown once.\n\
+         \n  console   {url}/\n  email     {EMAIL}\n  password  {password}\n  key       {key}\n\
+         \n  routes    {routes}\n\
+         \n  a new password   {program} {NEW_PASSWORD}\n  a new key        {program} {NEW_KEY}\
+         \n  to stop          Ctrl-C; the next start continues with the same data\n\
          \nTry it in another terminal:\n\
          \ncurl -s {url}/v1/generate/text -H 'Authorization: Bearer {key}' \
          -H 'Content-Type: application/json' \

@@ -78,9 +78,10 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
     listener::allow_files(*config.server.max_connections);
     // The port first: a second server on it should not touch the database.
     let address = config.server.bind;
-    let listener = TcpListener::bind(address)
-        .await
-        .map_err(|source| AppError::Bind { address, source })?;
+    let listener = match TcpListener::bind(address).await {
+        Ok(listener) => listener,
+        Err(source) => return Err(bind_failure(config, source).await),
+    };
     let metrics = metrics_port(config).await?;
     let stop = Stop::on_signals(Periods {
         announced: *config.server.drain,
@@ -115,6 +116,19 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
     tracing::info!("stopped");
     stop.enter("traces or blocking work");
     result
+}
+
+/// Why the port cannot be had. Where a server of the same data folder has it, another port would not
+/// help.
+async fn bind_failure(config: &Config, source: io::Error) -> AppError {
+    let address = config.server.bind;
+    if source.kind() == io::ErrorKind::AddrInUse && config.database_url().is_none() {
+        let second = LocalPostgres::refuse_second_server(&config.data.dir).await;
+        if let Err(running @ LocalPostgresError::ServerRunning { .. }) = second {
+            return running.into();
+        }
+    }
+    AppError::Bind { address, source }
 }
 
 struct Listeners {
@@ -195,14 +209,22 @@ async fn run(
     if !config.metrics.audit_every.is_zero() {
         background.spawn(audits(app.auditor.clone(), *config.metrics.audit_every));
     }
+    let is_empty = store.is_empty().await?;
     if let Some(local) = local {
         background.spawn(supervision(Arc::clone(local), store.clone()));
-        if store.is_empty().await? {
-            demo::create(&app, config.demo.credits, &url).await?;
+        local.announce(&url)?;
+        if is_empty {
+            demo::create(&app, config, &url).await?;
         } else {
-            demo::remind(&app, &config.data.dir).await?;
+            demo::remind(&app, &config.data.dir, &url).await?;
         }
+    } else if is_empty {
+        tracing::info!(
+            "the database has no account: create one with `gensvc account create --email EMAIL \
+             --credits NUMBER`, which asks for its password"
+        );
     }
+    log_providers(config);
     let close = CancellationToken::new();
     let limits = listener_limits(config);
     let mut metrics = None;
@@ -276,6 +298,16 @@ fn take_work(config: &Config, app: &App, beat: Duration, background: &mut JoinSe
     if *config.retention.days > 0 {
         background.spawn(retention(runner.clone(), *config.retention.days));
     }
+}
+
+/// Logs each enabled provider with the reason, `openai (key in OPENAI_API_KEY)`, and where requests
+/// go that name none.
+fn log_providers(config: &Config) {
+    let providers = config.enabled_providers().into_iter();
+    let named = providers.map(|p| format!("{} ({})", p.name, p.reason()));
+    let named = named.collect::<Vec<_>>().join(", ");
+    tracing::info!("providers: {named}");
+    tracing::info!("requests that name no provider: {}", config.routes());
 }
 
 fn warn_of_risks(durability: Durability) {

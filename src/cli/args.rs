@@ -23,7 +23,8 @@ use crate::domain::{
 #[derive(Debug, Parser)]
 #[command(name = "gensvc", version)]
 pub(super) struct Arguments {
-    /// A configuration file over the built-in defaults; the environment overrides both.
+    /// A configuration file over the built-in defaults, else that of `GENSVC_CONFIG`; variables
+    /// override both.
     #[arg(long, global = true, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
     /// Output for scripts.
@@ -164,9 +165,10 @@ pub(super) struct NewAccount {
     /// The first user's email.
     #[arg(long)]
     pub(super) email: String,
-    /// The first user's password, 8 to 1,024 characters.
+    /// The first user's password, 8 to 1,024 characters. Left out, it is read from stdin, where
+    /// neither the shell's history nor the list of processes shows it.
     #[arg(long)]
-    pub(super) password: SecretString,
+    pub(super) password: Option<SecretString>,
     /// The account's name; the email's first part by default.
     #[arg(long)]
     pub(super) name: Option<String>,

@@ -31,6 +31,7 @@ pub(super) async fn run(
         Command::Estimate(kind) => generate::estimate(&kind, env, output).await,
         Command::History(history) => read::history(&history, env, output).await,
         Command::Show(shown) => read::show(shown, env, output).await,
+        Command::Cancel(shown) => generate::cancel(shown, env, output).await,
         Command::Balance => read::balance(env, output).await,
     };
     told(done, output)

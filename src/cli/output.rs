@@ -115,6 +115,12 @@ pub(super) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -
     lines.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// An amount of credits for people.
+pub(super) fn credits(amount: &str) -> String {
+    let unit = if amount == "1" { "credit" } else { "credits" };
+    format!("{amount} {unit}")
+}
+
 /// A time for people, to the second.
 pub(super) fn time(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Secs, true)

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use toml::{Table, Value};
 
-use super::{Config, ConfigError, Provider, models::markup::check_margin, providers};
+use super::{Config, ConfigError, Provider, changes, models::markup::check_margin, providers};
 use crate::domain::{generation::Modality, settings, vendor::Vendor};
 
 /// The defaults, and the documentation of every key.
@@ -18,12 +18,11 @@ pub const DEFAULT_TOML: &str = include_str!("../../config/default.toml");
 const OURS: &str = "GENSVC_";
 /// What every variable that names a key begins with.
 const PREFIX: &str = "GENSVC__";
-/// Variables of the command-line client.
-const CLIENTS: [&str; 2] = ["GENSVC_API_KEY", "GENSVC_BASE_URL"];
+/// Variables of the command line: those of its client, and the configuration file.
+const COMMAND_LINE: [&str; 3] = ["GENSVC_API_KEY", "GENSVC_BASE_URL", "GENSVC_CONFIG"];
 /// What other programs call a setting, without the prefix, and what it is called here.
-const ELSEWHERE: [(&str, &str); 7] = [
+const ELSEWHERE: [(&str, &str); 6] = [
     ("ADDR", "GENSVC_BIND"),
-    ("CONFIG", "the option --config"),
     ("DB_URL", "DATABASE_URL"),
     ("HOST", "GENSVC_BIND"),
     ("LISTEN", "GENSVC_BIND"),
@@ -91,7 +90,9 @@ impl Config {
         if let Some(path) = file {
             let name = format!("config file {}", path.display());
             let text = std::fs::read_to_string(path).map_err(|error| {
-                let problem = format!("cannot be read ({error}): check the path of --config");
+                let problem = format!(
+                    "cannot be read ({error}): check the path of --config or GENSVC_CONFIG"
+                );
                 ConfigError::new(name.clone(), problem)
             })?;
             merge(&mut tree, parse(&name, &text)?);
@@ -100,9 +101,11 @@ impl Config {
         for (key, (_, value)) in &overrides.0 {
             set(&mut tree, key, value);
         }
+        let changes = changes::between(&defaults, &tree, &overrides);
         let config: Result<Self, _> = settings::read(Value::Table(tree));
         config
             .and_then(|config| config.resolve(env, &overrides, vendors))
+            .map(|config| Self { changes, ..config })
             .map_err(|error| overrides.name(error))
     }
 
@@ -128,6 +131,14 @@ impl Config {
             check_names(modality, wanted, &self.providers)?;
         }
         self.media.resolve(env)?;
+        let serves_sandbox = self.enabled_providers().iter().any(Provider::is_sandbox);
+        if self.database.url.is_some() && serves_sandbox {
+            self.warnings.push(
+                "the sandbox is enabled, and its invented results are charged like others: in \
+                 production disable it with GENSVC__PROVIDERS__SANDBOX__ENABLED=false"
+                    .to_owned(),
+            );
+        }
         if self.server.bind.ip().is_unspecified() && self.server.public_url.is_none() {
             self.warnings.push(format!(
                 "server.public_url is empty and server.bind is {}, an address that no client \
@@ -232,7 +243,7 @@ fn is_known(variable: &str, env: &BTreeMap<String, String>) -> bool {
         rest.is_some_and(|rest| rest.starts_with("_SERVICE_") || rest.starts_with("_PORT"))
     };
     SHORT_NAMES.iter().any(|(short, _)| *short == variable)
-        || CLIENTS.contains(&variable)
+        || COMMAND_LINE.contains(&variable)
         || env.keys().any(of_service)
 }
 

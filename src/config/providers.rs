@@ -71,6 +71,11 @@ pub struct Provider {
 }
 
 impl Provider {
+    /// Whether it needs no vendor, and its results are invented.
+    pub fn is_sandbox(&self) -> bool {
+        self.vendor.access == Access::BuiltIn
+    }
+
     /// Why it is served or not, in a few words.
     pub fn reason(&self) -> String {
         match self.status {

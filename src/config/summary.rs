@@ -6,9 +6,10 @@
 use std::{collections::BTreeMap, fmt};
 
 use serde::Serialize;
+use serde_json::{Value, json};
 
-use super::{Config, Provider, Status};
-use crate::domain::generation::Modality;
+use super::{Change, Config, ModelConfig, Provider, Status};
+use crate::domain::{generation::Modality, pricing::Prices};
 
 /// The configuration in short.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -25,12 +26,28 @@ pub struct Summary {
     pub data_dir: String,
     /// `local` or `s3`.
     pub media: &'static str,
+    /// Days after which generations are deleted; 0 keeps them for ever.
+    pub retention_days: u32,
+    pub limits: LimitsSummary,
     /// Who serves requests that name no provider, by type.
     pub default_providers: BTreeMap<Modality, Option<String>>,
     /// Every configured provider, by name.
     pub providers: Vec<ProviderSummary>,
+    /// What differs from the built-in configuration.
+    pub changes: Vec<Change>,
     /// What is odd, though no error.
     pub warnings: Vec<String>,
+}
+
+/// The limits that callers notice first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LimitsSummary {
+    pub max_body_bytes: usize,
+    pub max_sdk_body_bytes: usize,
+    pub max_connections: usize,
+    pub max_requests: usize,
+    pub max_jobs_per_account: i32,
+    pub memory_bytes: usize,
 }
 
 /// A provider in short.
@@ -49,8 +66,17 @@ pub struct ProviderSummary {
     pub base_url: Option<String>,
     /// The models for requests that name none, by type.
     pub default_models: BTreeMap<Modality, String>,
-    /// Ids of its enabled models.
-    pub models: Vec<String>,
+    /// Its enabled models.
+    pub models: Vec<ModelSummary>,
+}
+
+/// A model in short.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ModelSummary {
+    pub id: String,
+    pub r#type: Modality,
+    /// Credits, markup included.
+    pub prices: Prices,
 }
 
 impl Summary {
@@ -69,11 +95,21 @@ impl Summary {
                 Some(_) => "s3",
                 None => "local",
             },
+            retention_days: *config.retention.days,
+            limits: LimitsSummary {
+                max_body_bytes: *config.server.max_body_bytes,
+                max_sdk_body_bytes: *config.server.max_sdk_body_bytes,
+                max_connections: *config.server.max_connections,
+                max_requests: *config.server.max_requests,
+                max_jobs_per_account: *config.jobs.max_per_account,
+                memory_bytes: config.server.memory_bytes(),
+            },
             default_providers: Modality::ALL
                 .iter()
                 .map(|&m| (m, catalogue.default_provider(m).map(str::to_owned)))
                 .collect(),
             providers: config.providers().iter().map(provider).collect(),
+            changes: config.changes().to_vec(),
             warnings: config.warnings().to_vec(),
         }
     }
@@ -95,7 +131,45 @@ fn provider(provider: &Provider) -> ProviderSummary {
         api_key_env: provider.api_key_env.clone(),
         base_url: provider.base_url.as_ref().map(ToString::to_string),
         default_models,
-        models: provider.models.iter().map(|m| m.id.clone()).collect(),
+        models: provider.models.iter().map(model).collect(),
+    }
+}
+
+fn model(model: &ModelConfig) -> ModelSummary {
+    let entry = model.to_model("");
+    ModelSummary {
+        id: model.id.clone(),
+        r#type: model.modality(),
+        prices: entry.prices(),
+    }
+}
+
+/// Prices in one line: `input_per_million 10, output_per_million 50`.
+fn priced(prices: &Prices) -> String {
+    let mut words = Vec::new();
+    flatten("", &json!(prices), &mut words);
+    words.join(", ")
+}
+
+fn flatten(name: &str, value: &Value, words: &mut Vec<String>) {
+    let inner = |key: &str| match name {
+        "" => key.to_owned(),
+        _ => format!("{name}.{key}"),
+    };
+    match value {
+        Value::Object(members) => {
+            for (key, value) in members {
+                flatten(&inner(key), value, words);
+            }
+        }
+        Value::Array(items) => {
+            for (index, value) in items.iter().enumerate() {
+                flatten(&inner(&(index + 1).to_string()), value, words);
+            }
+        }
+        Value::Null => {}
+        Value::String(text) => words.push(format!("{name} {text}")),
+        other => words.push(format!("{name} {other}")),
     }
 }
 
@@ -105,11 +179,29 @@ impl fmt::Display for Summary {
             "private" => format!("a private Postgres under {}", self.data_dir),
             _ => "Postgres as configured".to_owned(),
         };
+        writeln!(f, "The configuration is valid.")?;
         writeln!(f, "listens on    {}", self.bind)?;
         writeln!(f, "public URL    {}", self.public_url)?;
         writeln!(f, "database      {database}")?;
         writeln!(f, "data          {}", self.data_dir)?;
         writeln!(f, "media         {}", self.media)?;
+        let retention = match self.retention_days {
+            0 => "for ever".to_owned(),
+            days => format!("{days} days"),
+        };
+        writeln!(f, "kept          {retention}")?;
+        let limits = &self.limits;
+        writeln!(
+            f,
+            "limits        {} connections, {} requests, {} jobs per account, bodies of {} bytes, \
+             of SDKs {}, {} MiB of memory for requests",
+            limits.max_connections,
+            limits.max_requests,
+            limits.max_jobs_per_account,
+            limits.max_body_bytes,
+            limits.max_sdk_body_bytes,
+            limits.memory_bytes >> 20,
+        )?;
         for (modality, default) in &self.default_providers {
             let default = default.as_deref().unwrap_or("nobody");
             writeln!(f, "{:<14}{default}", format!("{modality} default"))?;
@@ -119,16 +211,31 @@ impl fmt::Display for Summary {
             let mark = if provider.enabled { "on " } else { "off" };
             write!(f, "  {mark} {}: {}", provider.name, provider.reason)?;
             if provider.enabled {
-                let count = provider.models.len();
-                write!(f, "; models: {count}")?;
-                for (modality, model) in &provider.default_models {
-                    write!(f, ", {modality} default {model}")?;
+                writeln!(f)?;
+                for model in &provider.models {
+                    let is_default = provider.default_models.get(&model.r#type) == Some(&model.id);
+                    let default = if is_default { " (default)" } else { "" };
+                    let (kind, id) = (model.r#type, &model.id);
+                    writeln!(f, "      {kind} {id}{default}: {}", priced(&model.prices))?;
                 }
+            } else {
+                writeln!(f)?;
             }
-            writeln!(f)?;
         }
-        if !self.servable {
-            writeln!(f, "no provider is enabled: serve would refuse to start")?;
+        if self.changes.is_empty() {
+            writeln!(f, "All settings are the built-in ones.")?;
+        } else {
+            writeln!(f, "differs from the built-in settings")?;
+        }
+        for change in &self.changes {
+            let (key, value) = (&change.key, &change.value);
+            write!(f, "  {key} = {value}")?;
+            let origin = change.variable.as_deref().unwrap_or("the file");
+            match &change.built_in {
+                Some(built_in) if built_in.is_empty() => writeln!(f, " (by {origin})")?,
+                Some(built_in) => writeln!(f, " (by {origin}; built-in: {built_in})")?,
+                None => writeln!(f, " (by {origin})")?,
+            }
         }
         for warning in &self.warnings {
             writeln!(f, "warning: {warning}")?;

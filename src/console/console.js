@@ -16,9 +16,21 @@ function localize(scope) {
     const format = isDay ? dayFormat : time.closest("td") ? shortFormat : timeFormat;
     time.textContent = format.format(new Date(time.dateTime));
   }
-  for (const number of scope.querySelectorAll("data.num")) {
-    number.textContent = numberFormat.format(number.value);
+  for (const number of scope.querySelectorAll("data.num")) localizeNumber(number);
+}
+
+// Two decimals are large, the others small.
+function localizeNumber(number) {
+  let [large, rest] = ["", ""];
+  for (const { type, value } of numberFormat.formatToParts(number.value)) {
+    large += type === "fraction" ? value.slice(0, 2) : value;
+    if (type === "fraction") rest = value.slice(2);
   }
+  number.replaceChildren(large);
+  if (!rest) return;
+  const small = document.createElement("small");
+  small.textContent = rest;
+  number.append(small);
 }
 
 async function fetchPage(url, options) {
@@ -88,7 +100,7 @@ document.addEventListener("click", async (event) => {
     button.textContent = "Copied";
   } catch {
     button.textContent = "Press Ctrl+C";
-    const text = button.parentElement.querySelector("code");
+    const text = button.closest(".code, .copyable").querySelector("code");
     getSelection().selectAllChildren(text);
   }
   setTimeout(() => { button.textContent = "Copy"; }, 1600);
@@ -234,6 +246,12 @@ function refuse(page) {
 }
 
 function run(form) {
+  form.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+    event.preventDefault();
+    const button = form.querySelector("[data-run]");
+    if (!button.disabled) form.requestSubmit(button);
+  });
   form.addEventListener("submit", async (event) => {
     if (event.submitter?.value === "preview") return;
     event.preventDefault();
@@ -250,10 +268,12 @@ function run(form) {
       } else refuse(page);
       watchAll();
     } catch {
+      // The result, and jobs that still run, stay in view.
       const failed = document.createElement("p");
       failed.className = "notice bad";
+      failed.setAttribute("role", "alert");
       failed.textContent = "The server could not be reached. Press the button again: nothing is charged twice.";
-      document.getElementById("result").replaceChildren(failed);
+      document.getElementById("problems").replaceChildren(failed);
     } finally {
       document.getElementById("result").removeAttribute("aria-busy");
       button.disabled = false;
@@ -262,6 +282,27 @@ function run(form) {
     }
   });
 }
+
+// Ctrl+K and / lead to the search, / only outside of fields.
+document.addEventListener("keydown", (event) => {
+  const isTyping = event.target.closest("input, select, textarea");
+  const isSlash = event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey;
+  if (!isSlash && !(event.key.toLowerCase() === "k" && (event.ctrlKey || event.metaKey))) return;
+  const menu = document.querySelector(".top .menu");
+  if (menu?.checkVisibility()) menu.open = true;
+  const fields = [...document.querySelectorAll(".search input")];
+  const field = fields.find((one) => one.checkVisibility());
+  if (!field) return;
+  event.preventDefault();
+  field.focus();
+  field.select();
+});
+
+// A tick at an ability selects "only these".
+document.addEventListener("change", (event) => {
+  if (event.target.name !== "ability" || !event.target.checked) return;
+  event.target.form.querySelector("[name=scope][value=some]").checked = true;
+});
 
 localize(document);
 watchAll();

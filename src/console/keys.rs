@@ -79,7 +79,7 @@ fn table(rows: &[Value], now: DateTime<Utc>) -> Markup {
             table.cards {
                 thead { tr {
                     th { "Name" } th { "Key" } th { "State" } th.right { "Spent" }
-                    th.right { "Spend cap" } th { "Last used" }
+                    th.right { "Spend limit" } th { "Last used" }
                 } }
                 tbody {
                     @for key in rows {
@@ -88,7 +88,7 @@ fn table(rows: &[Value], now: DateTime<Utc>) -> Markup {
                             td.narrow-hidden { code { (text(&key["key_hint"])) } }
                             td { (badge(state(key, now))) }
                             td.right data-unit="spent" { (amount(&key["spent"])) }
-                            td.right.narrow-hidden { (cap(key)) }
+                            td.right.narrow-hidden { (limit(key)) }
                             td.narrow-hidden { @if key["last_used_at"].is_null() { span.muted { "Never" } } @else { (time(&key["last_used_at"])) } }
                         }
                     }
@@ -98,7 +98,7 @@ fn table(rows: &[Value], now: DateTime<Utc>) -> Markup {
     }
 }
 
-fn cap(key: &Value) -> Markup {
+fn limit(key: &Value) -> Markup {
     html! {
         @if key["spend_limit"].is_null() { span.muted { "None" } }
         @else {
@@ -138,10 +138,10 @@ fn form_page(session: &Session, form: &Form, problem: Option<&Problem>) -> Marku
                 (field(problem, "Last day (UTC)", "expires_at", "It never expires by default.", &html! {
                     input type="date" name="expires" value=(form.get("expires"));
                 }))
-                (field(problem, "Spend cap", "spend_limit", "Credits; without one it can spend the whole balance.", &html! {
+                (field(problem, "Spend limit", "spend_limit", "Credits; without one it can spend the whole balance.", &html! {
                     input type="text" inputmode="decimal" name="spend_limit" value=(form.get("spend_limit")) placeholder="None";
                 }))
-                (field(problem, "Cap resets", "spend_period", "In UTC.", &html! {
+                (field(problem, "Limit resets", "spend_period", "In UTC.", &html! {
                     select name="spend_period" {
                         (option("", form.get("spend_period"), "Never"))
                         (option("day", form.get("spend_period"), "Every day"))
@@ -160,6 +160,7 @@ fn form_page(session: &Session, form: &Form, problem: Option<&Problem>) -> Marku
 
 fn abilities(form: &Form, problem: Option<&Problem>) -> Markup {
     let ticked = form.all("ability");
+    let is_limited = form.word("scope") == "some";
     let about = |ability: Ability| match ability {
         Ability::GenerateText => "Generate texts",
         Ability::GenerateImage => "Generate images",
@@ -171,9 +172,16 @@ fn abilities(form: &Form, problem: Option<&Problem>) -> Markup {
     };
     html! {
         fieldset {
-            legend { "Abilities" }
-            p.hint { "What it may call. Without a tick: everything." }
-            div.checks {
+            legend { "What it may call" }
+            label.check {
+                input type="radio" name="scope" value="all" checked[!is_limited];
+                span { "Everything" }
+            }
+            label.check {
+                input type="radio" name="scope" value="some" checked[is_limited];
+                span { "Only these:" }
+            }
+            div.checks.below {
                 @for ability in Ability::ALL.into_iter().filter(|ability| *ability != Ability::All) {
                     label.check {
                         input type="checkbox" name="ability" value=(ability.as_str())
@@ -190,9 +198,9 @@ fn abilities(form: &Form, problem: Option<&Problem>) -> Markup {
 pub async fn create(session: Session, form: Form) -> Result<Response, Problem> {
     let mut body = Map::new();
     form.put_text(&mut body, "name");
-    let abilities = form.all("ability");
-    if !abilities.is_empty() {
-        body.insert("abilities".to_owned(), json!(abilities));
+    // Without a tick the list is empty, which the API refuses.
+    if form.word("scope") == "some" {
+        body.insert("abilities".to_owned(), json!(form.all("ability")));
     }
     form.put_number(&mut body, "rate_limit_per_minute", "rate_limit_per_minute");
     let last = form.word("expires");
@@ -254,7 +262,7 @@ fn facts(key: &Value) -> Markup {
             (fact("Expires", &html! {
                 @if key["expires_at"].is_null() { "Never" } @else { (time(&key["expires_at"])) }
             }))
-            (fact("Spend cap", &cap(key)))
+            (fact("Spend limit", &limit(key)))
         }
     }
 }
@@ -293,7 +301,7 @@ pub async fn page(
                 }
                 dd { (amount(&key["spent"])) }
             }
-            div { dt { "Spend cap" } dd { (cap(&key)) } }
+            div { dt { "Spend limit" } dd { (limit(&key)) } }
         }
         section.card {
             h2 { "Details" }

@@ -10,7 +10,7 @@ use super::{
     csv::{Download, members},
     form::Form,
     operations as op,
-    parts::{self, amount, list, option, text, time},
+    parts::{self, amount, list, option, time},
     session::Session,
     shell,
 };
@@ -65,7 +65,7 @@ pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
     Ok(shell::page(&session, "Ledger", &content))
 }
 
-/// Entries; with `linked`, each with the generation that it belongs to.
+/// Entries; with `linked`, each with the generation that it belongs to and the account's holds.
 pub fn table(rows: &[Value], linked: bool) -> Markup {
     html! {
         div.table tabindex="0" {
@@ -73,7 +73,8 @@ pub fn table(rows: &[Value], linked: bool) -> Markup {
                 thead { tr {
                     th { "Kind" }
                     @if linked { th.cut { "For" } }
-                    th.right { "Amount" } th.right { "Balance after" } th.right { "On hold after" }
+                    th.right { "Amount" } th.right { "Balance after" }
+                    @if linked { th.right { "On hold after" } }
                     th { "When" }
                 } }
                 tbody { @for row in rows { (entry(row, linked)) } }
@@ -85,14 +86,6 @@ pub fn table(rows: &[Value], linked: bool) -> Markup {
 fn entry(row: &Value, linked: bool) -> Markup {
     let kind = KINDS.iter().find(|(kind, _, _)| row["kind"] == *kind);
     let (name, about) = kind.map_or(("", ""), |(_, name, about)| (*name, *about));
-    let amounts = text(&row["amount"]);
-    // What the balance gains or loses; a hold and a release move nothing of it.
-    let sign = match text(&row["kind"]) {
-        "charge" => "−",
-        "grant" | "refund" => "+",
-        "adjustment" if !amounts.starts_with('-') => "+",
-        _ => "",
-    };
     html! {
         tr {
             td title=(about) { (name) }
@@ -104,9 +97,9 @@ fn entry(row: &Value, linked: bool) -> Markup {
                     @if let Some(reference) = row["reference"].as_str() { " " (reference) }
                 }
             }
-            td.right { (sign) (amount(&row["amount"])) }
+            td.right { (amount(&row["amount"])) }
             td.right.narrow-hidden { (amount(&row["balance"])) }
-            td.right.narrow-hidden { (amount(&row["held"])) }
+            @if linked { td.right.narrow-hidden { (amount(&row["held"])) } }
             td { (time(&row["created_at"])) }
         }
     }

@@ -4,7 +4,6 @@ use axum::{
     extract::{FromRequestParts as _, Request, State},
     response::{IntoResponse as _, Response},
 };
-use chrono::NaiveDate;
 use http::{HeaderValue, header};
 use maud::{Markup, html};
 use serde_json::Value;
@@ -59,7 +58,7 @@ async fn render(session: &Session) -> Result<Markup, Problem> {
         @if rows.is_empty() { (first_steps()) } @else {
             section.card {
                 div.card-head { h2 { "Credits a day" } a.small href="/usage" { "Usage" } }
-                (chart::columns(&days(list(&usage["data"]))))
+                (chart::columns(&days(list(&usage["data"]), &dates)))
             }
             section.card {
                 div.card-head { h2 { "Recent" } a.small href="/generations" { "History" } }
@@ -70,21 +69,15 @@ async fn render(session: &Session) -> Result<Markup, Problem> {
     Ok(shell::page(session, "Overview", &content))
 }
 
-/// The days of the report, those without any use between them too.
-fn days(rows: &[Value]) -> Vec<Bar> {
-    let of = |row: &Value| text(&row["day"]).parse::<NaiveDate>().ok();
-    let (Some(first), Some(last)) = (rows.first().and_then(of), rows.last().and_then(of)) else {
-        return Vec::new();
+/// Every day of the report as a bar.
+fn days(rows: &[Value], dates: &(String, String)) -> Vec<Bar> {
+    let days = usage::daily(rows, dates).unwrap_or_default();
+    let bar = |row: &Value| {
+        let day = text(&row["day"]);
+        let link = parts::link("/generations", &[("from", day), ("to", day)]);
+        Bar::new(day.to_owned(), text(&row["charged"]), link)
     };
-    let first = first.min(last - chrono::Days::new(13));
-    let days = first.iter_days().take_while(|day| *day <= last);
-    days.map(|day| {
-        let name = day.to_string();
-        let row = rows.iter().find(|row| row["day"] == name.as_str());
-        let link = parts::link("/generations", &[("from", &name), ("to", &name)]);
-        Bar::new(name, row.map_or("0", |row| text(&row["charged"])), link)
-    })
-    .collect()
+    days.iter().map(bar).collect()
 }
 
 fn first_steps() -> Markup {

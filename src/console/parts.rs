@@ -56,8 +56,12 @@ pub fn amount(value: &Value) -> Markup {
     }
 }
 
+/// A number of which two decimals are large, and the others small.
 pub fn decimal(number: &str) -> Markup {
-    html! { data.num value=(number) { (grouped(number)) } }
+    let shown = grouped(number);
+    let end = shown.find('.').map_or(shown.len(), |point| point + 3);
+    let (large, rest) = shown.split_at(end.min(shown.len()));
+    html! { data.num value=(number) { (large) @if !rest.is_empty() { small { (rest) } } } }
 }
 
 /// So many credits, in words.
@@ -190,7 +194,10 @@ pub fn copyable(text: &str) -> Markup {
 pub fn code_block(language: &str, text: &str) -> Markup {
     html! {
         div.code {
-            button.copy.needs-script type="button" data-copy=(text) { "Copy" }
+            div.code-head {
+                span.muted { (language) }
+                button.copy.needs-script type="button" data-copy=(text) { "Copy" }
+            }
             pre tabindex="0" aria-label=(language) { code { (text) } }
         }
     }
@@ -303,6 +310,21 @@ pub fn icon(name: &str) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_decimals_are_large() {
+        for (number, expected) in [
+            ("12", "12"),
+            ("1.5", "1.5"),
+            ("1.25", "1.25"),
+            ("0.00041", "0.00<small>041</small>"),
+            ("-1234.567", "−1,234.56<small>7</small>"),
+        ] {
+            let markup = decimal(number).into_string();
+            let expected = format!("<data class=\"num\" value=\"{number}\">{expected}</data>");
+            assert_eq!(markup, expected);
+        }
+    }
 
     #[test]
     fn thousands_stand_apart_and_fractions_stay() {

@@ -31,6 +31,9 @@ pub async fn first() -> Redirect {
 pub async fn page(session: Session, Path(kind): Path<String>, uri: Uri) -> Result<Markup, Problem> {
     let mut form = Form::of_query(uri.query());
     operation(&kind)?;
+    if uri.query().is_none() {
+        form.push("prompt", view::example(&kind));
+    }
     let record = match form.word("generation") {
         "" => None,
         uuid => Some(session.get(op::GENERATION, &[uuid]).await?),

@@ -162,6 +162,8 @@ pub async fn form(uri: http::Uri) -> Markup {
 }
 
 fn login_page(email: &str, next: &str, notice: Option<&str>) -> Markup {
+    // A wrong password is typed again.
+    let has_email = !email.is_empty();
     shell::bare(
         "Log in",
         &html! {
@@ -174,11 +176,12 @@ fn login_page(email: &str, next: &str, notice: Option<&str>) -> Markup {
                 label.field {
                     span.label { "Email" }
                     input type="email" name="email" value=(email) required
-                        autocomplete="username" autofocus;
+                        autocomplete="username" autofocus[!has_email];
                 }
                 label.field {
                     span.label { "Password" }
-                    input type="password" name="password" required autocomplete="current-password";
+                    input type="password" name="password" required
+                        autocomplete="current-password" autofocus[has_email];
                 }
                 button.primary.wide type="submit" { "Log in" }
             }

@@ -84,11 +84,12 @@ pub fn reloading(session: &Session, title: &str, content: &Markup, reload: Optio
                 a.brand href="/" { (parts::logo()) "gensvc" }
                 details.menu {
                     summary { (icon("menu")) span.sr { "Menu" } }
-                    div.menu-panel { (places(session, "Menu")) (person(session)) }
+                    div.menu-panel { (search()) (places(session, "Menu")) (person(session)) }
                 }
             }
             aside.side {
                 a.brand href="/" { (parts::logo()) "gensvc" }
+                (search())
                 (places(session, "Main"))
                 (person(session))
             }
@@ -98,6 +99,16 @@ pub fn reloading(session: &Session, title: &str, content: &Markup, reload: Optio
         }
     };
     document(title, &body, reload)
+}
+
+/// Ctrl+K and / lead to it.
+fn search() -> Markup {
+    html! {
+        form.search role="search" method="get" action="/search" {
+            input type="search" name="q" placeholder="Search" aria-label="Search" title="Ctrl+K or /"
+                required maxlength="200" autocomplete="off";
+        }
+    }
 }
 
 fn places(session: &Session, label: &str) -> Markup {

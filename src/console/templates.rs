@@ -251,20 +251,12 @@ fn rendering(
         Some(Ok(preview)) => &preview["variables"],
         _ => template.map_or(&Value::Null, |template| &template["variables"]),
     };
-    let missing = |problem: &Problem| -> Vec<String> {
-        let errors = rows_of(&problem.body["error"]["errors"]).iter();
-        let params = errors.map(|error| text(&error["param"]));
-        params
-            .filter_map(|p| p.strip_prefix("template_variables."))
-            .map(str::to_owned)
-            .collect()
-    };
     let mut variables: Vec<String> = rows_of(known)
         .iter()
         .map(|name| text(name).to_owned())
         .collect();
     if let Some(Err(problem)) = preview {
-        variables.extend(missing(problem));
+        variables.extend(missing(problem).map(str::to_owned));
     }
     variables.extend(form.below("v.").map(|(name, _)| name.to_owned()));
     variables.push("prompt".to_owned());
@@ -278,15 +270,58 @@ fn rendering(
                     (values(form, variables.iter().map(String::as_str)))
                 }
                 @match preview {
-                    None => { p.muted { "What the template becomes shows here." } }
+                    None if form.word("prompt").is_empty() => {
+                        p.muted { "What the template becomes shows here." }
+                    }
+                    None => { (unfilled(form)) }
                     Some(Ok(preview)) => {
                         @if let Some(system) = preview["system_prompt"].as_str() {
                             h3 { "System prompt" } p.prose.scroll { (system) }
                         }
                         h3 { "Prompt" } p.prose.scroll { (text(&preview["prompt"])) }
                     }
+                    Some(Err(problem)) if lacks_only_values(problem) => { (unfilled(form)) }
                     Some(Err(problem)) => { p.notice.bad { (parts::sentence(problem.message())) } }
                 }
+            }
+        }
+    }
+}
+
+/// The names of the variables that a refusal misses.
+fn missing(problem: &Problem) -> impl Iterator<Item = &str> {
+    let errors = rows_of(&problem.body["error"]["errors"]).iter();
+    errors.filter_map(|error| text(&error["param"]).strip_prefix("template_variables."))
+}
+
+/// Whether a template is refused only because values are missing.
+pub fn lacks_only_values(problem: &Problem) -> bool {
+    let errors = rows_of(&problem.body["error"]["errors"]);
+    let is_missing = |error: &Value| error["code"] == "missing_variable";
+    !errors.is_empty() && errors.iter().all(is_missing)
+}
+
+/// The template before it has its values.
+fn unfilled(form: &Form) -> Markup {
+    let texts = [("System prompt", "system_prompt"), ("Prompt", "prompt")];
+    html! {
+        @for (title, name) in texts {
+            @if !form.word(name).is_empty() {
+                h3 { (title) } p.prose.scroll { (highlighted(form.get(name))) }
+            }
+        }
+    }
+}
+
+/// The source of a template with its `{{ variables }}` marked.
+fn highlighted(source: &str) -> Markup {
+    let mut pieces = source.split("{{");
+    html! {
+        (pieces.next().unwrap_or_default())
+        @for piece in pieces {
+            @match piece.split_once("}}") {
+                Some((name, rest)) => { span.variable { "{{" (name) "}}" } (rest) }
+                None => { "{{" (piece) }
             }
         }
     }

@@ -5,7 +5,7 @@ use axum::response::Response;
 use chrono::{Days, NaiveDate};
 use http::Uri;
 use maud::{Markup, html};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     chart::{self, Bar},
@@ -62,6 +62,26 @@ pub fn asked<'a>(session: &'a Session, by: &str, days: &(String, String)) -> Cal
     let call = session.call(op::USAGE, &[]).query("group_by", by);
     call.query("from", &time(&days.0, 0))
         .query("to", &time(&days.1, 1))
+}
+
+/// The longest range of which every day is drawn.
+const MAX_DRAWN_DAYS: usize = 400;
+
+/// A row for each day of a range, also for those without any use. `None`: the range is not one of
+/// days, or is too long.
+pub fn daily(rows: &[Value], (first, last): &(String, String)) -> Option<Vec<Value>> {
+    let (first, last): (NaiveDate, NaiveDate) = (first.parse().ok()?, last.parse().ok()?);
+    let days = first.iter_days().take_while(|day| *day <= last);
+    let days: Vec<String> = days
+        .take(MAX_DRAWN_DAYS + 1)
+        .map(|day| day.to_string())
+        .collect();
+    let row = |day: &String| {
+        let found = rows.iter().find(|row| row["day"] == day.as_str());
+        let empty = || json!({"day": day, "charged": "0"});
+        found.cloned().unwrap_or_else(empty)
+    };
+    (days.len() <= MAX_DRAWN_DAYS).then(|| days.iter().map(row).collect())
 }
 
 /// A report: what it was asked for, and its rows.
@@ -171,7 +191,10 @@ pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
         .iter()
         .find(|(name, _)| *name == report.by)
         .map_or("", |(_, name)| *name);
-    let bars: Vec<Bar> = rows.iter().map(|row| bar(&report, row)).collect();
+    let bars: Vec<Bar> = match daily(rows, &report.days) {
+        Some(days) if report.by == "day" => days.iter().map(|row| bar(&report, row)).collect(),
+        _ => rows.iter().map(|row| bar(&report, row)).collect(),
+    };
     let content = html! {
         (shell::head("Usage", "What was made, and what it cost. Every figure leads to the rows that it sums.", &actions))
         dl.figures {

@@ -18,6 +18,7 @@ pub use vision::Vision;
 
 use super::{
     generation::Modality,
+    likeness::suggestion,
     pricing::{Markup, Prices},
     request::{GenerationRequest, Target},
     validate::{FieldCode, FieldError},
@@ -105,6 +106,8 @@ pub struct Catalogue {
     models: Vec<Model>,
     /// Provider names by modality, in order of preference.
     preference: BTreeMap<Modality, Vec<String>>,
+    /// Configured providers that are not enabled, with the reason.
+    disabled: BTreeMap<String, String>,
 }
 
 impl Catalogue {
@@ -118,7 +121,18 @@ impl Catalogue {
                 &b.id,
             ))
         });
-        Self { models, preference }
+        Self {
+            models,
+            preference,
+            disabled: BTreeMap::new(),
+        }
+    }
+
+    /// Names the providers that are configured and not enabled, each with the reason.
+    #[must_use]
+    pub fn with_disabled(mut self, disabled: BTreeMap<String, String>) -> Self {
+        self.disabled = disabled;
+        self
     }
 
     /// Sorted by provider and modality, the default model first.
@@ -275,7 +289,17 @@ impl Catalogue {
             );
             FieldError::new("provider", FieldCode::NotSupported, message)
         } else {
-            let message = format!("must be one of {}", offered.join(", "));
+            let hint = match (
+                self.disabled.get(provider),
+                suggestion(provider, offered.iter().copied()),
+            ) {
+                (Some(reason), _) => {
+                    format!("; {provider} is known here but not enabled ({reason})")
+                }
+                (None, Some(meant)) => format!("; did you mean {meant}?"),
+                (None, None) => String::new(),
+            };
+            let message = format!("must be one of {}{hint}", offered.join(", "));
             FieldError::new("provider", FieldCode::UnknownProvider, message)
         })
     }

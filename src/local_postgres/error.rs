@@ -35,10 +35,13 @@ pub enum LocalPostgresError {
         cluster: PathBuf,
     },
     /// Another process holds the server lock of this data directory.
-    #[error("another gensvc server already uses {} ({holder})", data.display())]
+    #[error(
+        "another gensvc server already uses {} ({holder}): use that one, or stop it first",
+        data.display()
+    )]
     ServerRunning {
         data: PathBuf,
-        /// `pid N`, as the holder wrote it.
+        /// `pid N, URL`, as the holder wrote them.
         holder: String,
     },
     /// Somebody uses the database that was asked to stop.

@@ -41,6 +41,11 @@ pub(super) fn server(data: &Path) -> Result<File> {
     Ok(file)
 }
 
+/// Adds the URL that the server listens on, for the same sentence.
+pub(super) fn announce(mut server: &File, data: &Path, url: &str) -> Result<()> {
+    write!(server, "\n{url}").at("write", &data.join("server.lock"))
+}
+
 /// The server's process if one holds the lock now. Ask under the start lock: the
 /// question takes the lock for a moment, and would refuse a server that starts.
 pub(super) fn running_server(data: &Path) -> Result<Option<String>> {
@@ -107,10 +112,10 @@ fn try_exclusive(file: &File, path: &Path) -> Result<bool> {
 }
 
 fn holder(path: &Path) -> String {
-    let pid = std::fs::read_to_string(path).unwrap_or_default();
-    if pid.is_empty() {
-        "which is just starting".to_owned()
-    } else {
-        format!("pid {pid}")
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    match text.split_once('\n') {
+        Some((pid, url)) => format!("pid {pid}, {url}"),
+        None if text.is_empty() => "which is just starting".to_owned(),
+        None => format!("pid {text}"),
     }
 }

@@ -70,7 +70,10 @@ impl Service {
         let (url, parsed) = &request.url;
         let checked = self.0.sender.check(caller.account_id, parsed).await;
         checked.map_err(|refusal| match refusal {
-            AddressRefusal::Private => refused("must lead to a public address"),
+            AddressRefusal::Private => refused(
+                "must lead to a public address; the operator can allow others with \
+                 GENSVC__WEBHOOKS__ALLOW_PRIVATE=true",
+            ),
             AddressRefusal::Busy => ServiceError::Overloaded,
             AddressRefusal::Unresolvable => refused("must have a host that can be resolved"),
         })?;

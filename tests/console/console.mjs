@@ -11,6 +11,12 @@ const TYPES = [["text", "#result .prose"], ["image", "#result img"], ["video", "
 const receiptLink = (page) =>
   page.$eval("#result a[href^='/generations/']", (link) => link.getAttribute("href"));
 
+// Replaces the example that the form begins with.
+async function writePrompt(page, words) {
+  await page.$eval("[name=prompt]", (area) => { area.value = ""; });
+  await page.type("[name=prompt]", words);
+}
+
 // Generates one of each type, by its form, and answers where their receipts are.
 async function generateAll(page, javascript, prompt) {
   const receipts = {};
@@ -19,14 +25,19 @@ async function generateAll(page, javascript, prompt) {
     if (type === "image") await page.select("[name='p.size']", "256x256");
     // Long enough for its progress to be seen.
     const slow = type === "video" ? "[[slow:2]] " : "";
-    await page.type("[name=prompt]", slow + prompt);
+    await writePrompt(page, slow + prompt);
     if (javascript) {
       // The price and the code follow what is typed.
       await until(page, () => document.querySelector("#price").innerText.includes("available"));
       const quoted = JSON.stringify(prompt).slice(1, -1);
       await until(page, (words) => document.querySelector("#code").innerText.includes(words), quoted);
       await page.evaluate(() => { globalThis.sameDocument = true; });
-      await page.click("[data-run]:not(form)");
+      if (type === "text") {
+        await page.focus("[name=prompt]");
+        await page.keyboard.down("Control");
+        await page.keyboard.press("Enter");
+        await page.keyboard.up("Control");
+      } else await page.click("[data-run]:not(form)");
       if (type === "video") await until(page, () => document.querySelector("#result progress") !== null);
     } else {
       await submit(page, "[data-run]:not(form)");
@@ -37,7 +48,9 @@ async function generateAll(page, javascript, prompt) {
     await until(page, () => document.querySelector("#result .badge.good") !== null);
     if (javascript) {
       assert.ok(await page.evaluate(() => globalThis.sameDocument), `${type} reloaded the page`);
-      await until(page, () => document.activeElement.matches("[data-run]"));
+      // The keyboard leaves the focus where one types.
+      const focused = type === "text" ? "[name=prompt]" : "[data-run]";
+      await until(page, (wanted) => document.activeElement.matches(wanted), focused);
       await trueBalances(page);
     }
     receipts[type] = await receiptLink(page);
@@ -62,7 +75,7 @@ async function trueBalances(page) {
 // A refused run, and another run, leave a running job in view until it has ended.
 async function runningJob(page) {
   await go(page, "/playground/video");
-  await page.type("[name=prompt]", "[[slow:20]] the first");
+  await writePrompt(page, "[[slow:20]] the first");
   await page.click("[data-run]:not(form)");
   await until(page, () => document.querySelector("#result progress") !== null);
   const receipt = await receiptLink(page);
@@ -106,6 +119,7 @@ async function checkReceipt(page, path) {
 async function keys(page, javascript) {
   await go(page, "/keys/new");
   await page.type("[name=name]", "from the browser");
+  if (!javascript) await page.click("[name=scope][value=some]");
   await page.click("[value='generate:text']");
   // A double click is one key, shown once, also after a reload.
   await Promise.all([page.waitForNavigation(), page.click("main form button.primary", { count: 2 })]);
@@ -136,6 +150,18 @@ async function keys(page, javascript) {
   if (javascript) assert.ok(await page.$eval("time", (time) => time.title));
 }
 
+// Ctrl+K leads to the search, and that to a receipt.
+async function search(page, receipt) {
+  await go(page, "/keys");
+  await until(page, () => document.documentElement.classList.contains("scripted"));
+  await page.keyboard.down("Control");
+  await page.keyboard.press("k");
+  await page.keyboard.up("Control");
+  await page.keyboard.type(receipt.split("/").at(-1));
+  await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
+  assert.equal(new URL(page.url()).pathname, receipt);
+}
+
 async function history(page) {
   await go(page, "/generations");
   const all = (await page.$$("tbody tr")).length;
@@ -151,12 +177,16 @@ async function history(page) {
 async function everyday(page, name, javascript) {
   await logIn(page, name, "a wrong password");
   assert.match(await text(page), /password/i);
+  assert.equal(await page.evaluate(() => document.activeElement.name), "password");
   await logIn(page, name);
   assert.equal(new URL(page.url()).pathname, "/");
   const receipts = await generateAll(page, javascript, "A lighthouse at dusk, with \"quotes\" & <b>marks</b>");
   for (const receipt of Object.values(receipts)) await checkReceipt(page, receipt);
   await keys(page, javascript);
-  if (javascript) await runningJob(page);
+  if (javascript) {
+    await runningJob(page);
+    await search(page, receipts.text);
+  }
   await history(page);
   done(`a person with${javascript ? "" : "out"} JavaScript`);
   return receipts;
@@ -256,7 +286,7 @@ try {
     accessible(hers, ["/", "/playground/text", "/playground/image", "/playground/video",
       "/playground/audio", "/generations", "/generations?type=video&status=failed",
       ...Object.values(receipts), "/usage", "/usage?by=model", "/ledger", "/keys", "/keys/new",
-      "/templates", "/templates/new", "/webhooks", "/connect", "/settings", "/nowhere"], "account"),
+      "/templates", "/templates/new", "/webhooks", "/search?q=nothing", "/connect", "/settings", "/nowhere"], "account"),
     accessible(olgas, ["/operator", "/operator/accounts", account, "/operator/jobs",
       "/operator/spending", "/generations"], "operator"),
     accessible(bobs, ["/keys", "/webhooks", ...his], "hostile"),

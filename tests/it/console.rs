@@ -130,6 +130,8 @@ fn uuid_after(page: &str, before: &str) -> String {
 
 /// A page's text without its tags and the space around them.
 fn words(page: &str) -> String {
+    // A number is one word, also where its last decimals are small.
+    let page = page.replace("<small>", "").replace("</small>", "");
     let mut text = String::new();
     for part in page.split('<').skip(1) {
         let (_, rest) = part.split_once('>').unwrap_or_default();

@@ -10,7 +10,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    Call, RequestId, Sdk, SdkHeaders, idempotent, models, named,
+    Call, RequestId, Sdk, SdkHeaders, idempotent, no_model,
     references::resolve,
     responses::{RENAMED, is_mixed, read as read_responses},
 };
@@ -28,7 +28,7 @@ use crate::{
             chat::{ChatCompletion, ChatCompletionChunk, ChatRequest, ChatWriter, original},
             responses::ResponsesRequest,
         },
-        generation::Surface,
+        generation::{Modality, Surface},
         json::Members,
         receipt::Prefixes,
         request::DialogueRequest,
@@ -38,6 +38,8 @@ use crate::{
 };
 
 const CHAT: &str = "/openai/v1/chat/completions";
+/// What the `openai` packages can generate here.
+const SERVED: [Modality; 3] = [Modality::Text, Modality::Image, Modality::Audio];
 
 /// A model, as OpenAI's SDKs list it.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -50,6 +52,9 @@ pub struct OpenAiModelBody {
     created: i64,
     /// The provider.
     owned_by: String,
+    /// What it generates: text, image or audio, for POST /openai/v1/chat/completions or responses,
+    /// images/generations, audio/speech.
+    r#type: Modality,
 }
 
 /// The models of this server.
@@ -64,12 +69,13 @@ pub struct OpenAiModels {
 }
 
 impl OpenAiModelBody {
-    fn of(id: String, model: &Model) -> Self {
+    fn of(model: &Model) -> Self {
         Self {
-            id,
+            id: format!("{}/{}", model.provider, model.id),
             object: "model",
             created: 0,
             owned_by: model.provider.clone(),
+            r#type: model.modality(),
         }
     }
 }
@@ -147,7 +153,7 @@ fn read(body: JsonBody<ChatRequest>) -> Result<ChatRequest, ApiError> {
 
 /// List models
 ///
-/// The text models of this server.
+/// The models of this server that these routes take, text first.
 #[utoipa::path(
     get, path = "/openai/v1/models", tag = "openai",
     responses((status = 200, description = "The models", body = OpenAiModels)),
@@ -157,8 +163,16 @@ pub async fn list(
     _auth: Authorized<AnyToken>,
     _query: NoQuery,
 ) -> Json<OpenAiModels> {
-    let all = models(&state).map(|(id, model, _)| OpenAiModelBody::of(id, model));
-    let data: Vec<_> = all.collect();
+    let models = state.service.catalogue().models();
+    let of = |modality| {
+        let models = models.iter();
+        models.filter(move |model| model.modality() == modality)
+    };
+    let data: Vec<_> = SERVED
+        .into_iter()
+        .flat_map(of)
+        .map(OpenAiModelBody::of)
+        .collect();
     Json(OpenAiModels {
         object: "list",
         models: data.clone(),
@@ -180,6 +194,13 @@ pub async fn get(
     path: Result<Path<String>, PathRejection>,
     _query: NoQuery,
 ) -> Result<Json<OpenAiModelBody>, ApiError> {
-    let (id, model, _) = named(&state, &auth.caller, path)?;
-    Ok(Json(OpenAiModelBody::of(id, model)))
+    let found = path.ok().and_then(|Path(name)| {
+        let catalogue = state.service.catalogue();
+        SERVED.into_iter().find_map(|modality| {
+            let account = auth.caller.account_default(modality);
+            catalogue.named(modality, &name, &account).ok()
+        })
+    });
+    let model = found.ok_or_else(no_model)?;
+    Ok(Json(OpenAiModelBody::of(model)))
 }

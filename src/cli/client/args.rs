@@ -18,6 +18,8 @@ pub(in crate::cli) enum Command {
     History(History),
     /// Show one generation.
     Show(Shown),
+    /// Cancel a generation that runs; what was on hold is released.
+    Cancel(Shown),
     /// Show the credits of the API key's account.
     Balance,
     /// Keep an API key for these commands; `GENSVC_API_KEY` and `GENSVC_BASE_URL` win over it.
@@ -87,10 +89,13 @@ fn pair(text: &str) -> Result<(String, String), &'static str> {
 /// Where files go.
 #[derive(Debug, Args)]
 pub(super) struct Files {
-    /// The file to write, `-` for stdout; several images get numbers. Without it the links are
-    /// printed.
+    /// The file to write, `-` for stdout; several images get numbers. An image is converted to the
+    /// format of its extension: png, jpg or webp. Without it the links are printed.
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
+    /// Replace files that exist.
+    #[arg(long, requires = "output")]
+    pub(super) force: bool,
 }
 
 #[derive(Debug, Args)]
@@ -142,7 +147,7 @@ pub(in crate::cli) struct Audio {
     /// 0.25 to 4.0.
     #[arg(long)]
     pub(super) speed: Option<f64>,
-    /// mp3 or wav.
+    /// mp3 or wav; by default as the file's name says, else mp3.
     #[arg(long)]
     pub(super) format: Option<String>,
 }

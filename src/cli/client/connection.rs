@@ -12,6 +12,7 @@ use std::{
 use reqwest::{Method, Response, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use url::Url;
 
 use crate::cli::Failure;
 
@@ -174,6 +175,14 @@ impl Connection {
     pub(super) fn new(base_url: &str, key: String) -> Result<Self, Failure> {
         let client =
             reqwest::Client::builder().user_agent(concat!("gensvc/", env!("CARGO_PKG_VERSION")));
+        let is_http = |url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host();
+        if !Url::parse(base_url).is_ok_and(|url| is_http(&url)) {
+            return Err(format!(
+                "the server's address is {base_url:?} and must be a URL such as {DEFAULT_URL}: set \
+                 GENSVC_BASE_URL"
+            )
+            .into());
+        }
         let base_url = base_url.trim_end_matches('/');
         Ok(Self {
             client: client

@@ -2,15 +2,19 @@
 
 use std::{
     fs::File,
-    io::{self, Write as _},
+    io::{self, Cursor, Write as _},
     path::{Path, PathBuf},
 };
 
+use image::ImageFormat;
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::connection::Connection;
-use crate::cli::{Failure, output::Output};
+use crate::cli::{
+    Failure,
+    output::{Output, credits},
+};
 
 /// How to get at it all the same.
 pub(super) fn kept(record: &Value) -> String {
@@ -22,7 +26,7 @@ pub(super) fn kept(record: &Value) -> String {
 pub(super) fn cost(record: &Value, output: Output) {
     if let Some(charged) = record["credits"]["charged"].as_str() {
         let uuid = record["uuid"].as_str().unwrap_or_default();
-        output.note(&format!("{charged} credits · {uuid}"));
+        output.note(&format!("{} · {uuid}", credits(charged)));
     }
 }
 
@@ -67,16 +71,63 @@ fn unwritable(path: &Path, error: &io::Error) -> String {
     format!("cannot write {} ({error})", path.display())
 }
 
+/// Extensions of the files that a type of generation can be written as.
+fn extensions(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "image" => &["png", "jpg", "jpeg", "webp"],
+        "video" => &["mp4"],
+        _ => &["mp3", "wav"],
+    }
+}
+
+/// The extension of a path, in lower case.
+pub(super) fn extension(path: &Path) -> Option<String> {
+    Some(path.extension()?.to_str()?.to_lowercase())
+}
+
+/// Refuses a path that the files of `kind` cannot be written to.
+fn check_path(kind: &str, path: &Path, count: usize, is_forced: bool) -> Result<(), Failure> {
+    let known = extensions(kind);
+    if let Some(extension) = extension(path)
+        && !known.contains(&extension.as_str())
+    {
+        let known = known.join(", ");
+        let path = path.display();
+        return Err(format!("cannot write {path}: its extension must be one of {known}").into());
+    }
+    let mut paths = (1..=count).map(|number| match count {
+        1 => path.to_owned(),
+        _ => numbered(path, number),
+    });
+    match paths.find(|path| !is_forced && path.exists()) {
+        Some(path) => {
+            let path = path.display();
+            Err(format!("{path} exists: use --force to replace it, or another name").into())
+        }
+        None => Ok(()),
+    }
+}
+
 impl Target {
-    pub(super) fn of(path: Option<&Path>, several: bool, output: Output) -> Result<Self, Failure> {
+    /// `count`: of files. An existing file is replaced only where `is_forced`.
+    pub(super) fn of(
+        kind: &str,
+        path: Option<&Path>,
+        count: usize,
+        is_forced: bool,
+        output: Output,
+    ) -> Result<Self, Failure> {
         match path {
             None => Ok(Self::Links),
-            Some(path) if path == Path::new("-") => match (several, output.is_json()) {
+            Some(path) if path == Path::new("-") => match (count > 1, output.is_json()) {
                 (true, _) => Err("several files do not go to stdout: name a file".into()),
                 (_, true) => Err("a file and --json do not both go to stdout: name a file".into()),
                 _ => Ok(Self::Stdout),
             },
-            Some(path) => Ok(Self::Path(path.to_owned(), Part::beside(path)?)),
+            Some(path) => {
+                check_path(kind, path, count, is_forced)?;
+                Ok(Self::Path(path.to_owned(), Part::beside(path)?))
+            }
         }
     }
 }
@@ -89,10 +140,10 @@ pub(super) async fn write(
     output: Output,
 ) -> Result<(), Failure> {
     let outputs = record["outputs"].as_array().map_or(&[][..], Vec::as_slice);
-    let urls: Vec<&str> = outputs
-        .iter()
-        .filter_map(|file| file["url"].as_str())
-        .collect();
+    let files = outputs.iter();
+    let files = files.filter_map(|file| Some((file["url"].as_str()?, &file["content_type"])));
+    let files: Vec<_> = files.collect();
+    let urls: Vec<&str> = files.iter().map(|(url, _)| *url).collect();
     match target {
         Target::Links => output.result(&urls.join("\n"), record)?,
         Target::Stdout => {
@@ -105,7 +156,7 @@ pub(super) async fn write(
         }
         Target::Path(target, first) => {
             let (mut first, mut written) = (Some(first), Vec::new());
-            for (at, url) in urls.iter().enumerate() {
+            for (at, (url, content_type)) in files.iter().enumerate() {
                 let path = if urls.len() == 1 {
                     target.clone()
                 } else {
@@ -113,7 +164,9 @@ pub(super) async fn write(
                 };
                 let part = first.take().map_or_else(|| Part::beside(&path), Ok)?;
                 let bytes = connection.file(url).await?.bytes().await?;
-                part.finish(&bytes, &path).await?;
+                let converted = converted(&bytes, content_type, &path)?;
+                let bytes = converted.as_deref().unwrap_or(&bytes);
+                part.finish(bytes, &path).await?;
                 written.push(path.display().to_string());
             }
             output.result(&written.join("\n"), record)?;
@@ -121,6 +174,26 @@ pub(super) async fn write(
     }
     cost(record, output);
     Ok(())
+}
+
+/// An image in the format of the path's extension; `None` where it has that already.
+fn converted(bytes: &[u8], content_type: &Value, to: &Path) -> Result<Option<Vec<u8>>, Failure> {
+    let wanted = extension(to).and_then(ImageFormat::from_extension);
+    let found = content_type.as_str().and_then(ImageFormat::from_mime_type);
+    let (Some(wanted), Some(found)) = (wanted, found) else {
+        return Ok(None);
+    };
+    if wanted == found {
+        return Ok(None);
+    }
+    let mut image = image::load_from_memory_with_format(bytes, found)?;
+    if wanted == ImageFormat::Jpeg {
+        // It has no transparency.
+        image = image.into_rgb8().into();
+    }
+    let mut converted = Cursor::new(Vec::new());
+    image.write_to(&mut converted, wanted)?;
+    Ok(Some(converted.into_inner()))
 }
 
 /// `picture.png` with a number: `picture-2.png`.

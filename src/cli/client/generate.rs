@@ -1,6 +1,7 @@
 //! Generating: a text as it is written, files as they are made.
 
 use std::{
+    cell::OnceCell,
     collections::BTreeMap,
     io::{self, IsTerminal as _, Read as _, Write as _},
     path::PathBuf,
@@ -11,17 +12,19 @@ use futures_util::StreamExt as _;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 use sse_stream::SseStream;
+use tokio::signal::unix::{SignalKind, signal};
 use uuid::Uuid;
 
 use super::{
-    args::{Audio, Common, Image, Kind, Text, Video},
+    args::{Audio, Common, Image, Kind, Shown, Text, Video},
     connection::{Connection, Refused},
-    files::{Target, cost, kept, write},
+    files::{Target, cost, extension, kept, write},
     is_watched, passing,
+    read::named,
 };
 use crate::cli::{
     Failure, INTERRUPTED, Interrupted,
-    output::{Output, printable},
+    output::{Output, credits, printable},
 };
 
 /// The exit code of a generation that failed.
@@ -34,15 +37,17 @@ struct Request {
     kind: &'static str,
     body: Value,
     output: Option<PathBuf>,
+    /// Whether existing files are replaced.
+    is_forced: bool,
 }
 
 impl Request {
     fn of(kind: &Kind) -> Result<Self, Failure> {
-        let (name, common, output) = match kind {
+        let (name, common, files) = match kind {
             Kind::Text(text) => ("text", &text.common, None),
-            Kind::Image(image) => ("image", &image.common, image.files.output.clone()),
-            Kind::Video(video) => ("video", &video.common, video.files.output.clone()),
-            Kind::Audio(audio) => ("audio", &audio.common, audio.files.output.clone()),
+            Kind::Image(image) => ("image", &image.common, Some(&image.files)),
+            Kind::Video(video) => ("video", &video.common, Some(&video.files)),
+            Kind::Audio(audio) => ("audio", &audio.common, Some(&audio.files)),
         };
         let mut body = Map::new();
         let mut put = |name: &str, value: Value| {
@@ -79,7 +84,8 @@ impl Request {
         Ok(Self {
             kind: name,
             body: Value::Object(body),
-            output,
+            output: files.and_then(|files| files.output.clone()),
+            is_forced: files.is_some_and(|files| files.force),
         })
     }
 
@@ -113,9 +119,12 @@ fn parameters(kind: &Kind) -> Value {
             voice,
             speed,
             format,
+            files,
             ..
         }) => {
-            json!({"voice": voice, "speed": speed, "format": format})
+            let named = files.output.as_deref().and_then(extension);
+            let named = named.filter(|name| matches!(name.as_str(), "mp3" | "wav"));
+            json!({"voice": voice, "speed": speed, "format": format.clone().or(named)})
         }
     }
 }
@@ -155,8 +164,8 @@ pub(super) async fn estimate(kind: &Kind, env: &Env, output: Output) -> Result<E
         "; not enough credits are available"
     };
     let people = format!(
-        "{most}{} credits with {} {}{enough}",
-        text("estimated"),
+        "{most}{} with {} {}{enough}",
+        credits(text("estimated")),
         text("provider"),
         text("model")
     );
@@ -171,8 +180,9 @@ pub(super) async fn run(kind: &Kind, env: &Env, output: Output) -> Result<ExitCo
         return text(&connection, request, output).await;
     }
     let target = request.output.as_deref();
-    let several = request.body["parameters"]["n"].as_u64() > Some(1);
-    let target = Target::of(target, several, output)?;
+    let count = request.body["parameters"]["n"].as_u64().unwrap_or(1);
+    let count = usize::try_from(count)?;
+    let target = Target::of(request.kind, target, count, request.is_forced, output)?;
     let record = match made(&connection, &request, output).await? {
         Ok(record) => record,
         Err(left) => return Ok(left),
@@ -207,11 +217,36 @@ fn failed(record: &Value, output: Output) -> ExitCode {
     ExitCode::from(FAILED)
 }
 
-/// A text goes to stdout as it arrives.
+/// A text goes to stdout as it arrives. It does not end with the client.
 async fn text(
+    connection: &Connection,
+    request: Request,
+    output: Output,
+) -> Result<ExitCode, Failure> {
+    let uuid = OnceCell::new();
+    // Before the request: the first poll of the stream may already write a text.
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        done = streamed(connection, request, output, &uuid) => done,
+        _ = interrupt.recv() => {
+            output.note(&match uuid.get() {
+                Some(uuid) => format!(
+                    "\nThe text continues and is charged. To cancel it: gensvc cancel {uuid}"
+                ),
+                None => "\nIf the server has the request, the text continues and is charged: see \
+                         gensvc history".to_owned(),
+            });
+            Err(Interrupted.into())
+        }
+    }
+}
+
+/// Sets `uuid` when the server has sent it.
+async fn streamed(
     connection: &Connection,
     mut request: Request,
     output: Output,
+    uuid: &OnceCell<String>,
 ) -> Result<ExitCode, Failure> {
     request.body["stream"] = json!(true);
     let key = once();
@@ -236,6 +271,10 @@ async fn text(
                     shown => shown?,
                 }
                 written = true;
+            }
+            Some("generation") => {
+                let sent = data["uuid"].as_str().unwrap_or_default();
+                uuid.get_or_init(|| sent.to_owned());
             }
             Some("completed" | "failed") => last = Some(data),
             _ => {}
@@ -330,7 +369,8 @@ async fn leave(connection: &Connection, path: &str) -> Result<bool, Failure> {
     }
     write!(
         io::stderr(),
-        "Cancel it? Its hold is released. [y]es, [n]o, [l]eave it running: "
+        "It still runs. Enter: keep waiting; c: cancel it, which releases its hold; l: leave it \
+         running. [Enter] "
     )?;
     let answer = tokio::task::spawn_blocking(|| {
         let mut line = String::new();
@@ -342,11 +382,8 @@ async fn leave(connection: &Connection, path: &str) -> Result<bool, Failure> {
         _ = tokio::signal::ctrl_c() => "l".to_owned(),
     };
     match answer.trim().chars().next() {
-        Some('y' | 'Y') => {
-            match connection
-                .send(Method::POST, &format!("{path}/cancel"), &[], None)
-                .await
-            {
+        Some('c' | 'C') => {
+            match cancelled(connection, uuid).await {
                 Ok(_) => writeln!(io::stderr(), "Cancelled; it cost nothing.")?,
                 Err(error) => match error.downcast::<Refused>() {
                     // It ended meanwhile: the next look shows it.
@@ -363,4 +400,22 @@ async fn leave(connection: &Connection, path: &str) -> Result<bool, Failure> {
         }
         _ => Ok(false),
     }
+}
+
+async fn cancelled(connection: &Connection, uuid: &str) -> Result<Value, Failure> {
+    let path = format!("/v1/generate/{uuid}/cancel");
+    let answer = connection.send(Method::POST, &path, &[], None).await?;
+    Ok(answer.json().await?)
+}
+
+pub(super) async fn cancel(shown: Shown, env: &Env, output: Output) -> Result<ExitCode, Failure> {
+    let connection = Connection::open(env)?;
+    let answer = cancelled(&connection, &shown.id.to_string()).await;
+    let record = named(shown, answer)?;
+    let people = match record["credits"]["charged"].as_str() {
+        Some(charged) => format!("Cancelled; it cost {}.", credits(charged)),
+        None => "Cancelled; it ends soon.".to_owned(),
+    };
+    output.result(&people, &record)?;
+    Ok(ExitCode::SUCCESS)
 }

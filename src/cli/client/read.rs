@@ -2,16 +2,17 @@
 
 use std::{collections::BTreeMap, process::ExitCode};
 
+use reqwest::StatusCode;
 use serde_json::Value;
 
 use super::{
     args::{History, Shown},
-    connection::Connection,
+    connection::{Connection, Refused},
 };
 use crate::cli::{
     Failure,
     args::Usage,
-    output::{Output, table},
+    output::{Output, credits, table},
 };
 
 type Env = BTreeMap<String, String>;
@@ -81,9 +82,22 @@ pub(super) async fn history(
     Ok(ExitCode::SUCCESS)
 }
 
+/// The answer about one generation; an unknown one is named.
+pub(super) fn named<T>(shown: Shown, answer: Result<T, Failure>) -> Result<T, Failure> {
+    answer.map_err(|error| match error.downcast::<Refused>() {
+        Ok(mut refused) if refused.status == StatusCode::NOT_FOUND => {
+            let message = format!("this account has no generation {}", shown.id);
+            refused.body["error"]["message"] = Value::from(message);
+            refused
+        }
+        Ok(refused) => refused,
+        Err(error) => error,
+    })
+}
+
 pub(super) async fn show(shown: Shown, env: &Env, output: Output) -> Result<ExitCode, Failure> {
     let path = format!("/v1/generate/{}", shown.id);
-    let record = Connection::open(env)?.get(&path, &[]).await?;
+    let record = named(shown, Connection::open(env)?.get(&path, &[]).await)?;
     let (credits, metadata) = (&record["credits"], &record["metadata"]);
     let rows = [
         ("uuid", &record["uuid"]),
@@ -118,8 +132,8 @@ pub(super) async fn balance(env: &Env, output: Output) -> Result<ExitCode, Failu
         .get("/v1/credits/balance", &[])
         .await?;
     let people = format!(
-        "{} credits available ({} owned, {} on hold)",
-        text(&found["available"]),
+        "{} available ({} owned, {} on hold)",
+        credits(&text(&found["available"])),
         text(&found["balance"]),
         text(&found["held"])
     );

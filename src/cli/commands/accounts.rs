@@ -12,7 +12,7 @@ use crate::{
     cli::{
         Failure,
         args::{AccountCommand, NewOperator, Who},
-        output::{Output, maybe_time, table, time},
+        output::{Output, credits as in_words, maybe_time, table, time},
         password,
     },
     config::Config,
@@ -30,9 +30,13 @@ pub(in crate::cli) async fn run(
 ) -> Result<ExitCode, Failure> {
     match command {
         AccountCommand::Create(new) => {
+            let password = match new.password {
+                Some(password) => password,
+                None => password::read(&new.email).await?,
+            };
             let request = AccountRequest {
                 email: new.email,
-                password: new.password.expose_secret().to_owned(),
+                password: password.expose_secret().to_owned(),
                 name: new.name,
                 credits: new.credits,
             };
@@ -76,7 +80,10 @@ async fn create(app: &App, request: AccountRequest, output: Output) -> Result<()
     let (account, user) = made.map_err(explained)?;
     let AccountRequest { email, credits, .. } = request;
     output.result(
-        &format!("Account {account} of {email} was made, with {credits} credits."),
+        &format!(
+            "Account {account} of {email} was made, with {}.",
+            in_words(&credits.to_string())
+        ),
         &json!({"account_id": account, "user_id": user, "email": email, "balance": credits}),
     )?;
     Ok(())

@@ -11,7 +11,7 @@ use crate::{
     cli::{
         Failure,
         args::{Adjustment, CreditsCommand, Movement},
-        output::Output,
+        output::{Output, credits},
     },
     config::Config,
     domain::{
@@ -64,7 +64,7 @@ async fn move_credits(
     let sentence = if !done.moved {
         format!("This reference was used for {email} before; nothing was moved")
     } else if what == Move::Grant(amount) {
-        format!("{amount} credits were granted to {email}")
+        format!("Granted {} to {email}", credits(&amount.to_string()))
     } else {
         format!("The balance of {email} was adjusted by {amount}")
     };
@@ -91,7 +91,8 @@ async fn refund(
         .map_err(explained)?;
     let amount = done.entry.amount;
     let sentence = if done.moved {
-        format!("{amount} credits of generation {generation} were given back to account {account}")
+        let amount = credits(&amount.to_string());
+        format!("Refunded {amount} of generation {generation} to account {account}")
     } else {
         format!("Generation {generation} was refunded before; nothing was moved")
     };

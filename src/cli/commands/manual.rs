@@ -1,8 +1,8 @@
 //! Completions of shells, and manual pages, made from the arguments.
 
-use std::{path::Path, process::ExitCode};
+use std::{fs, io, path::Path, process::ExitCode};
 
-use clap::CommandFactory as _;
+use clap::{Command, CommandFactory as _};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
@@ -16,14 +16,32 @@ pub(in crate::cli) fn completions(shell: Shell, output: Output) -> Result<ExitCo
 
 /// The page of the program, or a file for each command.
 pub(in crate::cli) fn pages(folder: Option<&Path>, output: Output) -> Result<ExitCode, Failure> {
-    let command = Arguments::command();
+    let mut command = Arguments::command().disable_help_subcommand(true);
     if let Some(folder) = folder {
-        clap_mangen::generate_to(command, folder)?;
+        fs::create_dir_all(folder)?;
+        command.build();
+        write(&command, folder)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut text = Vec::new();
-    Man::new(command).render(&mut text)?;
+    page(command).render(&mut text)?;
     print(text, output)
+}
+
+/// `clap_mangen` would name the command and its own version, which it has not, in the footer.
+fn page(command: Command) -> Man {
+    Man::new(command)
+        .source(concat!("gensvc ", env!("CARGO_PKG_VERSION")))
+        .manual("gensvc manual")
+}
+
+/// Writes the pages of a command and of all below it.
+fn write(command: &Command, folder: &Path) -> io::Result<()> {
+    for inner in command.get_subcommands() {
+        write(inner, folder)?;
+    }
+    page(command.clone()).generate_to(folder)?;
+    Ok(())
 }
 
 fn print(text: Vec<u8>, output: Output) -> Result<ExitCode, Failure> {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use super::{all, explained, user, with_app};
 use crate::{
     api::UsageBody,
-    app::App,
+    app::{App, AppError},
     cli::{
         Failure,
         args::Usage,
@@ -17,6 +17,7 @@ use crate::{
         report::{UsageRow, UsageTotals},
         request::UsageRequest,
     },
+    local_postgres::LocalPostgresError,
     service::usage::UsageReport,
 };
 
@@ -47,6 +48,13 @@ pub(in crate::cli) async fn run(
         Ok(ExitCode::SUCCESS)
     })
     .await
+    .map_err(|error| match error.downcast_ref() {
+        Some(AppError::LocalPostgres(LocalPostgresError::None { .. })) => {
+            format!("{error}; for the usage of your own account, ask a server: gensvc usage --own")
+                .into()
+        }
+        _ => error,
+    })
 }
 
 async fn accounts(app: &App, email: Option<&str>) -> Result<Vec<AccountId>, Failure> {

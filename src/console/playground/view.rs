@@ -14,7 +14,7 @@ use crate::console::{
     receipt,
     session::Session,
     shell,
-    templates::values,
+    templates::{lacks_only_values, values},
 };
 
 /// Prompts to begin with.
@@ -27,6 +27,12 @@ const EXAMPLES: [(&str, &str); 4] = [
         "Good morning. The train to the coast leaves from platform two.",
     ),
 ];
+
+/// The prompt of a form before it is filled in.
+pub fn example(kind: &str) -> &'static str {
+    let found = EXAMPLES.iter().find(|(name, _)| *name == kind);
+    found.map_or("", |(_, prompt)| prompt)
+}
 
 pub fn render(session: &Session, bench: &Bench, outcome: &Outcome<'_>) -> Markup {
     let kind = &bench.kind;
@@ -48,7 +54,7 @@ pub fn render(session: &Session, bench: &Bench, outcome: &Outcome<'_>) -> Markup
                 data-run=(if kind == "text" { "stream" } else { "whole" })
             {
                 (request(bench, outcome))
-                (price(session, outcome))
+                (price(session, bench, outcome))
             }
             div.stack {
                 (result(kind, outcome.record.as_ref()))
@@ -70,10 +76,6 @@ fn type_title(kind: &str) -> &'static str {
 
 fn request(bench: &Bench, outcome: &Outcome<'_>) -> Markup {
     let (form, problem) = (&bench.form, outcome.problem);
-    let params: Vec<String> = bench.parameters.iter().map(Parameter::param).collect();
-    let mut shown = vec!["prompt", "system_prompt", "negative_prompt", "model"];
-    shown.extend(params.iter().map(String::as_str));
-    let example = EXAMPLES.iter().find(|(name, _)| *name == bench.kind);
     let most = bench.model["limits"]["max_prompt_chars"].to_string();
     let area = |name: &str, class: &str, placeholder: &str, required: bool| {
         html! {
@@ -85,7 +87,6 @@ fn request(bench: &Bench, outcome: &Outcome<'_>) -> Markup {
     };
     html! {
         section.card {
-            div #problems { (parts::refusal(problem, &shown)) }
             span #ticket hidden {
                 input type="hidden" name="ticket" value=(Uuid::now_v7()) autocomplete="off";
                 @if let Some(record) = &outcome.record {
@@ -98,7 +99,7 @@ fn request(bench: &Bench, outcome: &Outcome<'_>) -> Markup {
                 problem,
                 if bench.kind == "audio" { "Text to speak" } else { "Prompt" }, "prompt",
                 &format!("At most {} characters.", parts::grouped(&most)),
-                &area("prompt", "", example.map_or("", |(_, text)| text), true)
+                &area("prompt", "", example(&bench.kind), true)
             ))
             @if bench.kind == "text" {
                 (field(problem, "System prompt", "system_prompt", "", &area("system_prompt", "short", "", false)))
@@ -161,9 +162,13 @@ fn templates(bench: &Bench) -> Markup {
     }
 }
 
-fn price(session: &Session, outcome: &Outcome<'_>) -> Markup {
+fn price(session: &Session, bench: &Bench, outcome: &Outcome<'_>) -> Markup {
+    let params: Vec<String> = bench.parameters.iter().map(Parameter::param).collect();
+    let mut shown = vec!["prompt", "system_prompt", "negative_prompt", "model"];
+    shown.extend(params.iter().map(String::as_str));
     html! {
         section.card {
+            div #problems { (parts::refusal(outcome.problem, &shown)) }
             div.price {
                 div #price {
                     @match &outcome.estimate {
@@ -186,6 +191,10 @@ fn price(session: &Session, outcome: &Outcome<'_>) -> Markup {
                                 }
                             }
                         }
+                        Some(Err(problem)) if lacks_only_values(problem) => {
+                            p { strong { "–" } " credits" }
+                            p.muted.small { "The price shows as soon as the template has its values." }
+                        }
                         Some(Err(problem)) => {
                             p { strong { "–" } " credits" }
                             p.error { (parts::sentence(problem.message())) }
@@ -194,7 +203,7 @@ fn price(session: &Session, outcome: &Outcome<'_>) -> Markup {
                 }
                 div.actions {
                     button.without-script type="submit" name="action" value="preview" { "Price" }
-                    button.primary data-run type="submit" { "Generate" }
+                    button.primary data-run type="submit" title="Ctrl+Enter" { "Generate" }
                 }
             }
         }
@@ -279,6 +288,9 @@ fn snippets(session: &Session, bench: &Bench) -> Markup {
     html! {
         section.card #code {
             h2 { "The same as code" }
+            p.muted.small {
+                code { "GENSVC_API_KEY" } " is an API key: " a href="/keys/new" { "create one" } "."
+            }
             (code::all(&call))
         }
     }

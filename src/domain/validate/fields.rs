@@ -12,7 +12,10 @@ use super::{
     describe::{Description, Property},
     only,
 };
-use crate::domain::receipt::{MARKER, is_marker, is_unread};
+use crate::domain::{
+    likeness::suggestion,
+    receipt::{MARKER, is_marker, is_unread},
+};
 
 /// A reader over one object. Every name that is asked for is known; the others are reported at
 /// the end.
@@ -344,15 +347,18 @@ impl<'a> Fields<'a> {
                 continue;
             }
             if !known.contains(&name.as_str()) && !unsupported.contains(&name.as_str()) {
-                let message = if known.is_empty() {
-                    format!("is not {noun}, which takes none")
-                } else {
-                    format!("is not {noun}; it takes {}", known.join(", "))
-                };
                 if self.errors.are_full() {
                     break;
                 }
                 let shown: String = name.chars().take(100).collect();
+                let meant = suggestion(&shown, known.iter().copied());
+                let meant =
+                    meant.map_or_else(String::new, |name| format!(" (did you mean {name}?)"));
+                let message = if known.is_empty() {
+                    format!("is not {noun}, which takes none")
+                } else {
+                    format!("is not {noun}{meant}; it takes {}", known.join(", "))
+                };
                 self.error(
                     &shown.replace('\0', "\u{fffd}"),
                     FieldCode::UnknownField,

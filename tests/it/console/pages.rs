@@ -113,6 +113,40 @@ async fn the_overview_leads_to_what_it_counts(_: PgPoolOptions, options: PgConne
 }
 
 #[sqlx::test]
+async fn search_finds_generations_and_keys(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let (account, other) = (app.account("10").await, app.account("10").await);
+    let browser = Browser::logged_in(&app, &account).await;
+    let mine = generate(&app, &account, "text", json!({"prompt": "x"})).await;
+    let theirs = generate(&app, &other, "text", json!({"prompt": "x"})).await;
+    let keys = app.get(&account.key, "/v1/api-keys").await.json();
+    let key = &keys["data"][0];
+    let uuid = |record: &Value| record["uuid"].as_str().unwrap().to_owned();
+    for (wanted, place) in [
+        (uuid(&mine), format!("/generations/{}", uuid(&mine))),
+        (
+            key["key_hint"].as_str().unwrap().to_owned(),
+            format!("/keys/{}", key["id"]),
+        ),
+    ] {
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        let query = query.append_pair("q", &wanted).finish();
+        let found = browser.get(&format!("/search?{query}")).await;
+        assert_eq!(found.header("location"), place, "{wanted}");
+    }
+    for wanted in [
+        uuid(&theirs),
+        "%3Cb%3E".to_owned(),
+        "a@example.com".to_owned(),
+        String::new(),
+    ] {
+        let page = browser.page(&format!("/search?q={wanted}")).await;
+        assert!(words(&page).contains("Nothing found"), "{page}");
+        assert!(!page.contains("<b>"), "{page}");
+    }
+}
+
+#[sqlx::test]
 async fn hostile_content_is_text(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
     let account = app.account("1000").await;

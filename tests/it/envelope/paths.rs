@@ -7,7 +7,7 @@ use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use crate::{
-    common::TestApp,
+    common::{Answer, TestApp},
     openapi_walk::{objects, operations},
 };
 
@@ -73,6 +73,55 @@ async fn unknown_routes_and_wrong_methods_are_told_in_the_envelope(
             let found = set(answer.header("allow"));
             assert_eq!(found, set(allowed), "{method} {path}");
         }
+    }
+}
+
+/// A refusal says what there is instead.
+#[sqlx::test]
+async fn refusals_name_what_was_probably_meant(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1").await;
+    let key = account.key.as_str();
+    let message = |answer: &Answer| {
+        answer.json()["error"]["message"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let lost = app.post("", "/openai/v1/embeddings", &json!({})).await;
+    assert_eq!(lost.status, 404);
+    let said = message(&lost);
+    assert!(
+        said.starts_with("this server has no /openai/v1/embeddings; it has /openai/v1/"),
+        "{said}"
+    );
+    assert!(
+        said.contains("/openai/v1/images/generations") && !said.contains("/anthropic"),
+        "{said}"
+    );
+    let said = message(&app.get("", "/v1/nowhere").await);
+    assert_eq!(
+        said,
+        "this server has no /v1/nowhere; its paths are described at /docs"
+    );
+
+    for (body, sentence) in [
+        (
+            json!({"promt": "x"}),
+            "is not a field of this request (did you mean prompt?); it takes",
+        ),
+        (
+            json!({"prompt": "x", "provider": "openai"}),
+            "; openai is known here but not enabled (no key in OPENAI_API_KEY)",
+        ),
+        (
+            json!({"prompt": "x", "provider": "sanbox"}),
+            "; did you mean sandbox?",
+        ),
+    ] {
+        let answer = app.post(key, "/v1/generate/text", &body).await;
+        let errors = answer.json()["error"]["errors"].to_string();
+        assert!(errors.contains(sentence), "{errors}");
     }
 }
 

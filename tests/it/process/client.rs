@@ -2,8 +2,16 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, process::Output};
 
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use serde_json::Value;
-use tokio::{io::AsyncWriteExt as _, process::Command};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+    process::Command,
+};
 
 use super::{Server, Site};
 
@@ -121,6 +129,125 @@ async fn it_generates_and_shows_what_was_made() {
     server.stop().await;
 }
 
+#[tokio::test]
+async fn files_have_the_format_of_their_names_and_replace_none() {
+    let site = Site::new(&[]);
+    let (server, client) = started(&site).await;
+    let path = |name: &str| site.folder.join(name).to_str().unwrap().to_owned();
+    for (arguments, name, begin) in [
+        (
+            &["image", "x", "--size", "256x256"][..],
+            "a.jpg",
+            &b"\xff\xd8"[..],
+        ),
+        (&["image", "x", "--size", "256x256"], "a.webp", b"RIFF"),
+        (&["audio", "x"], "a.wav", b"RIFF"),
+    ] {
+        let path = path(name);
+        let generate = [&["generate"], arguments, &["-o", &path]].concat();
+        client.text(&generate).await;
+        let bytes = fs::read(&path).unwrap();
+        assert!(bytes.starts_with(begin), "{name}");
+        fs::write(&path, "mine").unwrap();
+        let before = client.json(&["balance"]).await;
+        let (code, said) = client.refused(&generate).await;
+        assert!(code == 1 && said.contains("--force"), "{code} {said}");
+        assert_eq!(client.json(&["balance"]).await, before, "it was paid");
+        assert_eq!(fs::read(&path).unwrap(), b"mine");
+        client.text(&[&generate[..], &["--force"]].concat()).await;
+        assert_ne!(fs::read(&path).unwrap(), b"mine");
+    }
+    fs::write(path("b-2.png"), "mine").unwrap();
+    let b = path("b.png");
+    for (arguments, sentence) in [
+        (["image", "x", "-n", "2", "-o", &b], "b-2.png exists"),
+        (
+            ["image", "x", "-n", "1", "-o", "cat.gif"],
+            "one of png, jpg, jpeg, webp",
+        ),
+        (
+            ["video", "x", "--duration", "1", "-o", "cat.mov"],
+            "one of mp4",
+        ),
+    ] {
+        let (_, said) = client
+            .refused(&[&["generate"][..], &arguments].concat())
+            .await;
+        assert!(said.contains(sentence), "{said}");
+    }
+    server.stop().await;
+}
+
+/// A server that begins a text and says no more.
+async fn begun_text(uuid: &str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n\
+         event: generation\ndata: {{\"uuid\":\"{uuid}\"}}\n\n\
+         event: delta\ndata: {{\"text\":\"x\"}}\n\n"
+    );
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        // A client takes no answer before its request.
+        stream.read_u8().await.unwrap();
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+    });
+    url
+}
+
+#[tokio::test]
+async fn ctrl_c_says_that_a_text_goes_on_and_how_to_cancel_it() {
+    let site = Site::new(&[]);
+    let uuid = "01a20567-e0ad-754d-8b7d-8cf19c420e2b";
+    let client = Client {
+        site: &site,
+        url: begun_text(uuid).await,
+        key: "svc_x".to_owned(),
+    };
+    let mut child = client.command(&["generate", "text", "x"]).spawn().unwrap();
+    // The uuid comes before the first words.
+    child.stdout.as_mut().unwrap().read_u8().await.unwrap();
+    let id = Pid::from_raw(child.id().unwrap().cast_signed());
+    kill(id, Signal::SIGINT).unwrap();
+    let output = child.wait_with_output().await.unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    let want = format!("The text continues and is charged. To cancel it: gensvc cancel {uuid}\n");
+    assert!(said.ends_with(&want), "{said}");
+}
+
+#[tokio::test]
+async fn a_running_generation_is_cancelled() {
+    let site = Site::new(&[]);
+    let (server, client) = started(&site).await;
+    let begun = server.stream(&client.key, "[[slow:600]]").await;
+    let uuid = client.json(&["history"]).await["data"][0]["uuid"].clone();
+    let uuid = uuid.as_str().unwrap();
+    let said = client.text(&["cancel", uuid]).await;
+    assert!(said.starts_with("Cancelled; it"), "{said}");
+    drop(begun);
+    let (code, said) = client.refused(&["cancel", uuid]).await;
+    assert_eq!(code, 6, "{said}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn manual_pages_name_the_program_and_its_version() {
+    let site = Site::new(&[]);
+    let folder = site.folder.join("man");
+    let mut command = site.command();
+    command.args(["man", "--folder", folder.to_str().unwrap()]);
+    assert!(command.output().await.unwrap().status.success());
+    for page in ["gensvc.1", "gensvc-account-create.1"] {
+        let text = fs::read_to_string(folder.join(page)).unwrap();
+        let title = text.lines().find(|line| line.starts_with(".TH ")).unwrap();
+        let version = concat!("\"gensvc ", env!("CARGO_PKG_VERSION"), "\"");
+        assert!(title.contains(version), "{title}");
+    }
+}
+
 /// A script can tell from the exit code what to do.
 #[tokio::test]
 async fn refusals_have_exit_codes() {
@@ -135,7 +262,12 @@ async fn refusals_have_exit_codes() {
         (
             2,
             &["show", "01a20567-e0ad-754d-8b7d-8cf19c420e2b"],
-            "not found",
+            "no generation 01a20567-e0ad-754d-8b7d-8cf19c420e2b",
+        ),
+        (
+            2,
+            &["cancel", "01a20567-e0ad-754d-8b7d-8cf19c420e2b"],
+            "no generation 01a20567-e0ad-754d-8b7d-8cf19c420e2b",
         ),
         (2, &["generate", "nothing"], "unrecognized subcommand"),
         (
@@ -164,6 +296,12 @@ async fn refusals_have_exit_codes() {
         assert_eq!(output.status.code(), Some(3), "{arguments:?}: {said}");
         assert!(said.contains("there is no API key"), "{said}");
     }
+    let mut elsewhere = client.command(&["balance"]);
+    let output = elsewhere.env("GENSVC_BASE_URL", "foo").output().await;
+    let said = String::from_utf8(output.unwrap().stderr).unwrap();
+    let want = "gensvc: the server's address is \"foo\" and must be a URL such as \
+                http://127.0.0.1:8080: set GENSVC_BASE_URL\n";
+    assert_eq!(said, want);
     client.key = "svc_x".to_owned();
     let (code, text) = client.refused(&["balance"]).await;
     assert_eq!(code, 3);

@@ -165,8 +165,19 @@ async fn accounts_are_listed_shown_and_suspended(_: PgPoolOptions, options: PgCo
     shell
         .fails(&ann, "email belongs to an account already")
         .await;
-    let bob = [&create[..], &["Bob@example.com", "--name", "Bob \u{1b}[2J"]].concat();
-    let bob = shell.script(&bob).await;
+    let bob = [
+        "account",
+        "create",
+        "--json",
+        "--email",
+        "Bob@example.com",
+        "--name",
+        "Bob \u{1b}[2J",
+    ];
+    let (_, bob, _) = shell.run_with(&bob, &format!("{PASSWORD}\n")).await;
+    let bob: Value = serde_json::from_str(&bob).unwrap();
+    let login = json!({"email": "bob@example.com", "password": PASSWORD});
+    app.post("", "/v1/auth/login", &login).await.expect(200);
     let id = |made: &Value| made["account_id"].as_i64().unwrap();
     assert_eq!(id(&bob), id(&made) + 1, "a refusal used up an id");
 

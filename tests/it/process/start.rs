@@ -44,6 +44,11 @@ async fn a_command_where_no_server_was_says_where_it_looked() {
             )
         );
     }
+    let said = failure(&site, None, &["usage"]).await;
+    assert!(
+        said.ends_with("ask a server: gensvc usage --own\n"),
+        "{said}"
+    );
     assert!(!site.folder.exists());
 }
 
@@ -125,6 +130,93 @@ async fn a_reason_that_lies_in_the_database_is_not_put_down_to_its_url(
     let url = database_url(&options);
     let said = failure(&Site::new(&[]), Some(&url), &["migrate"]).await;
     assert!(said.ends_with("in a read-only transaction)\n"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_says_where_requests_go_and_a_second_one_who_is_there() {
+    let site = Site::new(&[("OPENAI_API_KEY", "k")]);
+    let mut child = site.command().spawn().unwrap();
+    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+    let providers = line_with(&mut log, "providers: ").await;
+    assert!(
+        providers.ends_with("openai (key in OPENAI_API_KEY), sandbox (needs no key)"),
+        "{providers}"
+    );
+    let routes = line_with(&mut log, "requests that name no provider: ").await;
+    assert!(
+        routes.contains("text -> openai/gpt-6-luna, image -> openai/")
+            && routes.contains("video -> sandbox/sandbox-video-1"),
+        "{routes}"
+    );
+    let line = line_with(&mut log, "listening on ").await;
+    let url = line.split("listening on ").nth(1).unwrap();
+    let url = url.split(' ').next().unwrap().to_owned();
+    let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
+    for part in [
+        &format!("console   {url}/") as &str,
+        "openai/gpt-6-luna",
+        "account password --email demo@example.com",
+        "Ctrl-C",
+        "\"provider\":\"sandbox\"",
+    ] {
+        line_with(&mut out, part).await;
+    }
+    let address = url.strip_prefix("http://").unwrap();
+    let folder = site.folder.display();
+    let want = format!(
+        "gensvc: another gensvc server already uses {folder} (pid {}, {url}): use that one, or \
+         stop it first\n",
+        child.id().unwrap()
+    );
+    for bind in [address, "127.0.0.1:0"] {
+        let second = site.command().env("GENSVC_BIND", bind).output().await;
+        let said = String::from_utf8(second.unwrap().stderr).unwrap();
+        assert!(said.ends_with(&want), "{said}");
+    }
+    // With another folder, only the port is in the way.
+    let other = Site::new(&[]);
+    let second = other.command().env("GENSVC_BIND", address).output().await;
+    let said = String::from_utf8(second.unwrap().stderr).unwrap();
+    assert!(said.contains("choose another with GENSVC_BIND"), "{said}");
+    assert!(!other.folder.exists());
+}
+
+#[sqlx::test]
+async fn an_empty_database_gets_a_hint_and_the_sandbox_a_warning(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let site = Site::new(&[]);
+    let mut command = site.command();
+    command.env("DATABASE_URL", database_url(&options));
+    let mut child = command.spawn().unwrap();
+    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+    let warning = line_with(&mut log, "the sandbox is enabled").await;
+    assert!(
+        warning.contains("WARN") && warning.contains("GENSVC__PROVIDERS__SANDBOX__ENABLED=false"),
+        "{warning}"
+    );
+    line_with(&mut log, "gensvc account create --email").await;
+}
+
+#[tokio::test]
+async fn a_variable_names_the_configuration_file() {
+    let site = Site::new(&[]);
+    std::fs::create_dir_all(&site.folder).unwrap();
+    let file = site.folder.join("gensvc.toml");
+    std::fs::write(&file, "[retention]\ndays = 90\n").unwrap();
+    let check = async |arguments: &[&str]| {
+        let mut command = site.command();
+        command.args(arguments).env("GENSVC_CONFIG", &file);
+        command.output().await.unwrap()
+    };
+    let output = check(&["config", "check", "--json"]).await;
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary["retention_days"], 90);
+    // The option wins.
+    let output = check(&["config", "check", "--config", "/nowhere"]).await;
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("/nowhere"), "{said}");
 }
 
 #[tokio::test]

@@ -188,7 +188,7 @@ async fn what_they_cannot_do_is_named_as_the_sdk_names_it(
         assert_eq!(error(IMAGES, &answer, 400, code)["param"], param, "{more}");
     }
     for (param, code, more) in [
-        ("voice", "unsupported_parameter", json!({"voice": "alloy"})),
+        ("voice", "unsupported_parameter", json!({"voice": "robot"})),
         ("voice", "invalid_type", json!({"voice": {"id": "x"}})),
         (
             "response_format",

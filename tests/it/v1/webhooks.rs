@@ -173,6 +173,8 @@ async fn private_and_unresolvable_addresses_are_refused(
     ] {
         let answer = app.post(&account.key, HOOKS, &json!({"url": url})).await;
         assert_eq!(answer.fields()["url"], "not_allowed", "{url}");
+        let names_setting = answer.text.contains("GENSVC__WEBHOOKS__ALLOW_PRIVATE=true");
+        assert_eq!(names_setting, !url.contains("invalid"), "{}", answer.text);
     }
     let list = app.get(&account.key, HOOKS).await.expect(200);
     assert_eq!(list["data"], json!([]));

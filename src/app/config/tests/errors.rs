@@ -221,7 +221,7 @@ fn of_files() {
     assert_eq!(
         missing.to_string(),
         "config file /nowhere/gensvc.toml cannot be read (No such file or directory (os error 2)): \
-         check the path of --config"
+         check the path of --config or GENSVC_CONFIG"
     );
     let error = error_of("[database]\nurl = \"postgres://u:hunter2@h\n", &[]);
     assert!(

@@ -200,28 +200,62 @@ fn secrets_are_never_shown() {
 
 #[test]
 fn the_summary_for_people() {
-    let c = from_env(&[("ANTHROPIC_API_KEY", "k"), ("GEMINI_API_KEY", "k")]).unwrap();
+    let file = "[providers.elevenlabs]\nenabled = false\n";
+    let variables = [
+        ("STABILITY_API_KEY", "k"),
+        ("GENSVC__PRICING__MARKUP", "1.5"),
+        ("GENSVC__SERVER__MEMORY_MIB", "512"),
+        ("GENSVC__SERVER__CORS_ORIGINS", "https://a.test"),
+        ("GENSVC__METRICS__TOKEN", "a-token-of-sixteen-or-more"),
+        ("GENSVC__RETENTION__DAYS", "0"),
+    ];
+    let c = from_file(file, &variables).unwrap();
     let want = "\
+The configuration is valid.
 listens on    127.0.0.1:8080
 public URL    http://127.0.0.1:8080
 database      a private Postgres under data
 data          data
 media         local
-text default  anthropic
-image default sandbox
-video default gemini
-audio default gemini
+kept          for ever
+limits        4096 connections, 2048 requests, 100 jobs per account, bodies of 262144 bytes, of \
+SDKs 33554432, 512 MiB of memory for requests
+text default  sandbox
+image default stability
+video default sandbox
+audio default sandbox
 providers
-  on  anthropic: key in ANTHROPIC_API_KEY; models: 14, text default claude-haiku-5-5
-  off elevenlabs: no key in ELEVENLABS_API_KEY
-  on  gemini: key in GEMINI_API_KEY or GOOGLE_API_KEY; models: 16, text default \
-gemini-3.5-flash-lite, video default gemini-omni-1.2-flash, audio default \
-gemini-3.8-flash-lite-tts
+  off anthropic: no key in ANTHROPIC_API_KEY
+  off elevenlabs: switched off by enabled = false
+  off gemini: no key in GEMINI_API_KEY or GOOGLE_API_KEY
   off openai: no key in OPENAI_API_KEY
   off runway: no key in RUNWAYML_API_SECRET
-  on  sandbox: needs no key; models: 4, text default sandbox-text-1, image default \
-sandbox-image-1, video default sandbox-video-1, audio default sandbox-speech-1
-  off stability: no key in STABILITY_API_KEY
+  on  sandbox: needs no key
+      text sandbox-text-1 (default): input_per_million 15, cached_input_per_million 1.5, \
+output_per_million 75
+      image sandbox-image-1 (default): per_image.1024x1024.standard 1.5, per_image.1024x1024.hd \
+3, per_image.1024x1792.standard 1.5, per_image.1024x1792.hd 3, per_image.1792x1024.standard 1.5, \
+per_image.1792x1024.hd 3, per_image.256x256.standard 1.5, per_image.256x256.hd 3, \
+per_image.512x512.standard 1.5, per_image.512x512.hd 3
+      video sandbox-video-1 (default): per_second 7.5
+      audio sandbox-speech-1 (default): per_1000_characters 1.5
+  on  stability: key in STABILITY_API_KEY
+      image core (default): per_image.1024x1024.standard 4.5, per_image.256x256.standard 4.5, \
+per_image.512x512.standard 4.5
+      image ultra: per_image.1024x1024.standard 12, per_image.256x256.standard 12, \
+per_image.512x512.standard 12
+      image sd3.5-large: per_image.1024x1024.standard 9.75, per_image.256x256.standard 9.75, \
+per_image.512x512.standard 9.75
+      image sd3.5-large-turbo: per_image.1024x1024.standard 6, per_image.256x256.standard 6, \
+per_image.512x512.standard 6
+      image sd3.5-medium: per_image.1024x1024.standard 5.25, per_image.256x256.standard 5.25, \
+per_image.512x512.standard 5.25
+differs from the built-in settings
+  metrics.token = (set) (by GENSVC__METRICS__TOKEN)
+  pricing.markup = 1.5 (by GENSVC__PRICING__MARKUP; built-in: 1)
+  providers.elevenlabs.enabled = false (by the file; built-in: true)
+  server.cors_origins = https://a.test (by GENSVC__SERVER__CORS_ORIGINS)
+  server.memory_mib = 512 (by GENSVC__SERVER__MEMORY_MIB; built-in: 0)
 ";
     assert_eq!(c.summary().to_string(), want);
 }
@@ -247,7 +281,10 @@ fn the_summary_for_scripts() {
             "name": "local", "kind": "openai_compatible", "enabled": true,
             "reason": "needs no key", "api_key_env": [],
             "base_url": "http://localhost:11434/v1/",
-            "default_models": {"text": "llama:8b"}, "models": ["llama:8b"]
+            "default_models": {"text": "llama:8b"},
+            "models": [{"id": "llama:8b", "type": "text", "prices": {
+                "input_per_million": "0", "output_per_million": "0.5",
+            }}]
         })
     );
     assert_eq!(
@@ -259,6 +296,19 @@ fn the_summary_for_scripts() {
         serde_json::json!(["OPENAI_API_KEY"])
     );
     assert_eq!(json["warnings"].as_array().unwrap().len(), 1);
+    let changes = json["changes"].as_array().unwrap();
+    let change = |key: &str| changes.iter().find(|c| c["key"] == key).unwrap();
+    assert_eq!(
+        change("providers.sandbox.enabled"),
+        &serde_json::json!({
+            "key": "providers.sandbox.enabled", "value": "false", "built_in": "true",
+            "variable": "GENSVC__PROVIDERS__SANDBOX__ENABLED"
+        })
+    );
+    assert_eq!(
+        change("providers.local.models")["variable"],
+        serde_json::Value::Null
+    );
 }
 
 #[test]

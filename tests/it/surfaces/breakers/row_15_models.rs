@@ -32,10 +32,11 @@ async fn every_text_model_is_listed_and_found(_: PgPoolOptions, options: PgConne
         all.map(|model| model["id"].as_str().unwrap().to_owned())
             .collect::<Vec<_>>()
     };
-    assert_eq!(ids(&openai), ids(&anthropic));
-    assert_eq!(anthropic["first_id"], ids(&openai)[0]);
-    assert_eq!(anthropic["last_id"], *ids(&openai).last().unwrap());
-    for (n, id) in ids(&openai).iter().enumerate() {
+    let texts = ids(&anthropic);
+    assert_eq!(ids(&openai)[..texts.len()], texts);
+    assert_eq!(anthropic["first_id"], texts[0]);
+    assert_eq!(anthropic["last_id"], *texts.last().unwrap());
+    for (n, id) in texts.iter().enumerate() {
         let name = id.replace('/', "%2F");
         for (root, list) in [
             ("/openai/v1/models", &openai),
@@ -48,13 +49,26 @@ async fn every_text_model_is_listed_and_found(_: PgPoolOptions, options: PgConne
     for id in MODELS {
         assert!(ids(&openai).contains(&id.to_owned()), "{id}");
     }
-    assert!(!ids(&openai).contains(&"sandbox/sandbox-image-1".to_owned()));
+    for (id, kind) in [
+        ("sandbox/sandbox-image-1", "image"),
+        ("sandbox/sandbox-speech-1", "audio"),
+    ] {
+        let listed = openai["data"].as_array().unwrap();
+        let listed = listed.iter().find(|model| model["id"] == id).unwrap();
+        assert_eq!(listed["type"], kind);
+        let name = id.replace('/', "%2F");
+        let one = app.get(&key, &format!("/openai/v1/models/{name}")).await;
+        assert_eq!(one.expect(200), *listed);
+        let path = format!("/anthropic/v1/models/{name}");
+        error(&path, &app.get(&key, &path).await, 404, "not_found");
+    }
+    assert!(!ids(&openai).contains(&"sandbox/sandbox-video-1".to_owned()));
     let one = app
         .get(&key, "/openai/v1/models/gpt-6-luna")
         .await
         .expect(200);
-    let expected =
-        json!({"id": "openai/gpt-6-luna", "object": "model", "created": 0, "owned_by": "openai"});
+    let expected = json!({"id": "openai/gpt-6-luna", "object": "model", "created": 0, "owned_by": "openai",
+        "type": "text"});
     assert_eq!(one, expected);
     let one = app
         .get(&key, "/anthropic/v1/models/claude-haiku-5-5?beta=true")

@@ -1,0 +1,83 @@
+//! The settings that differ from the built-in ones, for `gensvc config check`.
+
+use serde::Serialize;
+use toml::{Table, Value};
+
+use super::load::Overrides;
+
+/// Settings whose values are never shown.
+const SECRETS: [&str; 2] = ["database.url", "metrics.token"];
+
+/// A setting that differs from the built-in one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// Such as `server.bind`.
+    pub key: String,
+    /// Its value; `(set)` for a secret.
+    pub value: String,
+    /// The built-in value; `None` where there is none.
+    pub built_in: Option<String>,
+    /// The environment variable that set it; `None`: the file.
+    pub variable: Option<String>,
+}
+
+/// The leaves of `tree` that `defaults` has not, or with another value.
+pub(super) fn between(defaults: &Table, tree: &Table, overrides: &Overrides<'_>) -> Vec<Change> {
+    let mut found = Vec::new();
+    collect("", Some(defaults), tree, overrides, &mut found);
+    found
+}
+
+fn collect(
+    prefix: &str,
+    defaults: Option<&Table>,
+    tree: &Table,
+    overrides: &Overrides<'_>,
+    found: &mut Vec<Change>,
+) {
+    for (name, value) in tree {
+        let key = format!("{prefix}{name}");
+        let built_in = defaults.and_then(|table| table.get(name));
+        if let Value::Table(inner) = value {
+            let defaults = built_in.and_then(Value::as_table);
+            collect(&format!("{key}."), defaults, inner, overrides, found);
+            continue;
+        }
+        let is_list_of_tables = value
+            .as_array()
+            .is_some_and(|v| v.iter().any(Value::is_table));
+        let shown = shown(value);
+        // A variable is text, whatever the built-in value is; models differ by more than their ids.
+        if built_in.is_some_and(|built_in| {
+            built_in == value || (!is_list_of_tables && self::shown(built_in) == shown)
+        }) {
+            continue;
+        }
+        let built_in = built_in.map(self::shown);
+        let is_secret = SECRETS.contains(&key.as_str()) || shown.contains('@');
+        found.push(Change {
+            variable: overrides.variable(&key).map(str::to_owned),
+            value: if is_secret { "(set)".to_owned() } else { shown },
+            built_in,
+            key,
+        });
+    }
+}
+
+/// The value in the notation of a variable. Models are named: each is a table of its own.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) if items.iter().any(Value::is_table) => {
+            let ids = items.iter().filter_map(|item| item.get("id")?.as_str());
+            ids.collect::<Vec<_>>().join(",")
+        }
+        Value::Array(items) => items.iter().map(shown).collect::<Vec<_>>().join(","),
+        Value::Integer(number) => number.to_string(),
+        Value::Float(number) => number.to_string(),
+        Value::Boolean(flag) => flag.to_string(),
+        Value::Datetime(time) => time.to_string(),
+        // Collected leaf by leaf.
+        Value::Table(_) => String::new(),
+    }
+}

@@ -1,0 +1,37 @@
+//! Names that a misspelt one was probably meant to be.
+
+/// From here on a name is close enough to be suggested.
+const CLOSE: f64 = 0.85;
+
+/// The closest of `names`, if it is close enough to be suggested.
+pub fn suggestion<T: AsRef<str>>(wrong: &str, names: impl IntoIterator<Item = T>) -> Option<T> {
+    let wrong = wrong.to_lowercase();
+    let likeness = |name: &T| strsim::jaro_winkler(&wrong, &name.as_ref().to_lowercase());
+    let closest = names
+        .into_iter()
+        .max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    closest.filter(|name| likeness(name) >= CLOSE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_close_names_are_suggested() {
+        let names = ["prompt", "provider", "model", "parameters", "max_cost"];
+        for (wrong, right) in [
+            ("promt", Some("prompt")),
+            ("Prompt", Some("prompt")),
+            ("maxCost", Some("max_cost")),
+            ("paramaters", Some("parameters")),
+            ("modle", Some("model")),
+            ("engine", None),
+            ("x", None),
+            ("", None),
+        ] {
+            assert_eq!(suggestion(wrong, names), right, "{wrong}");
+        }
+        assert_eq!(suggestion("promt", [""; 0]), None);
+    }
+}
