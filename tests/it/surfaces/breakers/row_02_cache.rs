@@ -110,7 +110,7 @@ async fn markers_pass_to_who_knows_them_and_are_told_of_elsewhere(
     for model in &MODELS[1..] {
         let body = prompt(MESSAGES, model, "x");
         let marked = json!({"system": block, "messages": [{"role": "user", "content": block}],
-            "tools": [{"name": "f", "input_schema": {"type": "object"}, "cache_control": marker}]});
+            "tools": [{"name": "f", "input_schema": {"type": "object", "properties": {}}, "cache_control": marker}]});
         let answer = app.post(&account.key, MESSAGES, &with(body, &marked)).await;
         answer.expect(200);
         let sent = upstream.requests().pop().unwrap();
