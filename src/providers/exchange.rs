@@ -137,7 +137,12 @@ pub struct AnswerBuilder<'a> {
     has_one_call: bool,
 }
 
-impl AnswerBuilder<'_> {
+impl<'a> AnswerBuilder<'a> {
+    /// The sequences that end the text.
+    pub fn stop_sequences(&self) -> &'a [String] {
+        &self.call.sampling.stop
+    }
+
     pub fn json(&self, event: &Event) -> Result<Value, ProviderError> {
         surrogates::parse(&event.data).map_err(|_| self.head.failed("event is not JSON"))
     }
@@ -200,13 +205,22 @@ impl AnswerBuilder<'_> {
         self.has_one_call && self.calls().next().is_some()
     }
 
+    /// Whether the vendor was sent the caller's body, so that the caller speaks its dialect.
+    pub fn is_passed(&self) -> bool {
+        self.call.original.is_some()
+    }
+
     pub fn is_dialogue(&self) -> bool {
         self.call.is_dialogue
     }
 
     /// Whether nothing has been answered but thoughts.
     pub fn is_empty(&self) -> bool {
-        let thought = |part: &Part| matches!(part, Part::Thinking { .. } | Part::Redacted { .. });
+        let thought = |part: &Part| match part {
+            Part::Thinking { .. } | Part::Redacted { .. } => true,
+            Part::Opaque { block } => block["type"] == "reasoning",
+            _ => false,
+        };
         self.parts.parts().iter().all(thought)
     }
 
