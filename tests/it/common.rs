@@ -79,19 +79,50 @@ pub struct Answer {
     pub bytes: Bytes,
 }
 
+/// OpenAI's models of the default configuration, by Chat Completions.
+fn openai_by_chat() -> String {
+    let all = include_str!("../../config/default.toml");
+    let (_, models) = all.split_once("[[providers.openai.models]]").unwrap();
+    let (models, _) = models.split_once("\n[providers.").unwrap();
+    let models = models.replace(
+        "wire = { reasoning_effort",
+        "wire = { api = \"chat\", reasoning_effort",
+    );
+    format!("\n[[providers.openai.models]]{models}")
+}
+
 impl TestApp {
     /// With the sandbox only.
     pub async fn new(options: PgConnectOptions) -> Self {
         Self::with(options, &[]).await
     }
 
-    /// With OpenAI, Anthropic, Gemini and a compatible server `local`, all served by `upstream`.
+    /// With OpenAI by Chat Completions, Anthropic and Gemini, all served by `upstream`.
     pub async fn upstream(options: PgConnectOptions, upstream: &Upstream) -> Self {
         Self::upstream_with(options, upstream, &[]).await
     }
 
     /// As [`Self::upstream`], with additional environment variables.
     pub async fn upstream_with(
+        options: PgConnectOptions,
+        upstream: &Upstream,
+        more: &[(&str, &str)],
+    ) -> Self {
+        let given = more.iter().find(|(name, _)| *name == CONFIG_FILE);
+        let given = given.map(|(_, path)| std::fs::read_to_string(path).unwrap());
+        let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(Uuid::now_v7().to_string());
+        let text = given.unwrap_or_default() + &openai_by_chat();
+        std::fs::write(&file, text).unwrap();
+        let mut env = more.to_vec();
+        env.retain(|(name, _)| *name != CONFIG_FILE);
+        env.push((CONFIG_FILE, file.to_str().unwrap()));
+        let app = Self::default_upstream(options, upstream, &env).await;
+        std::fs::remove_file(&file).unwrap();
+        app
+    }
+
+    /// As [`Self::upstream_with`], with the API of OpenAI's models that is the default.
+    pub async fn default_upstream(
         options: PgConnectOptions,
         upstream: &Upstream,
         more: &[(&str, &str)],
