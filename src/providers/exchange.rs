@@ -12,7 +12,7 @@ use super::{
         HttpClient, JsonPost, TEXT_BODY_CAP,
         classify::{self, ErrorInfo, Head, clean_id},
     },
-    sse::{Event, Events},
+    sse::{self, Event, Events},
     surrogates,
 };
 use crate::{
@@ -25,6 +25,9 @@ use crate::{
 
 /// Parses one response of a vendor.
 pub trait TextParser<'a>: Sized {
+    /// Maximum bytes of one event.
+    const EVENT_CAP: usize = sse::EVENT_CAP;
+
     fn new(answer: AnswerBuilder<'a>) -> Self;
 
     /// What the body of an error status says, if it is JSON.
@@ -95,7 +98,7 @@ async fn send<'a, P: TextParser<'a>>(
         parser.whole(&body.map_err(late)??)?;
         return parser.end(false);
     }
-    match read_events(parser, answer.events(), &head).await {
+    match read_events(parser, answer.events(P::EVENT_CAP), &head).await {
         // The call ends with this function, so there are no further counts.
         Err(error) if error.is_over_limit => match deltas.and_then(DeltaSink::delivered) {
             Some(delivered) => Ok(TextAnswer {

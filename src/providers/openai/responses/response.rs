@@ -12,7 +12,7 @@ use super::{
             ProviderError, TextAnswer,
             answer::arguments,
             exchange::{AnswerBuilder, TextParser},
-            http::classify::ErrorInfo,
+            http::{TEXT_BODY_CAP, classify::ErrorInfo},
             sse::Event,
         },
         errors, usage,
@@ -43,6 +43,10 @@ struct OpenItem {
 }
 
 impl<'a> TextParser<'a> for ResponseParser<'a> {
+    /// The first and the last event repeat the request's instructions and tools, and the last has
+    /// the whole answer.
+    const EVENT_CAP: usize = TEXT_BODY_CAP;
+
     fn new(answer: AnswerBuilder<'a>) -> Self {
         Self {
             stops: StopFilter::new(answer.stop_sequences()),

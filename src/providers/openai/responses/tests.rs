@@ -584,6 +584,17 @@ async fn only_known_ends_are_answers() {
 }
 
 #[tokio::test]
+async fn events_repeat_what_the_request_had() {
+    let mut events = events();
+    let tools = json!([{"type": "function", "name": "f", "description": "d".repeat(3 << 20)}]);
+    events[0]["response"]["tools"] = tools.clone();
+    let last = events.len() - 1;
+    events[last]["response"]["tools"] = tools;
+    let answer = ask(Reply::events(&events), true).await.result.unwrap();
+    assert_eq!(answer.text(), "Hello there.");
+}
+
+#[tokio::test]
 async fn a_refusal_after_text_ends_the_answer() {
     let mut events = events();
     events.truncate(11);
