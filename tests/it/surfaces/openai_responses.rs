@@ -6,7 +6,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{CHAT, MESSAGES, MODELS, RESPONSES, ask, error, events, record, text_of, with};
 use crate::common::{
-    Account, Answer, CONFIG_FILE, End, Recorded, Reply, TestApp, Upstream,
+    Account, Answer, CONFIG_FILE, DEFAULT_APIS, End, Recorded, Reply, TestApp, Upstream,
     upstream::text::{response, response_events},
 };
 
@@ -15,7 +15,7 @@ const LUNA: &str = MODELS[1];
 const PATHS: [&str; 3] = [CHAT, RESPONSES, MESSAGES];
 
 async fn start(options: PgConnectOptions, upstream: &Upstream) -> (TestApp, Account) {
-    let app = TestApp::default_upstream(options, upstream, &[]).await;
+    let app = TestApp::upstream_with(options, upstream, &[(DEFAULT_APIS, "1")]).await;
     let account = app.account("10").await;
     (app, account)
 }
@@ -544,8 +544,8 @@ async fn the_api_is_chosen_by_model(_: PgPoolOptions, options: PgConnectOptions)
     let file = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let file = file.join(uuid::Uuid::now_v7().to_string());
     std::fs::write(&file, text).unwrap();
-    let config = [(CONFIG_FILE, file.to_str().unwrap())];
-    let app = TestApp::default_upstream(options, &upstream, &config).await;
+    let config = [(CONFIG_FILE, file.to_str().unwrap()), (DEFAULT_APIS, "1")];
+    let app = TestApp::upstream_with(options, &upstream, &config).await;
     std::fs::remove_file(&file).unwrap();
     let account = app.account("10").await;
     for (model, path) in [("local/m", "chat/completions"), ("local/r", "responses")] {
