@@ -1,5 +1,7 @@
 //! OpenAI's models by the Responses API, which is the default of the current ones.
 
+use axum::body::Bytes;
+use futures_util::{StreamExt as _, stream};
 use gensvc::domain::credits::Credits;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -7,7 +9,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::{CHAT, MESSAGES, MODELS, RESPONSES, ask, error, events, record, text_of, with};
 use crate::common::{
     Account, Answer, CONFIG_FILE, DEFAULT_APIS, End, Recorded, Reply, TestApp, Upstream,
-    upstream::text::{response, response_events},
+    upstream::text::{self, response, response_events},
 };
 
 const TEXT: &str = "/v1/generate/text";
@@ -432,23 +434,30 @@ async fn only_answers_are_charged(_: PgPoolOptions, options: PgConnectOptions) {
 async fn a_cut_stream_is_never_a_short_success(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
     let (app, account) = start(options, &upstream).await;
-    let whole = crate::common::upstream::text::body("/openai/v1/responses", true, "Hello.", 9, 3);
+    let whole = text::body("/openai/v1/responses", true, "Hello.", 9, 3);
+    let length = whole.len();
+    upstream.play(move |request| {
+        let (_, after) = request.text.split_once("after ").unwrap();
+        let after: usize = after.split_once('.').unwrap().0.parse().unwrap();
+        let bytes = Bytes::copy_from_slice(&whole.as_bytes()[..after]);
+        Reply::Stream(bytes, [End::Clean, End::Cut][after % 2])
+    });
     let before = app.balance(&account).await;
     // The last event may lack the blank line after it.
-    for after in 0..whole.len() - 3 {
-        let end = [End::Clean, End::Cut][after % 2];
+    let cuts = stream::iter(0..length - 3);
+    cuts.for_each_concurrent(8, async |after| {
         let path = PATHS[after % 3];
-        let bytes = axum::body::Bytes::copy_from_slice(&whole.as_bytes()[..after]);
-        upstream.reply(Reply::Stream(bytes, end));
-        let body = with(prompt(path, "x"), &json!({"stream": true}));
+        let body = prompt(path, &format!("after {after}."));
+        let body = with(body, &json!({"stream": true}));
         let answer = app.post(&account.key, path, &body).await;
         let is_error = answer.status != 200
             || events(path, &answer.text).iter().any(|event| {
                 event.get("error").is_some_and(Value::is_object)
                     || event["type"] == "response.failed"
             });
-        assert!(is_error, "{after} {end:?} {path}: {}", answer.text);
-    }
+        assert!(is_error, "{after} {path}: {}", answer.text);
+    })
+    .await;
     assert_eq!(app.balance(&account).await, before);
     app.assert_settled().await;
 }
@@ -480,7 +489,14 @@ async fn own_tools_and_stops_are_answered(_: PgPoolOptions, options: PgConnectOp
     let custom = json!({"id": "ctc_1", "type": "custom_tool_call", "call_id": "c1", "name": "x",
         "namespace": "n", "input": "i", "status": "completed"});
     let item = custom.clone();
-    upstream.play(move |request| answer(request, "completed", &[item.clone()], &json!({})));
+    upstream.play(move |request| {
+        answer(
+            request,
+            "completed",
+            std::slice::from_ref(&item),
+            &json!({}),
+        )
+    });
     let tools = json!([{"type": "namespace", "name": "n", "description": "d",
         "tools": [{"type": "custom", "name": "x"}]}]);
     let body = with(prompt(RESPONSES, "x"), &json!({ "tools": tools }));
