@@ -126,6 +126,18 @@ impl<T: Described> JsonBody<T> {
         &mut self.members
     }
 
+    /// Makes the members, which were changed, the body as it came.
+    pub fn keep_members(&mut self) {
+        if self.original.is_some() {
+            // Values of JSON: this cannot fail.
+            let text = serde_json::to_vec(&self.members).unwrap_or_default();
+            if let Some(reserved) = &self.reserved {
+                reserved.add(text.len());
+            }
+            self.original = Some(text.into());
+        }
+    }
+
     /// The same as another body.
     pub fn of_another<U>(self) -> JsonBody<U> {
         JsonBody {

@@ -164,7 +164,8 @@ fn model(vendor: &Vendor, id: String, raw: RawModel) -> Result<ModelConfig, Conf
         let problem = format!("is not used by a model of type {modality}: remove it");
         return Err(ConfigError::new("overhead_tokens", problem));
     }
-    let settings = (vendor.settings)(modality, raw.wire).map_err(|error| error.under("wire"))?;
+    let settings =
+        (vendor.settings)(&id, modality, raw.wire).map_err(|error| error.under("wire"))?;
     let (prices, limits) = (raw.prices, raw.limits);
     let made = match modality {
         Modality::Text => ModelKind::Text(text::read(

@@ -6,6 +6,7 @@
 
 pub mod answer;
 mod base64;
+mod encrypted;
 mod json;
 mod picture;
 mod schema;
@@ -21,6 +22,7 @@ use serde_json::Value;
 use super::generation::FinishReason;
 
 pub use answer::{Answered, Delta, ReasoningField, Visibility};
+pub use encrypted::EncryptedReasoning;
 pub use json::Json;
 pub use picture::{Detail, Image, ImageSource, ImageType, MAX_IMAGES};
 pub use schema::complete_schema;

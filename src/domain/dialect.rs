@@ -194,6 +194,33 @@ fn without_images(fields: &Fields<'_>, parts: &[Part]) {
     }
 }
 
+/// What a body of `OpenAI`'s may write to its cache. It caches by itself; who asks for a time may pay
+/// for a long one.
+fn openai_cache_writes(members: &Map<String, Value>) -> CacheWrites {
+    let given = |value: Option<&Value>| value.is_some_and(|value| !value.is_null());
+    let options = members.get("prompt_cache_options");
+    let is_timed = given(members.get("prompt_cache_retention"))
+        || given(options.and_then(|options| options.get("ttl")))
+        || members.values().any(has_timed_breakpoint);
+    if is_timed {
+        CacheWrites::Long
+    } else {
+        marked_writes(members)
+    }
+}
+
+/// Whether a part of a message asks that it be cached for a time.
+fn has_timed_breakpoint(value: &Value) -> bool {
+    match value {
+        Value::Object(members) => members.iter().any(|(name, value)| {
+            name == "prompt_cache_breakpoint" && !value["ttl"].is_null()
+                || has_timed_breakpoint(value)
+        }),
+        Value::Array(items) => items.iter().any(has_timed_breakpoint),
+        _ => false,
+    }
+}
+
 /// What cache markers may write, wherever in a body they are.
 fn marked_writes(members: &Map<String, Value>) -> CacheWrites {
     let marker = members

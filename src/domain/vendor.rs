@@ -33,8 +33,8 @@ pub struct Vendor {
     pub settings: ReadSettings,
 }
 
-/// Parses the `wire` table of a model. The key of an error is relative to it.
-pub type ReadSettings = fn(Modality, Option<Value>) -> Result<SharedSettings, ConfigError>;
+/// Parses the `wire` table of the model with this id. The key of an error is relative to it.
+pub type ReadSettings = fn(&str, Modality, Option<Value>) -> Result<SharedSettings, ConfigError>;
 
 impl Vendor {
     /// A vendor that requires an API key, whose text models take no temperature unless configured,
@@ -97,6 +97,11 @@ pub trait ModelSettings: Any + Debug + Send + Sync {
     /// What the vendor writes to its cache, and bills, without being asked to.
     fn cache_writes(&self) -> CacheWrites {
         CacheWrites::None
+    }
+
+    /// What the model can be asked in a dialogue, where that differs from the vendor's others.
+    fn dialogue(&self, vendor: Dialogue) -> Dialogue {
+        vendor
     }
 
     /// Whether the vendor refuses to switch thinking off.

@@ -54,7 +54,7 @@ pub const ADAPTERS: Adapters = Adapters {
             own: Some(Surface::AnthropicMessages),
             ..Dialogue::ALL
         },
-        ..Vendor::new("anthropic", &[Modality::Text], |_, wire| {
+        ..Vendor::new("anthropic", &[Modality::Text], |_, _, wire| {
             read_settings::<AnthropicModel>(wire)
         })
     },

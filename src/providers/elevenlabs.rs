@@ -38,7 +38,7 @@ pub const ADAPTERS: Adapters = Adapters {
             voice_signs: "",
             ..SpeechRange::ALL
         },
-        ..Vendor::new("elevenlabs", &[Modality::Audio], |_, wire| {
+        ..Vendor::new("elevenlabs", &[Modality::Audio], |_, _, wire| {
             read_settings::<ElevenLabsModel>(wire)
         })
     },

@@ -12,7 +12,7 @@ use super::{
         HttpClient, JsonPost, TEXT_BODY_CAP,
         classify::{self, ErrorInfo, Head, clean_id},
     },
-    sse::{Event, Events},
+    sse::{self, Event, Events},
     surrogates,
 };
 use crate::{
@@ -25,6 +25,9 @@ use crate::{
 
 /// Parses one response of a vendor.
 pub trait TextParser<'a>: Sized {
+    /// Maximum bytes of one event.
+    const EVENT_CAP: usize = sse::EVENT_CAP;
+
     fn new(answer: AnswerBuilder<'a>) -> Self;
 
     /// What the body of an error status says, if it is JSON.
@@ -95,7 +98,7 @@ async fn send<'a, P: TextParser<'a>>(
         parser.whole(&body.map_err(late)??)?;
         return parser.end(false);
     }
-    match read_events(parser, answer.events(), &head).await {
+    match read_events(parser, answer.events(P::EVENT_CAP), &head).await {
         // The call ends with this function, so there are no further counts.
         Err(error) if error.is_over_limit => match deltas.and_then(DeltaSink::delivered) {
             Some(delivered) => Ok(TextAnswer {
@@ -137,7 +140,12 @@ pub struct AnswerBuilder<'a> {
     has_one_call: bool,
 }
 
-impl AnswerBuilder<'_> {
+impl<'a> AnswerBuilder<'a> {
+    /// The sequences that end the text.
+    pub fn stop_sequences(&self) -> &'a [String] {
+        &self.call.sampling.stop
+    }
+
     pub fn json(&self, event: &Event) -> Result<Value, ProviderError> {
         surrogates::parse(&event.data).map_err(|_| self.head.failed("event is not JSON"))
     }
@@ -200,13 +208,22 @@ impl AnswerBuilder<'_> {
         self.has_one_call && self.calls().next().is_some()
     }
 
+    /// Whether the vendor was sent the caller's body, so that the caller speaks its dialect.
+    pub fn is_passed(&self) -> bool {
+        self.call.original.is_some()
+    }
+
     pub fn is_dialogue(&self) -> bool {
         self.call.is_dialogue
     }
 
     /// Whether nothing has been answered but thoughts.
     pub fn is_empty(&self) -> bool {
-        let thought = |part: &Part| matches!(part, Part::Thinking { .. } | Part::Redacted { .. });
+        let thought = |part: &Part| match part {
+            Part::Thinking { .. } | Part::Redacted { .. } => true,
+            Part::Opaque { block } => block["type"] == "reasoning",
+            _ => false,
+        };
         self.parts.parts().iter().all(thought)
     }
 

@@ -267,9 +267,9 @@ impl Answer {
         (self.head, body)
     }
 
-    /// The body as server-sent events.
-    pub fn events(self) -> Events {
-        Events::new(chunks(self.response), self.idle, STREAM_CAP)
+    /// The body as server-sent events of at most `event_cap` bytes.
+    pub fn events(self, event_cap: usize) -> Events {
+        Events::new(chunks(self.response), self.idle, STREAM_CAP, event_cap)
     }
 
     /// The body, and what it has reserved: it is paid for, so it is kept whatever the budget says.

@@ -1,9 +1,9 @@
-//! OpenAI Chat Completions, for OpenAI itself and for compatible servers.
+//! OpenAI Chat Completions and Responses, for OpenAI itself and for compatible servers.
 //!
 //! One adapter, because compatible servers differ only in details, which are settings of a
-//! model. Submodules: [`request`] with [`message`], [`response`] with [`calls`] and [`usage`],
-//! [`errors`], and the other modalities, [`images`] and [`speech`]. Not here: which model takes which parameter; that is in the
-//! catalogue. Source: openai 3.51.0 (`PyPI`) `openai/types/chat/`, and recorded bodies of the
+//! model, as is the API. Submodules: of Chat Completions [`request`] with [`message`], [`response`]
+//! with [`calls`] and [`usage`]; [`responses`]; [`errors`], and the other modalities, [`images`] and
+//! [`speech`]. Not here: which model takes which parameter; that is in the catalogue. Source: openai 3.51.0 (`PyPI`) `openai/types/chat/`, and recorded bodies of the
 //! compatible servers; checked against requests recorded from the package.
 
 mod calls;
@@ -12,6 +12,7 @@ pub mod images;
 pub mod message;
 pub mod request;
 pub mod response;
+mod responses;
 pub mod speech;
 pub mod split;
 mod usage;
@@ -33,7 +34,7 @@ use super::{
     },
     setup::Setup,
 };
-pub use request::{OpenAiModel, SystemRole, TokenField};
+pub use request::{Api, OpenAiModel, SystemRole, TokenField};
 use response::ResponseParser;
 
 /// The text adapter of `OpenAI` and of compatible servers.
@@ -41,7 +42,8 @@ use response::ResponseParser;
 pub struct OpenAi {
     name: String,
     http: HttpClient,
-    url: Url,
+    chat_url: Url,
+    responses_url: Url,
     headers: HeaderMap,
     timeout: Duration,
     models: BTreeMap<String, OpenAiModel>,
@@ -51,15 +53,12 @@ impl OpenAi {
     /// Without a key no `Authorization` is sent. A model without settings gets the
     /// defaults.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        let url = endpoint(
-            &setup.base_url,
-            VersionPath::Anywhere("v1"),
-            &["chat", "completions"],
-        )?;
+        let url = |path: &[&str]| endpoint(&setup.base_url, VersionPath::Anywhere("v1"), path);
         Ok(Self {
             name: setup.name.clone(),
             http: setup.http.clone(),
-            url,
+            chat_url: url(&["chat", "completions"])?,
+            responses_url: url(&["responses"])?,
             headers: authorization(setup)?,
             timeout: setup.timeout,
             models: setup.models(),
@@ -83,13 +82,28 @@ impl TextProvider for OpenAi {
         deltas: Option<&DeltaSink>,
     ) -> Result<TextAnswer, ProviderError> {
         let settings = self.models.get(&call.model).cloned().unwrap_or_default();
+        let streaming = deltas.is_some();
+        let (url, body) = match settings.api {
+            Api::Chat => (&self.chat_url, request::json(call, &settings, streaming)?),
+            Api::Responses => {
+                let body = responses::request::json(call, &settings, streaming)?;
+                (&self.responses_url, body)
+            }
+        };
         let post = JsonPost {
-            url: self.url.clone(),
+            url: url.clone(),
             headers: self.headers.clone(),
-            body: request::json(call, &settings, deltas.is_some())?,
+            body,
             timeout: self.timeout,
         };
-        exchange::<ResponseParser<'_>>(&self.http, post, &self.name, call, deltas).await
+        let (http, name) = (&self.http, &self.name);
+        match settings.api {
+            Api::Chat => exchange::<ResponseParser<'_>>(http, post, name, call, deltas).await,
+            Api::Responses => {
+                exchange::<responses::response::ResponseParser<'_>>(http, post, name, call, deltas)
+                    .await
+            }
+        }
     }
 
     fn may_hide_reasoning(&self, call: &TextCall) -> bool {

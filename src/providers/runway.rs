@@ -36,7 +36,7 @@ use crate::domain::{
 pub use settings::RunwayModel;
 
 pub const ADAPTERS: Adapters = Adapters {
-    vendor: Vendor::new("runway", &[Modality::Video], |_, wire| {
+    vendor: Vendor::new("runway", &[Modality::Video], |_, _, wire| {
         read_settings::<RunwayModel>(wire)
     }),
     add: |registry, setup| {

@@ -35,7 +35,7 @@ pub const ADAPTERS: Adapters = Adapters {
     vendor: Vendor {
         access: Access::BuiltIn,
         temperature: Some([0.0, 2.0]),
-        ..Vendor::new("sandbox", Modality::ALL, |_, wire| {
+        ..Vendor::new("sandbox", Modality::ALL, |_, _, wire| {
             no_settings::<SandboxModel>("the sandbox", wire.as_ref())
         })
     },

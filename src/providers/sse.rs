@@ -22,7 +22,7 @@ pub struct Event {
     pub data: String,
 }
 
-/// Bytes of one event. The largest are those of compatible servers that send a whole answer at once.
+/// Bytes of one event, unless its format has larger ones. The largest are those of compatible servers that send a whole answer at once.
 pub const EVENT_CAP: usize = 1 << 20;
 
 /// Counts the bytes since the last blank line, which ends an event.
@@ -70,8 +70,8 @@ pub struct Events {
 impl Events {
     /// Decodes `bytes`. More than `idle` between two chunks is a timeout; comments count, so a server
     /// can keep a slow response alive. A body of more than `cap` bytes or an event of more than
-    /// [`EVENT_CAP`] fails.
-    pub fn new<S>(bytes: S, idle: Duration, cap: usize) -> Self
+    /// `event_cap` fails.
+    pub fn new<S>(bytes: S, idle: Duration, cap: usize, event_cap: usize) -> Self
     where
         S: Stream<Item = Result<Bytes, ProviderError>> + Send + 'static,
     {
@@ -92,7 +92,7 @@ impl Events {
                     let seen = seen.saturating_add(chunk.len());
                     if seen > cap {
                         Err(ProviderError::over_limit("stream over the cap"))
-                    } else if event.add(&chunk) > EVENT_CAP {
+                    } else if event.add(&chunk) > event_cap {
                         Err(ProviderError::over_limit("event over the cap"))
                     } else {
                         return Some((Ok(chunk), Some((bytes, seen, event))));

@@ -36,7 +36,7 @@ use crate::domain::{
 pub use settings::{StabilityEndpoint, StabilityModel, StabilityTarget};
 
 pub const ADAPTERS: Adapters = Adapters {
-    vendor: Vendor::new("stability", &[Modality::Image], |_, wire| {
+    vendor: Vendor::new("stability", &[Modality::Image], |_, _, wire| {
         settings::read(wire)
     }),
     add: |registry, setup| {

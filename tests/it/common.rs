@@ -21,6 +21,7 @@ use axum::{
 use chrono::{DateTime, TimeDelta, Utc};
 use gensvc::{
     app::{self, App},
+    config::Config,
     domain::{
         clock::{Clock as _, ManualClock},
         credits::Credits,
@@ -49,6 +50,9 @@ pub use work::{link, listening};
 
 /// Where [`TestApp::with`] finds a configuration file.
 pub const CONFIG_FILE: &str = "CONFIG_FILE";
+/// With this variable OpenAI's models are called by the API that is their default, which most tests
+/// do not script.
+pub const DEFAULT_APIS: &str = "DEFAULT_APIS";
 /// The password of every account.
 pub const PASSWORD: &str = "correct horse battery";
 
@@ -79,13 +83,36 @@ pub struct Answer {
     pub bytes: Bytes,
 }
 
+/// The configuration of a server, with OpenAI's models by Chat Completions unless the file has them
+/// or [`DEFAULT_APIS`] is set.
+fn config(file: Option<&Path>, env: &BTreeMap<String, String>) -> Config {
+    let given = file.map(|path| std::fs::read_to_string(path).unwrap());
+    let given = given.unwrap_or_default();
+    if env.contains_key(DEFAULT_APIS) || given.contains("[[providers.openai.models]]") {
+        return app::config::load(file, env).unwrap();
+    }
+    let all = include_str!("../../config/default.toml");
+    let (_, models) = all.split_once("[[providers.openai.models]]").unwrap();
+    let (models, _) = models.split_once("\n[providers.").unwrap();
+    let models = models.replace(
+        "wire = { reasoning_effort",
+        "wire = { api = \"chat\", reasoning_effort",
+    );
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(Uuid::now_v7().to_string());
+    let text = format!("{given}\n[[providers.openai.models]]{models}");
+    std::fs::write(&path, text).unwrap();
+    let config = app::config::load(Some(&path), env).unwrap();
+    std::fs::remove_file(path).unwrap();
+    config
+}
+
 impl TestApp {
     /// With the sandbox only.
     pub async fn new(options: PgConnectOptions) -> Self {
         Self::with(options, &[]).await
     }
 
-    /// With OpenAI, Anthropic, Gemini and a compatible server `local`, all served by `upstream`.
+    /// With OpenAI, Anthropic and Gemini, all served by `upstream`.
     pub async fn upstream(options: PgConnectOptions, upstream: &Upstream) -> Self {
         Self::upstream_with(options, upstream, &[]).await
     }
@@ -143,7 +170,7 @@ impl TestApp {
         clock: Arc<ManualClock>,
     ) -> Self {
         let file = env.get(CONFIG_FILE).map(Path::new);
-        let config = app::config::load(file, &env).unwrap();
+        let config = config(file, &env);
         let store = Store::connect_lazy(options.clone(), app::database::connections(&config));
         let app = App::build(&config, store.clone(), clock.clone(), "http://test")
             .await
@@ -178,7 +205,7 @@ impl TestApp {
 
     /// The routes of the same server, where clients reach it at another address.
     pub async fn router_at(&self, url: &str) -> Router {
-        let config = app::config::load(None, &self.env).unwrap();
+        let config = config(None, &self.env);
         let (store, clock) = (self.store.clone(), self.clock.clone());
         let app = App::build(&config, store, clock, url).await;
         app.unwrap().router
@@ -186,7 +213,7 @@ impl TestApp {
 
     /// The same server with a different media store.
     pub async fn over(mut self, storage: MediaStore) -> Self {
-        let config = app::config::load(None, &self.env).unwrap();
+        let config = config(None, &self.env);
         let (store, clock) = (self.store.clone(), self.clock.clone());
         let app = App::build_over(&config, store, clock, "http://test", storage).await;
         self.app = app.unwrap();
@@ -195,7 +222,7 @@ impl TestApp {
 
     /// The same server with different adapters.
     pub async fn with_adapters(mut self, adapters: Registry) -> Self {
-        let config = app::config::load(None, &self.env).unwrap();
+        let config = config(None, &self.env);
         let storage = MediaStore::open(self.media_folder()).await.unwrap();
         let (store, clock) = (self.store.clone(), self.clock.clone());
         let app = App::build_with(&config, store, clock, "http://test", storage, adapters).await;

@@ -7,6 +7,7 @@ mod failures;
 pub mod media;
 mod memory;
 mod nulls;
+mod openai_responses;
 mod passed;
 mod pictures;
 mod receipts;

@@ -1,5 +1,5 @@
-"""A stand-in for the vendors, in their own formats: Chat Completions below /openai, Messages below
-/anthropic, generateContent below /gemini. It knows the markers of the sandbox, counts, and refuses
+"""A stand-in for the vendors, in their own formats: Chat Completions and Responses below /openai,
+Messages below /anthropic, generateContent below /gemini. It knows the markers of the sandbox, counts, and refuses
 what the vendors refuse (strict.py).
 
 GET /calls?text=... answers how many requests had this text in their body.
@@ -13,6 +13,7 @@ import threading
 import time
 import urllib.parse
 
+import responses
 import strict
 
 BODIES = []
@@ -48,7 +49,9 @@ class Ask:
 
     def __init__(self, path, body):
         self.streamed = bool(body.get("stream")) or "streamGenerateContent" in path
-        if path.startswith("/openai"):
+        if path.endswith("/responses"):
+            turns = responses.read(self, body)
+        elif path.startswith("/openai"):
             turns = [(m["role"], texts(m.get("content"))) for m in body["messages"]]
             self.results = turns[-1][1] if turns[-1][0] == "tool" else []
             tools = [tool["function"] for tool in body.get("tools", [])]
@@ -193,7 +196,12 @@ def gemini(ask, calls, words, why):
     return [chunk(parts) for parts in told] + [chunk([], reason)]
 
 
-VENDORS = {"openai": openai, "anthropic": anthropic, "gemini": gemini}
+def of_responses(ask, calls, words, why):
+    return responses.answer(ask, calls, pieces(words), why)
+
+
+VENDORS = {"openai": openai, "anthropic": anthropic, "gemini": gemini, "responses": of_responses}
+CHECKS = strict.VENDORS | {"responses": responses.refuse}
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -220,8 +228,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         with LOCK:
             BODIES.append(text)
         vendor = self.path.split("/")[1]
+        if self.path.endswith("/responses"):
+            vendor = "responses"
         try:
-            strict.VENDORS[vendor](json.loads(text))
+            CHECKS[vendor](json.loads(text))
         except strict.Refused as why:
             print("refused:", why, text, file=sys.stderr, flush=True)
             error = {"message": str(why), "type": "invalid_request_error"}

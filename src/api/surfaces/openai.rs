@@ -114,6 +114,7 @@ pub async fn chat(
             }
             let dialogue = DialogueRequest {
                 surface: Surface::OpenAiChat,
+                original: None,
                 ..read.dialogue
             };
             let request = ChatRequest {

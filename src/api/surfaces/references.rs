@@ -69,6 +69,7 @@ pub(super) async fn resolve<T: Body + Send + 'static>(
     let items = read(state, caller, &places, max_bytes).await?;
     let replacing = body.apart(move |mut body| {
         replace(body.members_mut(), references, &items, max_bytes)?;
+        body.keep_members();
         Ok(body)
     });
     replacing.await

@@ -16,10 +16,13 @@ use crate::{
     domain::{
         dialect::responses::{
             InputTokensRequest, ResponseBody, ResponseEvent, ResponseInputTokens, ResponsesRequest,
-            ResponsesWriter,
+            ResponsesWriter, original,
         },
         generation::Surface,
+        json::Members,
         receipt::Prefixes,
+        request::Original,
+        validate::Body,
     },
 };
 
@@ -68,12 +71,19 @@ pub async fn respond(
 pub(super) fn read(body: JsonBody<ResponsesRequest>) -> Result<ResponsesRequest, ApiError> {
     let prefixes = Prefixes::of(Surface::OpenAiResponses, body.members(), &[]);
     let bytes = body.original();
+    let original = as_it_came(&body);
     let mut request = body.read()?;
     if let Some(bytes) = &bytes {
         request.dialogue.conversation.share(bytes);
     }
+    request.dialogue.original = original;
     request.dialogue.prefixes = prefixes;
     Ok(request)
+}
+
+fn as_it_came<T: Body>(body: &JsonBody<T>) -> Option<Box<Original>> {
+    let members = Members::parse(&body.original()?).ok()?;
+    Some(Box::new(original(members, body.members())))
 }
 
 /// Count the input tokens of a response
@@ -91,7 +101,9 @@ pub async fn input_tokens(
     let body = resolve(&state, &mut auth.caller, body).await?;
     let reading = body.apart(|body| {
         let prefixes = Prefixes::of(Surface::OpenAiResponses, body.members(), &[]);
+        let original = as_it_came(&body);
         let InputTokensRequest(mut dialogue) = body.read()?;
+        dialogue.original = original;
         dialogue.prefixes = prefixes;
         Ok(dialogue)
     });

@@ -84,7 +84,7 @@ pub(super) fn read(
             max_output_tokens: limits.max_output_tokens.map_or(max_tokens, |n| *n),
             images,
         },
-        dialogue: vendor.dialogue,
+        dialogue: settings.dialogue(vendor.dialogue),
         overhead_tokens: overhead_tokens.unwrap_or(OVERHEAD_TOKENS),
         cache_writes: settings.cache_writes(),
         always_thinks: settings.always_thinks(),

@@ -5,8 +5,8 @@ use std::{borrow::Cow, collections::HashSet};
 use super::{TextModel, text::NOT_TAKEN};
 use crate::domain::{
     conversation::{
-        Conversation, Detail, Format, Image, ImageSource, ImageType, MAX_IMAGES, Message, Part,
-        Role, Sampling, Spelling, Thinking, ToolChoice, Tools,
+        Conversation, Detail, Effort, Format, Image, ImageSource, ImageType, MAX_IMAGES, Message,
+        Part, Role, Sampling, Spelling, Thinking, ToolChoice, Tools,
     },
     generation::Surface,
     pricing::CacheWrites,
@@ -26,6 +26,8 @@ pub struct Dialogue {
     pub thinking: bool,
     /// Thinking that a chat server reported in a field of its own, brought back.
     pub reasoning_fields: bool,
+    /// Reasoning that OpenAI encrypted, brought back.
+    pub encrypted_reasoning: bool,
     /// A request for at most one call. Without it the answer is cut to one call where one function
     /// is forced.
     pub one_at_a_time: bool,
@@ -57,6 +59,8 @@ pub struct Dialogue {
     pub gifs: bool,
     /// Signatures of Gemini's thoughts, with the calls after them.
     pub thought_signatures: bool,
+    /// The lowest limit of output tokens; a lower one that is asked for is raised to it.
+    pub min_output_tokens: u32,
     /// The surface whose bodies the vendor takes as they are.
     pub own: Option<Surface>,
     /// What the vendor writes to its cache, and bills, without being asked to.
@@ -69,6 +73,7 @@ impl Dialogue {
         top_p_with_temperature: true,
         thinking: true,
         reasoning_fields: true,
+        encrypted_reasoning: false,
         one_at_a_time: true,
         strict_tools: true,
         free_arguments: true,
@@ -84,6 +89,7 @@ impl Dialogue {
         image_detail: true,
         gifs: true,
         thought_signatures: true,
+        min_output_tokens: 1,
         own: None,
         cache_writes: CacheWrites::None,
     };
@@ -134,16 +140,35 @@ fn asks_for_one_of_several(tools: &Tools) -> bool {
 
 impl TextModel {
     /// Whether the vendor gets the body as it came: it speaks its dialect, and nothing in it is of
-    /// another one's.
+    /// another one's. From a Responses body, thinking of others is left out.
     pub fn passes(&self, request: &DialogueRequest) -> bool {
         request.original.is_some()
             && self.dialogue.own == Some(request.surface)
-            && (request.surface == Surface::OpenAiChat
+            && (request.surface != Surface::AnthropicMessages
                 || !request.conversation.parts().any(|part| {
                     part.has_thought_signature()
                         || part.is_unsigned_thinking()
                         || part.reasoning_field().is_some()
+                        || part.encrypted_reasoning().is_some()
                 }))
+    }
+
+    /// Whether the vendor speaks a dialect of OpenAI's.
+    fn is_openai(&self) -> bool {
+        let own = self.dialogue.own;
+        matches!(own, Some(Surface::OpenAiChat | Surface::OpenAiResponses))
+    }
+
+    /// Whether the vendor takes a part back that may be thinking.
+    pub(super) fn takes_back(&self, part: &Part) -> bool {
+        let can = self.dialogue;
+        match part {
+            part if part.reasoning_field().is_some() => can.reasoning_fields,
+            part if part.encrypted_reasoning().is_some() => can.encrypted_reasoning,
+            Part::Thinking { .. } => can.thinking && !part.is_unsigned_thinking(),
+            Part::Redacted { .. } => can.thinking,
+            _ => true,
+        }
     }
 
     /// What the vendor may write to its cache.
@@ -216,7 +241,7 @@ impl TextModel {
         errors.extend(wrong.map(|message| unsupported("messages", message)));
         // OpenAI's models and compatible servers, but not all of them, know it.
         let is_original = |image: &Image| image.detail == Some(Detail::Original);
-        if can.own == Some(Surface::OpenAiChat)
+        if self.is_openai()
             && self
                 .limits
                 .images
@@ -296,7 +321,10 @@ impl TextModel {
     /// What a dialogue asks that changes no answer, and that the provider is not sent.
     pub fn left_out(&self, request: &DialogueRequest) -> Vec<&'static str> {
         let mut left_out = if self.passes(request) {
-            Vec::new()
+            let is_lost = |part: &Part| !self.takes_back(part);
+            let edited = request.surface == Surface::OpenAiResponses;
+            let loses = edited && request.conversation.parts().any(is_lost);
+            loses.then_some("thinking").into_iter().collect()
         } else {
             self.lost_in_translation(request)
         };
@@ -320,25 +348,25 @@ impl TextModel {
     fn lost_in_translation(&self, request: &DialogueRequest) -> Vec<&'static str> {
         let can = self.dialogue;
         let mut left_out = request.left_out.clone();
-        let is_lost = |part: &Part| match part {
-            part if part.reasoning_field().is_some() => !can.reasoning_fields,
-            Part::Thinking { .. } => !can.thinking || part.is_unsigned_thinking(),
-            Part::Redacted { .. } => !can.thinking,
-            _ => false,
-        };
+        let is_lost = |part: &Part| !self.takes_back(part);
         if !left_out.contains(&"thinking") && request.conversation.parts().any(is_lost) {
             left_out.push("thinking");
         }
         let functions = &request.conversation.tools.functions;
         // Where an answer follows its schema only if that is asked for, as it may not be of this one.
         let is_loose = request.surface == Surface::AnthropicMessages
-            && can.own == Some(Surface::OpenAiChat)
+            && self.is_openai()
             && matches!(&request.conversation.format, Format::Schema(schema) if schema.strict.is_none());
         if is_loose || !can.strict_tools && functions.iter().any(|f| f.strict == Some(true)) {
             left_out.push("strict");
         }
         let detailed = |detail: Option<Detail>| detail.is_some_and(|d| d != Detail::Auto);
         let mut images = request.conversation.images();
+        // A chat has no place for it, so the next turn does not bring it back.
+        let may_reason = request.sampling.reasoning.effort != Some(Effort::None);
+        if can.encrypted_reasoning && may_reason && request.surface == Surface::OpenAiChat {
+            left_out.push("reasoning.encrypted_content");
+        }
         if !can.image_detail && images.any(|image| detailed(image.detail)) {
             left_out.push("detail");
         }

@@ -8,6 +8,7 @@ use crate::domain::{
         Conversation, Json, Message, Part, ReplacedNames, Role, ToolCall, ToolChoice,
         complete_schema,
     },
+    generation::Surface,
     request::DialogueRequest,
 };
 
@@ -46,7 +47,11 @@ impl TextModel {
             Part::ToolCall(call) => ids.fits(&call.id),
             _ => true,
         });
+        let loses = |part: &Part| !self.takes_back(part);
         if let Some(original) = &mut request.original {
+            if surface == Surface::OpenAiResponses && conversation.parts().any(loses) {
+                original.leave_out_foreign_reasoning();
+            }
             if conversation.tools.functions.is_empty() {
                 original.leave_out_tools();
             }
@@ -67,10 +72,7 @@ impl TextModel {
         let is_accepted = |part: &Part| match part {
             Part::Text { text } if can.blank_texts => !text.is_empty(),
             Part::Text { text } => !text.trim().is_empty(),
-            part if part.reasoning_field().is_some() => can.reasoning_fields,
-            Part::Thinking { .. } => can.thinking && !part.is_unsigned_thinking(),
-            Part::Redacted { .. } => can.thinking,
-            _ => true,
+            part => self.takes_back(part),
         };
         for message in &mut *messages {
             for part in &mut message.parts {

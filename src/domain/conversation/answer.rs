@@ -60,6 +60,7 @@ impl Visibility {
                 calls: true,
                 thinking: true,
                 reasoning: true,
+                opaque: true,
                 ..Self::TEXT
             },
             Surface::AnthropicMessages => Self {

@@ -12,12 +12,11 @@ mod writer;
 
 use serde_json::{Map, Value, json};
 
-use super::{MAX_LIMIT, REFUSED, json as text_of, marked_writes};
+use super::{MAX_LIMIT, REFUSED, json as text_of, openai_cache_writes};
 use crate::domain::{
     conversation::{Conversation, Effort, Reasoning, Sampling},
     generation::Surface,
     json::Members,
-    pricing::CacheWrites,
     request::{DialogueRequest, MODEL_NAME, Original},
     validate::{
         FieldCode, Fields, Input, List, Object, boolean, integer, number, only, sequences, words,
@@ -162,20 +161,12 @@ fn fixed() -> [(&'static str, Vec<Value>); 5] {
     ]
 }
 
-/// A body as it came. OpenAI caches by itself; who asks for a time may pay for a long one.
+/// A body as it came.
 pub fn original(members: Members, values: &Map<String, Value>) -> Original {
-    let given = |value: Option<&Value>| value.is_some_and(|value| !value.is_null());
-    let options = values.get("prompt_cache_options");
-    let timed = given(values.get("prompt_cache_retention"))
-        || given(options.and_then(|options| options.get("ttl")));
     Original {
         members,
         headers: Vec::new(),
-        cache_writes: if timed {
-            CacheWrites::Long
-        } else {
-            marked_writes(values)
-        },
+        cache_writes: openai_cache_writes(values),
     }
 }
 

@@ -15,20 +15,24 @@ mod tools;
 mod writer;
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use super::{MAX_LIMIT, json as text_of};
+use super::{MAX_LIMIT, REFUSED, json as text_of, openai_cache_writes};
 use crate::domain::{
     conversation::{Conversation, Effort, Message, Part, Reasoning, Role, Sampling, Visibility},
     generation::Surface,
+    json::Members,
     named::named_enum,
-    request::{DialogueRequest, MODEL_NAME},
-    validate::{Fields, Input, List, Object, boolean, integer, number, only, text, words},
+    request::{DialogueRequest, MODEL_NAME, Original},
+    validate::{
+        FieldCode, Fields, Input, List, Object, boolean, integer, number, only, text, words,
+    },
 };
 
 pub use answer::{ResponseBody, ResponseEvent, referenced};
 use item::Item;
+pub use secret::is_encrypted_by_openai;
 pub use writer::{Echo, ResponsesWriter};
 
 /// Fields that ask for what is not served here, or that keep state at a vendor.
@@ -36,11 +40,9 @@ const UNSUPPORTED: &[&str] = &[
     "access_programs",
     "background_options",
     "context_management",
-    "conversation",
+    "generate",
     "image",
     "max_tool_calls",
-    "moderation",
-    "previous_response_id",
     "prompt",
 ];
 /// Fields that change no answer: where a provider does not know them they are left out, and the
@@ -76,7 +78,7 @@ named_enum!(
 
 /// What both requests have.
 fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
-    fields.take_unknown_nulls();
+    fields.keep_others();
     let about = "`provider/model` of GET /openai/v1/models, or just `model`.";
     let model = fields.required("model", about, MODEL_NAME);
     let about = "Instructions above the input.";
@@ -88,6 +90,19 @@ fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
         short: Some(|said: &str| Item::Message(Message::text(Role::User, said))),
     };
     let input = input.read(fields, "input", item::read);
+    let options = fields.value("prompt_cache_options");
+    if options.is_some_and(|options| options["prewarm"] == true) {
+        let message = "is not supported here as true; a request must have an answer";
+        fields.error(
+            "prompt_cache_options.prewarm",
+            FieldCode::NotSupported,
+            message,
+        );
+    }
+    // That one may be false.
+    let refused = REFUSED.iter().filter(|name| **name != "background");
+    fields.unsupported(&refused.copied().collect::<Vec<_>>());
+    fields.unsupported(UNSUPPORTED);
     let (tools, own) = tools::read(fields, input.as_deref().unwrap_or_default());
     let format = tools::format(fields);
     let schema = (
@@ -158,7 +173,8 @@ impl Input for ResponsesRequest {
             fields.optional(name, "As it is anyway.", only(values));
         }
         let mut left_out = fields.hints(HINTS);
-        fields.unsupported(UNSUPPORTED);
+        let others = fields.others();
+        left_out.extend(others.marker());
         let (dialogue, mut echo) = read?;
         echo.shown.encrypted = encrypted.unwrap_or(false);
         let visibility = Visibility {
@@ -177,6 +193,7 @@ impl Input for ResponsesRequest {
                 stream: stream.unwrap_or(false),
                 visibility,
                 left_out,
+                others,
                 ..dialogue
             },
             echo,
@@ -187,7 +204,8 @@ impl Input for ResponsesRequest {
 impl Object for ResponsesRequest {
     const SCHEMA: (&'static str, &'static str) = (
         "ResponsesRequest",
-        "A dialogue. Other fields of the Responses API are refused by name.",
+        "A dialogue. Other fields pass to providers that are called by the Responses API, and are \
+         refused by name for others.",
     );
 
     fn example() -> Value {
@@ -199,8 +217,10 @@ impl Object for ResponsesRequest {
 impl Input for InputTokensRequest {
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let read = dialogue(fields);
-        fields.unsupported(&["conversation", "personality", "previous_response_id"]);
-        read.map(|(dialogue, _)| Self(dialogue))
+        fields.unsupported(&["personality"]);
+        let others = fields.others();
+        let (dialogue, _) = read?;
+        Some(Self(DialogueRequest { others, ..dialogue }))
     }
 }
 
@@ -233,12 +253,18 @@ impl ResponseInputTokens {
     }
 }
 
+/// A body as it came.
+pub fn original(members: Members, values: &Map<String, Value>) -> Original {
+    Original {
+        members,
+        headers: Vec::new(),
+        cache_writes: openai_cache_writes(values),
+    }
+}
+
 /// The parts of answers that become items of the output, each one.
 fn is_item(part: &Part) -> bool {
-    !matches!(
-        part,
-        Part::Image(_) | Part::ToolResult(_) | Part::Opaque { .. }
-    )
+    !matches!(part, Part::Image(_) | Part::ToolResult(_))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::domain::{
     conversation::{ReplacedNames, Spelling, complete_schema},
+    dialect::responses::is_encrypted_by_openai as is_openai,
     generation::Surface,
     json::Members,
     pricing::CacheWrites,
@@ -44,6 +45,18 @@ impl Original {
         });
     }
 
+    /// Removes reasoning of a Responses body that `OpenAI` did not encrypt, and refuses.
+    pub fn leave_out_foreign_reasoning(&mut self) {
+        self.edit("input", |input| {
+            if let Value::Array(items) = input {
+                items.retain(|item| {
+                    let content = item["encrypted_content"].as_str();
+                    item["type"] != "reasoning" || content.is_some_and(is_openai)
+                });
+            }
+        });
+    }
+
     /// Removes an empty list of tools and the choice of one, which vendors refuse.
     pub fn leave_out_tools(&mut self) {
         for name in ["tools", "tool_choice", "parallel_tool_calls"] {
@@ -55,6 +68,7 @@ impl Original {
     pub fn complete_schemas(&mut self, surface: Surface) {
         let schema = match surface {
             Surface::AnthropicMessages => "/input_schema",
+            Surface::OpenAiResponses => "/parameters",
             _ => "/function/parameters",
         };
         self.edit("tools", |tools| {
@@ -81,9 +95,17 @@ impl Original {
             }
         };
         let function = match surface {
-            Surface::AnthropicMessages => "/name",
+            Surface::AnthropicMessages | Surface::OpenAiResponses => "/name",
             _ => "/function/name",
         };
+        self.edit("input", |input| {
+            for item in items(Some(input)) {
+                id(item.get_mut("call_id"));
+                if item["type"] == "function_call" {
+                    name(item.get_mut("name"));
+                }
+            }
+        });
         self.edit("tools", |tools| {
             for tool in items(Some(tools)) {
                 name(tool.pointer_mut(function));

@@ -52,7 +52,7 @@ pub const ADAPTERS: Adapters = Adapters {
         ..Vendor::new(
             "gemini",
             &[Modality::Text, Modality::Video, Modality::Audio],
-            |modality, wire| match modality {
+            |_, modality, wire| match modality {
                 Modality::Video => read_settings::<OmniModel>(wire),
                 Modality::Audio => {
                     no_settings::<GeminiSpeechModel>("Gemini's speech", wire.as_ref())

@@ -282,7 +282,7 @@ async fn the_duration_of_a_stream_is_our_limit_and_a_gap_is_not() {
             idle: gap,
             ..answer
         }
-        .events();
+        .events(1_000);
         assert!(events.next().await.unwrap().is_some());
         let error = events.next().await.unwrap_err();
         assert_eq!(

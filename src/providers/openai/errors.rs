@@ -101,6 +101,8 @@ fn hint(code: &str) -> Option<ProviderErrorKind> {
         "model_not_found" | "context_length_exceeded" | "invalid_request_error" => {
             Some(ProviderErrorKind::Rejected)
         }
+        // Of a failed response: `invalid_image_url`, `image_too_large`, and the like.
+        code if code.contains("image") => Some(ProviderErrorKind::Rejected),
         _ => None,
     }
 }

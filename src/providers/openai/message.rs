@@ -11,7 +11,7 @@ use crate::domain::conversation::{
 };
 
 /// The name of a schema that has none.
-const SCHEMA_NAME: &str = "answer";
+pub(super) const SCHEMA_NAME: &str = "answer";
 
 #[derive(Serialize)]
 pub struct WireMessage<'a> {
@@ -52,7 +52,7 @@ struct WireImage<'a> {
 }
 
 /// A URL, or the data as one.
-struct WireUrl<'a>(&'a ImageSource);
+pub(super) struct WireUrl<'a>(pub(super) &'a ImageSource);
 
 #[derive(Serialize)]
 struct WireCall<'a> {

@@ -10,11 +10,20 @@ use super::{
     message::{self, WireFormat, WireMessage, WireTool},
 };
 use crate::domain::{
-    conversation::{Conversation, Effort, Reasoning, Thinking, Tools},
+    catalogue::Dialogue,
+    conversation::{Conversation, Effort, Reasoning, Spelling, Thinking, Tools},
+    generation::Surface,
     json::Members,
     pricing::CacheWrites,
     settings::blank_is_none,
     vendor::ModelSettings,
+};
+
+/// The lowest `max_output_tokens`, and the longest `call_id`, of Responses, by its error messages.
+const MIN_OUTPUT_TOKENS: u32 = 16;
+const CALL_IDS: Spelling = Spelling {
+    max_chars: 64,
+    ..Spelling::ANY
 };
 
 /// Which field carries the token limit.
@@ -39,6 +48,26 @@ pub enum SystemRole {
     Developer,
 }
 
+impl SystemRole {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::Developer => "developer",
+        }
+    }
+}
+
+/// The API by which a model is called.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Api {
+    /// Chat Completions: every compatible server has it.
+    #[default]
+    Chat,
+    /// Responses: `OpenAI`'s current models take functions beside reasoning only here.
+    Responses,
+}
+
 /// Settings of one model. The default suits compatible servers and adds nothing that one of
 /// them might refuse, except `stream_options`, without which most of them count no tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -48,6 +77,8 @@ pub enum SystemRole {
     reason = "each is a setting of its own"
 )]
 pub struct OpenAiModel {
+    pub api: Api,
+    /// Of Chat Completions; Responses has one field.
     pub token_field: TokenField,
     pub system_role: SystemRole,
     /// `reasoning_effort`, as the model takes it (`none`, `low`, ...). `None` sends nothing.
@@ -72,6 +103,7 @@ pub struct OpenAiModel {
 impl Default for OpenAiModel {
     fn default() -> Self {
         Self {
+            api: Api::Chat,
             token_field: TokenField::MaxTokens,
             system_role: SystemRole::System,
             reasoning_effort: None,
@@ -91,6 +123,30 @@ impl ModelSettings for OpenAiModel {
             CacheWrites::None
         } else {
             CacheWrites::Short
+        }
+    }
+
+    fn dialogue(&self, vendor: Dialogue) -> Dialogue {
+        if self.api == Api::Chat {
+            return vendor;
+        }
+        // Of compatible servers no rule is known.
+        let (min_output_tokens, ids) = if self.no_obfuscation {
+            (MIN_OUTPUT_TOKENS, CALL_IDS)
+        } else {
+            (vendor.min_output_tokens, vendor.ids)
+        };
+        Dialogue {
+            reasoning_fields: false,
+            thought_signatures: false,
+            encrypted_reasoning: true,
+            result_images: true,
+            // The adapter ends the text at them.
+            max_stops: usize::MAX,
+            own: Some(Surface::OpenAiResponses),
+            min_output_tokens,
+            ids,
+            ..vendor
         }
     }
 }
@@ -130,16 +186,32 @@ pub struct Body<'a> {
 }
 
 #[derive(Serialize)]
-struct CacheOptions {
+pub(super) struct CacheOptions {
     mode: &'static str,
 }
 
+impl CacheOptions {
+    /// Switches cache writes off, except in a dialogue, whose next turn reads them.
+    pub(super) fn explicit(call: &TextCall, settings: &OpenAiModel) -> Option<Self> {
+        let is_explicit = settings.explicit_cache && !call.is_dialogue;
+        is_explicit.then_some(Self { mode: "explicit" })
+    }
+}
+
 #[derive(Serialize)]
-struct StreamOptions {
+pub(super) struct StreamOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     include_usage: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     include_obfuscation: Option<bool>,
+}
+
+impl StreamOptions {
+    /// Those of Responses, which always counts tokens.
+    pub(super) const UNPADDED: Self = Self {
+        include_usage: None,
+        include_obfuscation: Some(false),
+    };
 }
 
 /// The body to send: the caller's, or one written from the conversation.
@@ -206,10 +278,6 @@ pub(super) fn body<'a>(
     settings: &'a OpenAiModel,
     streaming: bool,
 ) -> Body<'a> {
-    let system_role = match settings.system_role {
-        SystemRole::System => "system",
-        SystemRole::Developer => "developer",
-    };
     let (max_tokens, max_completion_tokens) = match settings.token_field {
         TokenField::MaxTokens => (Some(call.max_tokens), None),
         TokenField::MaxCompletionTokens => (None, Some(call.max_tokens)),
@@ -223,7 +291,7 @@ pub(super) fn body<'a>(
     let serial = tools.one_at_a_time && !tools.functions.is_empty();
     Body {
         model: &call.model,
-        messages: message::messages(conversation, system_role),
+        messages: message::messages(conversation, settings.system_role.as_str()),
         tools: message::tools(tools),
         tool_choice: message::tool_choice(&tools.choice),
         parallel_tool_calls: serial.then_some(false),
@@ -235,8 +303,7 @@ pub(super) fn body<'a>(
         stop: &call.sampling.stop,
         reasoning_effort: effort(call, tools, settings),
         service_tier: settings.service_tier.as_deref(),
-        prompt_cache_options: (settings.explicit_cache && !call.is_dialogue)
-            .then_some(CacheOptions { mode: "explicit" }),
+        prompt_cache_options: CacheOptions::explicit(call, settings),
         stream: streaming.then_some(true),
         stream_options: (streaming && wanted).then_some(options),
     }
@@ -251,15 +318,21 @@ pub fn sent_effort<'a>(call: &TextCall, settings: &'a OpenAiModel) -> Option<&'a
 }
 
 /// The model's own effort where none is asked for. Thinking that is asked for in another dialect
-/// becomes an effort, but not beside tools: models that can do without, which `none` stands for,
-/// take tools here only so.
-fn effort<'a>(call: &TextCall, tools: &Tools, settings: &'a OpenAiModel) -> Option<&'a str> {
+/// becomes an effort, but not beside tools of Chat Completions: models that can do without, which
+/// `none` stands for, take tools there only so.
+pub(super) fn effort<'a>(
+    call: &TextCall,
+    tools: &Tools,
+    settings: &'a OpenAiModel,
+) -> Option<&'a str> {
     let Reasoning { thinking, effort } = call.sampling.reasoning;
     let own = settings.reasoning_effort.as_deref();
+    let takes_none_only =
+        own == Some("none") && settings.api == Api::Chat && !tools.functions.is_empty();
     match (effort, thinking) {
         (Some(effort), _) => Some(effort.as_str()),
         (None, None | Some(Thinking::Off | Thinking::BetweenTools)) => own,
-        (None, Some(_)) if own == Some("none") && !tools.functions.is_empty() => own,
+        (None, Some(_)) if takes_none_only => own,
         (None, Some(_)) => call.sampling.reasoning.as_effort().map(Effort::as_str),
     }
 }

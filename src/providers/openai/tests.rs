@@ -35,6 +35,7 @@ fn call() -> TextCall {
 /// Settings of the real `OpenAI`, as the SDK call was recorded with.
 fn real() -> OpenAiModel {
     OpenAiModel {
+        api: Api::Chat,
         token_field: TokenField::MaxCompletionTokens,
         system_role: SystemRole::Developer,
         reasoning_effort: Some("none".to_owned()),

@@ -45,8 +45,11 @@ const WRITTEN: &[&str] = &[
     // LiteLLM, Databricks and other proxies of Anthropic.
     "/cache_creation_input_tokens",
 ];
-/// The part of them that is kept for an hour, of proxies of Anthropic and of `LiteLLM`.
+/// The part of them that is kept for long.
 const WRITTEN_LONG: &[&str] = &[
+    // OpenAI, for twelve hours.
+    "/input_tokens_details/cache_write_tokens_details/ttl_12h_tokens",
+    // Proxies of Anthropic and LiteLLM, for an hour.
     "/cache_creation/ephemeral_1h_input_tokens",
     "/prompt_tokens_details/cache_creation_token_details/ephemeral_1h_input_tokens",
 ];

@@ -58,10 +58,10 @@ pub const ADAPTERS: Adapters = Adapters {
         ..Vendor::new(
             "openai",
             &[Modality::Text, Modality::Image, Modality::Audio],
-            |modality, wire| match modality {
+            |id, modality, wire| match modality {
                 Modality::Image => read_settings::<OpenAiImageModel>(wire),
                 Modality::Audio => read_settings::<OpenAiSpeechModel>(wire),
-                Modality::Text | Modality::Video => text(wire),
+                Modality::Text | Modality::Video => text(id, wire),
             },
         )
     },
@@ -89,7 +89,7 @@ pub const COMPATIBLE: Adapters = Adapters {
             reasoning_fields: true,
             ..DIALOGUE
         },
-        ..Vendor::new("openai_compatible", &[Modality::Text], |_, wire| {
+        ..Vendor::new("openai_compatible", &[Modality::Text], |_, _, wire| {
             read_settings::<OpenAiModel>(wire)
         })
     },
@@ -101,8 +101,14 @@ pub const COMPATIBLE: Adapters = Adapters {
 };
 
 /// `OpenAI` itself: other defaults, and checked values.
-fn text(wire: Option<Value>) -> Result<SharedSettings, ConfigError> {
+fn text(id: &str, wire: Option<Value>) -> Result<SharedSettings, ConfigError> {
+    let api = if has_responses(id) {
+        "responses"
+    } else {
+        "chat"
+    };
     let mut table = Table::from_iter([
+        ("api".to_owned(), api.into()),
         ("token_field".to_owned(), "max_completion_tokens".into()),
         ("system_role".to_owned(), "developer".into()),
         ("service_tier".to_owned(), "default".into()),
@@ -121,4 +127,45 @@ fn text(wire: Option<Value>) -> Result<SharedSettings, ConfigError> {
         }
     }
     read_settings::<OpenAiModel>(Some(Value::Table(table)))
+}
+
+/// Whether a model is called by the Responses API unless configured: from gpt-5.4 on, and those that
+/// have no other API.
+fn has_responses(id: &str) -> bool {
+    let name = id.strip_prefix("ft:").unwrap_or(id);
+    let Some(rest) = name.strip_prefix("gpt-") else {
+        return false;
+    };
+    let mut words = rest.split(['-', ':']);
+    let version = words.next().unwrap_or_default();
+    let (major, minor) = version.split_once('.').unwrap_or((version, "0"));
+    let version = major.parse::<u32>().ok().zip(minor.parse::<u32>().ok());
+    version.is_some_and(|version| version >= (5, 4)) || words.any(|w| ["codex", "pro"].contains(&w))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn current_models_are_called_by_responses() {
+        for id in [
+            "gpt-6-luna",
+            "gpt-6.1-sol",
+            "gpt-5.4",
+            "gpt-5.4-mini-2026-03-05",
+            "gpt-5.10",
+            "gpt-5-pro",
+            "gpt-5.3-codex",
+            "ft:gpt-5.6-luna:org::1",
+            "gpt-10",
+        ] {
+            assert!(has_responses(id), "{id}");
+        }
+        for id in [
+            "gpt-5.3", "gpt-5", "gpt-4o", "gpt-4.1", "o3", "m", "gpt-", "gpt-5x",
+        ] {
+            assert!(!has_responses(id), "{id}");
+        }
+    }
 }

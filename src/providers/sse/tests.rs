@@ -20,7 +20,7 @@ async fn read(
         .iter()
         .map(|p| Ok(Bytes::copy_from_slice(p)))
         .collect();
-    let mut events = Events::new(stream::iter(pieces), IDLE, cap);
+    let mut events = Events::new(stream::iter(pieces), IDLE, cap, EVENT_CAP);
     let mut all = Vec::new();
     while let Some(event) = events.next().await? {
         all.push((event.name, event.data));
@@ -113,7 +113,7 @@ async fn an_error_of_the_body_keeps_its_kind_and_completes_no_event() {
         Ok(Bytes::from_static(b"data: a\n\ndata: half")),
         Err(timed_out),
     ];
-    let mut events = Events::new(stream::iter(pieces), IDLE, 1000);
+    let mut events = Events::new(stream::iter(pieces), IDLE, 1000, EVENT_CAP);
     assert_eq!(events.next().await.unwrap().unwrap().data, "a");
     assert_eq!(
         events.next().await.unwrap_err().kind,
@@ -126,7 +126,7 @@ async fn an_error_of_the_body_keeps_its_kind_and_completes_no_event() {
 async fn silence_is_a_timeout() {
     let first = stream::iter([Ok(Bytes::from_static(b"data: a\n\n"))]);
     let bytes = first.chain(stream::pending());
-    let mut events = Events::new(bytes, Duration::from_millis(20), 1000);
+    let mut events = Events::new(bytes, Duration::from_millis(20), 1000, EVENT_CAP);
     assert_eq!(events.next().await.unwrap().unwrap().data, "a");
     assert_eq!(
         events.next().await.unwrap_err().kind,

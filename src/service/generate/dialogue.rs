@@ -58,7 +58,7 @@ impl Service {
         // Some SDKs send the model's maximum where nobody has set a limit.
         let asked = request.max_tokens.filter(|&n| n < ceiling.max_tokens);
         let max_tokens = match asked {
-            Some(asked) => asked,
+            Some(asked) => asked.max(text.dialogue.min_output_tokens),
             None => {
                 let least = least_output(text, request.sampling.reasoning);
                 most_output(&ceiling, least, self.spendable(caller).await?.0).0
@@ -203,8 +203,10 @@ impl Service {
         let (account, limits) = (caller.account_id, &text.limits);
         let (provider, id, overhead) = (&model.provider, &model.id, text.overhead_tokens);
         let base_url = self.0.providers.base_urls.get(provider);
-        let scope =
-            format!("{account} {provider} {base_url:?} {id} {passes} {overhead} {limits:?}");
+        let own = text.dialogue.own;
+        let scope = format!(
+            "{account} {provider} {base_url:?} {id} {passes} {overhead} {limits:?} {own:?}"
+        );
         let keys = prefixes.keys(&scope);
         let found = if prefixes.may_follow() {
             let reading = self.0.store.receipt(account, &keys).await;

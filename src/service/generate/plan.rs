@@ -140,7 +140,8 @@ fn plan_text<'a>(
     // The default is ours, so a smaller model may lower it; a requested value it may not.
     let max_tokens = request
         .max_tokens
-        .unwrap_or(DEFAULT_MAX_TOKENS.min(text.limits.max_tokens));
+        .unwrap_or(DEFAULT_MAX_TOKENS.min(text.limits.max_tokens))
+        .max(text.dialogue.min_output_tokens);
     let mut conversation =
         Conversation::from_prompt(rendered.prompt.clone(), rendered.system_prompt.clone());
     check_context(text, &conversation)?;

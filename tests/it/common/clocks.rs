@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use gensvc::{
-    app::{self, App},
+    app::App,
     domain::clock::{ClockReading, DatabaseClock, SharedClock},
 };
 use sqlx::{ConnectOptions as _, PgConnection, postgres::PgConnectOptions};
@@ -14,7 +14,7 @@ use super::TestApp;
 impl TestApp {
     /// The same server on a machine with that clock, using the database's clock as in production.
     pub async fn on_machine(mut self, machine: fn() -> DateTime<Utc>) -> Self {
-        let config = app::config::load(None, &self.env).unwrap();
+        let config = super::config(None, &self.env);
         let reading = ClockReading::of(self.store.time()).await.unwrap();
         let clock: SharedClock = Arc::new(DatabaseClock::new(machine, &reading));
         let app = App::build(&config, self.store.clone(), clock, "http://test").await;

@@ -311,7 +311,7 @@ async fn a_stream_ends_at_its_accounts_half_of_the_budget(
 }
 
 #[sqlx::test]
-async fn unknown_fields_are_refused_before_answers_are_read(
+async fn invalid_fields_are_refused_before_answers_are_read(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -320,7 +320,7 @@ async fn unknown_fields_are_refused_before_answers_are_read(
     let unknown = json!([{"type": "item_reference", "id": format!("msg_{:032x}_0", 1)}]);
     for path in [RESPONSES, COUNT] {
         for (more, param) in [
-            (json!({"x": vec![0; 1_000]}), "x"),
+            (json!({"prompt": vec![0; 1_000]}), "prompt"),
             (json!({"tools": 1}), "tools"),
         ] {
             let body = with(json!({"model": MODELS[0], "input": unknown}), &more);

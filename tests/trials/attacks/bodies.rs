@@ -16,7 +16,7 @@ pub async fn run(scene: &Scene) -> Answers {
     scene.provider.set(Mode::Wait(Duration::from_secs(8)));
     let url = format!("data:image/png;base64,{}", image());
     let images = vec![json!({"type": "image_url", "image_url": {"url": url}}); 2];
-    let body = json!({"model": "openai/gpt-5.4-mini", "max_tokens": 10,
+    let body = json!({"model": "openai/gpt-5.2", "max_tokens": 10,
         "messages": [{"role": "user", "content": images}]});
     let body = body.to_string();
     let requests = (0..27).map(|_| async {

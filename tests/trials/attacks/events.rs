@@ -6,7 +6,7 @@ use super::{Answers, scene::Scene, upstream::Mode};
 
 pub async fn run(scene: &Scene) -> Answers {
     scene.provider.set(Mode::Event(30 << 20));
-    let body = r#"{"model": "openai/gpt-5.4-mini", "stream": true, "max_tokens": 10,
+    let body = r#"{"model": "openai/gpt-5.2", "stream": true, "max_tokens": 10,
         "messages": [{"role": "user", "content": "x"}]}"#;
     let path = "/openai/v1/chat/completions";
     let requests = (0..4).map(|_| scene.answer(path, body.as_bytes()));

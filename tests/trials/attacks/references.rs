@@ -10,7 +10,7 @@ const COUNTS: &str = "/openai/v1/responses/input_tokens";
 
 pub async fn run(scene: &Scene) -> Answers {
     scene.provider.set(Mode::Text(1 << 20));
-    let body = json!({"model": "openai/gpt-5.4-mini", "input": "x", "max_output_tokens": 20});
+    let body = json!({"model": "openai/gpt-5.2", "input": "x", "max_output_tokens": 20});
     let body = body.to_string();
     let mut items = Vec::new();
     for _ in 0..64 {
@@ -19,7 +19,7 @@ pub async fn run(scene: &Scene) -> Answers {
         let id = answer["output"][0]["id"].as_str().unwrap_or_default();
         items.push(json!({"type": "item_reference", "id": id}));
     }
-    let body = json!({"model": "openai/gpt-5.4-mini", "input": items}).to_string();
+    let body = json!({"model": "openai/gpt-5.2", "input": items}).to_string();
     let counts = (0..16).map(|_| scene.answer(COUNTS, body.as_bytes()));
     let answers = join_all(counts).await.into_iter();
     answers.map(|(status, _)| status).collect()

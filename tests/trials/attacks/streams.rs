@@ -13,7 +13,7 @@ use super::{
 
 pub async fn run(scene: &Scene) -> Answers {
     scene.provider.set(Mode::Pieces(4_000));
-    let body = r#"{"model": "openai/gpt-5.4-mini", "stream": true, "max_tokens": 1000,
+    let body = r#"{"model": "openai/gpt-5.2", "stream": true, "max_tokens": 1000,
         "messages": [{"role": "user", "content": "x"}]}"#;
     let path = "/openai/v1/chat/completions";
     let send = || scene.send(path, "", body.as_bytes());

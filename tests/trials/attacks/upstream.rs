@@ -65,7 +65,7 @@ async fn answer(mut stream: TcpStream, mode: &Mutex<Mode>) -> Option<()> {
     let mode = mode.lock().unwrap().clone();
     let usage = json!({"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110});
     let completion = |text: String| {
-        json!({"id": "c", "model": "gpt-5.4-mini", "usage": usage, "choices": [{"index": 0,
+        json!({"id": "c", "model": "gpt-5.2", "usage": usage, "choices": [{"index": 0,
             "finish_reason": "stop", "message": {"role": "assistant", "content": text}}]})
     };
     let body = match mode {
@@ -91,7 +91,7 @@ async fn answer(mut stream: TcpStream, mode: &Mutex<Mode>) -> Option<()> {
         }
         Mode::Pieces(count) => {
             open(&mut stream).await?;
-            let piece = json!({"id": "c", "model": "gpt-5.4-mini", "choices": [{"index": 0,
+            let piece = json!({"id": "c", "model": "gpt-5.2", "choices": [{"index": 0,
                 "delta": {"content": "a".repeat(1 << 10)}}]});
             for _ in 0..count {
                 stream

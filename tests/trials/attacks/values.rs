@@ -13,7 +13,7 @@ pub async fn run(scene: &Scene) -> Answers {
     let items: Vec<_> = ids.collect();
     let items = serde_json::to_string(&items).unwrap();
     let zeros = "0,".repeat((255 << 10) / 2 - items.len());
-    let body = format!(r#"{{"model":"openai/gpt-5.4-mini","input":{items},"x":[{zeros}0]}}"#);
+    let body = format!(r#"{{"model":"openai/gpt-5.2","input":{items},"x":[{zeros}0]}}"#);
     let path = "/openai/v1/responses/input_tokens";
     let requests = (0..600).map(|_| scene.answer(path, body.as_bytes()));
     let answers = join_all(requests).await.into_iter();

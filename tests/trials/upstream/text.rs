@@ -35,7 +35,8 @@ pub fn answer(path: &str, call: &Value, mark: &str, mood: Mood) -> (Reply, Optio
     }
     let twice = mood == Mood::Twice;
     let anthropic = path.contains("/anthropic");
-    let names = if anthropic {
+    let responses = path.ends_with("/responses");
+    let names = if anthropic || responses {
         ["input_tokens", "output_tokens"]
     } else {
         ["prompt_tokens", "completion_tokens"]
@@ -43,11 +44,15 @@ pub fn answer(path: &str, call: &Value, mark: &str, mood: Mood) -> (Reply, Optio
     let mut usage = json!({names[0]: input_told, names[1]: output_told});
     let thinks = mark.starts_with("mk-sdk-") && call["stream"] == true;
     if thinks && !anthropic {
-        usage["completion_tokens_details"] = json!({"reasoning_tokens": THOUGHTS});
+        let details = json!({"reasoning_tokens": THOUGHTS});
+        let name = if responses { "output" } else { "completion" };
+        usage[format!("{name}_tokens_details")] = details;
     }
     if call["stream"] == true {
         let mut events = if anthropic {
             anthropic_events(&text, &usage)
+        } else if responses {
+            response_events(&text, &usage)
         } else {
             openai_events(&text, &usage)
         };
@@ -66,6 +71,8 @@ pub fn answer(path: &str, call: &Value, mark: &str, mood: Mood) -> (Reply, Optio
     let whole = if anthropic {
         json!({"id": "msg_1", "type": "message", "role": "assistant", "model": call["model"],
             "content": [{"type": "text", "text": text}], "stop_reason": "end_turn", "usage": usage})
+    } else if responses {
+        response(&text, &usage)
     } else {
         json!({"id": "c-1", "object": "chat.completion", "model": call["model"],
             "choices": [{"index": 0, "message": {"role": "assistant", "content": text},
@@ -95,6 +102,39 @@ fn openai_events(text: &str, usage: &Value) -> Vec<String> {
             json!({"id": "c-1", "choices": [], "usage": usage})
         ),
         "data: [DONE]\n\n".to_owned(),
+    ]
+}
+
+fn response(text: &str, usage: &Value) -> Value {
+    let content = json!([{"type": "output_text", "text": text, "annotations": []}]);
+    json!({"id": "resp_1", "object": "response", "model": "m", "status": "completed", "error": null,
+        "output": [{"id": "msg_1", "type": "message", "role": "assistant", "content": content}],
+        "usage": usage})
+}
+
+fn response_events(text: &str, usage: &Value) -> Vec<String> {
+    let event = |kind: &str, body: Value| {
+        let mut event = body;
+        event["type"] = json!(format!("response.{kind}"));
+        format!("event: response.{kind}\ndata: {event}\n\n")
+    };
+    let (first, second) = halves(text);
+    let delta = |text: &str| {
+        event(
+            "output_text.delta",
+            json!({"output_index": 0, "item_id": "msg_1", "delta": text}),
+        )
+    };
+    let whole = response(text, usage);
+    vec![
+        event("created", json!({"response": {"id": "resp_1"}})),
+        delta(first),
+        delta(second),
+        event(
+            "output_item.done",
+            json!({"output_index": 0, "item": whole["output"][0]}),
+        ),
+        event("completed", json!({ "response": whole })),
     ]
 }
 

@@ -13,7 +13,7 @@ use crate::{
     providers::{
         anthropic::AnthropicModel,
         gemini::GeminiModel,
-        openai::{OpenAiModel, SystemRole, TokenField},
+        openai::{Api, OpenAiModel, SystemRole, TokenField},
     },
 };
 
@@ -217,6 +217,11 @@ fn the_rules_of_the_vendors_hold() {
                 };
                 assert_eq!(wire.system_role, role, "{id}");
                 assert_eq!(wire.reasoning_effort.is_some(), reasons, "{id}");
+                let is_older = ["gpt-4", "gpt-5.2"]
+                    .iter()
+                    .any(|older| id.starts_with(older));
+                let api = if is_older { Api::Chat } else { Api::Responses };
+                assert_eq!(wire.api, api, "{id}");
                 let writes = id.starts_with("gpt-6") || id.starts_with("gpt-5.6");
                 assert_eq!(wire.explicit_cache, writes, "{id}");
                 let hidden = wire.reasoning_effort.as_deref() == Some("low");

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     config::Status,
     domain::{generation::Modality, request::Target, validate::FieldCode},
-    providers::openai::{OpenAiModel, SystemRole, TokenField},
+    providers::openai::{Api, OpenAiModel, SystemRole, TokenField},
 };
 
 const SERVERS: &str = r#"
@@ -62,7 +62,10 @@ fn a_compatible_server_without_a_key() {
     assert!(local.api_key.is_none());
     assert_eq!(local.timeout.as_secs(), 300);
     let wire = settings_of::<OpenAiModel>(&local.models[0]).unwrap();
-    assert_eq!(wire.token_field, TokenField::MaxTokens);
+    assert_eq!(
+        (wire.api, wire.token_field),
+        (Api::Chat, TokenField::MaxTokens)
+    );
     assert_eq!(wire.system_role, SystemRole::System);
     assert_eq!((&wire.reasoning_effort, &wire.service_tier), (&None, &None));
     assert!(wire.stream_usage && !wire.explicit_cache && !wire.no_obfuscation);

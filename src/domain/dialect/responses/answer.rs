@@ -132,6 +132,10 @@ pub enum ResponseItem {
         #[serde(skip_serializing_if = "Option::is_none")]
         encrypted_content: Option<String>,
     },
+    /// An item of `OpenAI`'s, as it came.
+    #[serde(untagged)]
+    #[schema(value_type = Object)]
+    Opaque(Value),
 }
 
 /// A text of an item.
@@ -440,7 +444,8 @@ impl ResponseItem {
                 summary: Vec::new(),
                 encrypted_content: secret::write(part).filter(|_| shown.encrypted),
             },
-            Part::Image(_) | Part::ToolResult(_) | Part::Opaque { .. } => return None,
+            Part::Opaque { block } => Self::Opaque(block.clone()),
+            Part::Image(_) | Part::ToolResult(_) => return None,
         })
     }
 
@@ -476,6 +481,11 @@ impl ResponseItem {
                 *status = "in_progress";
                 *encrypted_content = None;
             }
+            Self::Opaque(item) => {
+                if item.get("status").is_some() {
+                    item["status"] = json!("in_progress");
+                }
+            }
         }
         Some(item)
     }
@@ -484,6 +494,7 @@ impl ResponseItem {
 /// The id of an item of an answer.
 pub(super) fn id(generation: &str, at: usize, part: &Part) -> String {
     let kind = match part {
+        Part::Opaque { block } => return block["id"].as_str().unwrap_or_default().to_owned(),
         Part::ToolCall(_) => "fc",
         Part::Thinking { .. } | Part::Redacted { .. } => "rs",
         _ => "msg",

@@ -63,23 +63,46 @@ named_enum!(
     }
 );
 
+/// Items that only `OpenAI` reads: of tools that run at the caller, of the search for tools, and of
+/// compaction. What their members may cost is bounded by their bytes.
+const PASSED: &[&str] = &[
+    "apply_patch_call",
+    "apply_patch_call_output",
+    "compaction",
+    "local_shell_call",
+    "local_shell_call_output",
+    "tool_search_call",
+    "tool_search_output",
+];
+
 /// What an item says.
 #[derive(Debug)]
 pub(super) enum Item {
     Message(Message),
     Tools(Vec<Tool>),
+    /// One of [`PASSED`].
+    Passed,
 }
 
 /// Those that are said.
 pub(super) fn messages(items: Vec<Item>) -> Vec<Message> {
     let messages = items.into_iter().filter_map(|item| match item {
         Item::Message(message) => Some(message),
-        Item::Tools(_) => None,
+        Item::Tools(_) | Item::Passed => None,
     });
     messages.collect()
 }
 
 pub(super) fn read(fields: &Fields<'_>) -> Option<Item> {
+    if passes(fields, PASSED) {
+        let found = fields.value("tools").and_then(Value::as_array);
+        if !found.into_iter().flatten().all(tools::is_known) {
+            let message = "has a tool that may run at the provider, which is not supported here";
+            fields.error("tools", FieldCode::NotSupported, message);
+        }
+        fields.neutral("tools", Vec::new());
+        return Some(Item::Passed);
+    }
     let about = "What it is. Default: `message`.";
     let kind = fields.optional("type", about, words::<ItemType>());
     let string = || text(usize::MAX);
@@ -97,13 +120,12 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Item> {
     let about = "Of reasoning: brought back as it was answered.";
     let given = fields.optional("encrypted_content", about, string());
     // What an answer brings back with its items.
-    fields.optional("id", "Of an item of an answer.", string());
+    let own_id = fields.optional("id", "Of an item of an answer.", string());
     fields.optional("status", "Of an item of an answer.", words::<ItemStatus>());
     fields.optional("phase", "Of an item of an answer.", words::<Phase>());
-    fields.optional("caller", "The model.", only([json!({"type": "direct"})]));
+    fields.neutral("caller", vec![json!({"type": "direct"})]);
     let about = "Of `additional_tools`.";
     let additional = tools::list(fields, "tools", about);
-    fields.unsupported(&["async"]);
     let one = |role, part| Message {
         role,
         parts: vec![part],
@@ -153,10 +175,22 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Item> {
             one(Role::User, Part::ToolResult(result))
         }
         ItemType::Reasoning => {
-            let part = secret::read(&given.unwrap_or_default(), thoughts);
+            let id = own_id.unwrap_or_default();
+            let part = secret::read(&given.unwrap_or_default(), &id, thoughts);
             one(Role::Assistant, part)
         }
     }))
+}
+
+/// Whether an object is of one of these types, whose members only `OpenAI` reads: they pass to it
+/// and are refused by name for others.
+pub(super) fn passes(fields: &Fields<'_>, types: &[&str]) -> bool {
+    let kind = fields.value("type").and_then(Value::as_str);
+    let passes = kind.is_some_and(|kind| types.contains(&kind));
+    if passes {
+        fields.neutral("type", Vec::new());
+    }
+    passes
 }
 
 /// A text, or parts.
@@ -179,8 +213,8 @@ fn content(fields: &Fields<'_>, name: &'static str, about: &'static str) -> Opti
         let source = part.optional("image_url", about, image_url());
         let about = "How closely the model looks at it. Default: the provider's.";
         let detail = part.optional("detail", about, words::<Detail>());
-        part.optional("annotations", "None.", only([json!([])]));
-        part.optional("logprobs", "None.", only([json!([])]));
+        part.neutral("annotations", vec![json!([])]);
+        part.neutral("logprobs", vec![json!([])]);
         part.unsupported(&["file_id"]);
         match kind? {
             ContentType::InputText | ContentType::OutputText => {

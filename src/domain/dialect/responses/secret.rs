@@ -1,12 +1,18 @@
 //! What a model thought, in a form that only its vendor reads: `encrypted_content` of reasoning.
 
-use crate::domain::conversation::{Delta, Part};
+use crate::domain::conversation::{Delta, EncryptedReasoning, Part};
 
 /// A signature of thoughts that are told, thoughts that are not told, and the signature of the
 /// thoughts before a call of Gemini's.
 const SIGNATURE: &str = "signature:";
 const REDACTED: &str = "redacted:";
 const GEMINI: &str = "gemini:";
+
+/// Whether `encrypted_content` is of `OpenAI` itself, as it came.
+pub fn is_encrypted_by_openai(content: &str) -> bool {
+    let prefixes = [SIGNATURE, REDACTED, GEMINI];
+    !content.is_empty() && !prefixes.iter().any(|prefix| content.starts_with(prefix))
+}
 
 /// As an answer has it; `None` where there is nothing to bring back.
 pub(super) fn write(part: &Part) -> Option<String> {
@@ -19,8 +25,13 @@ pub(super) fn write(part: &Part) -> Option<String> {
     }
 }
 
-/// As a request brings it back, with the thoughts that were told.
-pub(super) fn read(secret: &str, text: String) -> Part {
+/// As a request brings it back, with the thoughts that were told. `id`: the item's.
+pub(super) fn read(secret: &str, id: &str, text: String) -> Part {
+    if is_encrypted_by_openai(secret) {
+        let content = secret;
+        let signature = EncryptedReasoning { id, content }.signature();
+        return Part::Thinking { text, signature };
+    }
     match secret.strip_prefix(REDACTED) {
         Some(data) => Part::Redacted {
             data: data.to_owned(),

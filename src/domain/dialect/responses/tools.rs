@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     Item,
+    item::passes,
     own::{self, OwnTools, Tool},
 };
 use crate::domain::{
@@ -15,7 +16,7 @@ use crate::domain::{
         needed, schema_of,
     },
     named::named_enum,
-    validate::{FieldCode, Fields, List, any_object, boolean, only, text, words},
+    validate::{FieldCode, Fields, List, any_object, boolean, text, words},
 };
 
 named_enum!(
@@ -57,7 +58,7 @@ pub(super) fn read(fields: &Fields<'_>, input: &[Item]) -> (Tools, OwnTools) {
     let given = list(fields, "tools", about).unwrap_or_default();
     let others = input.iter().filter_map(|item| match item {
         Item::Tools(tools) => Some(tools),
-        Item::Message(_) => None,
+        Item::Message(_) | Item::Passed => None,
     });
     let all: Vec<&Tool> = given.iter().chain(others.flatten()).collect();
     let own = OwnTools::of(&all);
@@ -88,7 +89,21 @@ pub(super) fn list(
     Some(tools.into_iter().flatten().collect())
 }
 
+/// Tools that run at the caller, or cost tokens only, and that only `OpenAI` knows.
+const PASSED: &[&str] = &["apply_patch", "local_shell", "tool_search"];
+
+/// Whether a tool that was found is of a type that a request may have.
+pub(super) fn is_known(tool: &Value) -> bool {
+    let kind = tool["type"].as_str().unwrap_or_default();
+    let within = tool["tools"].as_array().into_iter().flatten();
+    (PASSED.contains(&kind) || ResponseToolType::parse(kind).is_some())
+        && within.into_iter().all(is_known)
+}
+
 fn tool(fields: &Fields<'_>) -> Option<Vec<Tool>> {
+    if passes(fields, PASSED) {
+        return Some(Vec::new());
+    }
     let kind = fields.required("type", "What it is.", words::<ResponseToolType>());
     let within = List {
         about: "Of a namespace.",
@@ -148,8 +163,8 @@ fn one(fields: &Fields<'_>, is_custom: bool) -> Option<Tool> {
             }
         }
     });
-    fields.optional("defer_loading", "As it is anyway.", only([json!(false)]));
-    fields.unsupported(&["allowed_callers", "output_schema"]);
+    fields.neutral("defer_loading", vec![json!(false)]);
+    fields.neutral("allowed_callers", vec![json!(["direct"])]);
     let of_others: &[_] = if is_custom {
         &["parameters", "strict"]
     } else {
@@ -180,7 +195,7 @@ named_enum!(
 pub(super) fn format(fields: &Fields<'_>) -> Format {
     let schema = ("ResponseTextConfig", "The form of the answer.");
     let format = fields.object("text", "The answer.", schema, |config| {
-        config.optional("verbosity", "As it is anyway.", only([json!("medium")]));
+        config.neutral("verbosity", vec![json!("medium")]);
         let schema = ("ResponseTextFormat", "The form of an answer.");
         config.object("format", "Its form. Default: text.", schema, |format| {
             let kind = format.required("type", "What it is.", words::<FormatType>());

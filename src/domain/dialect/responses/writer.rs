@@ -133,7 +133,42 @@ impl ResponsesWriter {
                 events += &self.more(text);
             }
             Part::ToolCall(call) => events += &self.more(&call.arguments),
+            Part::Opaque { block } => events += &self.summary_of(&item_id, block),
             _ => {}
+        }
+        events
+    }
+
+    /// The summary of a reasoning item that is known whole.
+    fn summary_of(&mut self, item_id: &str, item: &Value) -> String {
+        let output_index = self.ended;
+        let parts = item["summary"].as_array().into_iter().flatten();
+        let texts = parts.filter_map(|part| part["text"].as_str());
+        let mut events = String::new();
+        for (summary_index, text) in (0_u32..).zip(texts) {
+            let item_id = || item_id.to_owned();
+            let part = |text| EventBody::Summary {
+                item_id: item_id(),
+                output_index,
+                summary_index,
+                part: ResponseText::summary(text),
+            };
+            events += &self.event("response.reasoning_summary_part.added", part(""));
+            let delta = EventBody::SummaryDelta {
+                item_id: item_id(),
+                output_index,
+                summary_index,
+                delta: text.to_owned(),
+            };
+            events += &self.event("response.reasoning_summary_text.delta", delta);
+            let done = EventBody::SummaryDone {
+                item_id: item_id(),
+                output_index,
+                summary_index,
+                text: text.to_owned(),
+            };
+            events += &self.event("response.reasoning_summary_text.done", done);
+            events += &self.event("response.reasoning_summary_part.done", part(text));
         }
         events
     }

@@ -1,0 +1,206 @@
+//! The body of a call.
+//!
+//! Source: openai 3.57.0 (`PyPI`) `openai/types/responses/response_create_params.py`.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{
+    super::{
+        super::{ProviderError, TextCall, http::RequestJson},
+        message::SCHEMA_NAME,
+        request::{CacheOptions, OpenAiModel, StreamOptions, effort},
+    },
+    item::{self, Item},
+};
+use crate::domain::{
+    conversation::{Conversation, Format, Json, Schema, ToolChoice, Tools},
+    json::Members,
+};
+
+const ENCRYPTED: &str = "reasoning.encrypted_content";
+
+#[derive(Serialize)]
+pub struct Body<'a> {
+    model: &'a str,
+    input: Vec<Item<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<WireTool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parallel_tool_calls: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<TextConfig<'a>>,
+    max_output_tokens: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<ReasoningConfig<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    include: Option<[&'static str; 1]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    service_tier: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_cache_options: Option<CacheOptions>,
+    store: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<StreamOptions>,
+}
+
+#[derive(Serialize)]
+struct WireTool<'a> {
+    r#type: &'static str,
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<&'a str>,
+    /// Required; null for a function without arguments.
+    parameters: Option<&'a Json>,
+    /// Always sent: the default is true here, and false in the other dialects.
+    strict: bool,
+}
+
+#[derive(Serialize)]
+struct TextConfig<'a> {
+    format: WireFormat<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum WireFormat<'a> {
+    JsonObject,
+    JsonSchema {
+        name: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        description: Option<&'a str>,
+        schema: &'a Json,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        strict: Option<bool>,
+    },
+}
+
+#[derive(Serialize)]
+struct ReasoningConfig<'a> {
+    effort: &'a str,
+}
+
+/// The body to send: the caller's, or one written from the conversation.
+pub fn json(
+    call: &TextCall,
+    settings: &OpenAiModel,
+    streaming: bool,
+) -> Result<RequestJson, ProviderError> {
+    if let Some(original) = &call.original {
+        let members = original.get().members.clone();
+        return RequestJson::of_members(&passed(members, call, settings, streaming));
+    }
+    let conversation = call.conversation.get();
+    let body = body(call, &conversation, settings, streaming);
+    RequestJson::sharing(&body, &conversation.buffers())
+}
+
+/// The caller's body with our model and limit, at the price that is held, and kept nowhere.
+fn passed(
+    mut members: Members,
+    call: &TextCall,
+    settings: &OpenAiModel,
+    streaming: bool,
+) -> Members {
+    members.set("model", &call.model);
+    members.set("max_output_tokens", &call.max_tokens);
+    members.set("store", &false);
+    if let Some(tier) = &settings.service_tier {
+        members.set("service_tier", tier);
+    }
+    if !streaming {
+        members.remove("stream");
+        members.remove("stream_options");
+        return members;
+    }
+    members.set("stream", &true);
+    if settings.no_obfuscation {
+        let given = members.get("stream_options");
+        let given = given.and_then(|options| Members::parse(options).ok());
+        let mut options = given.unwrap_or_default();
+        options.set("include_obfuscation", &false);
+        members.set("stream_options", &options);
+    }
+    members
+}
+
+fn body<'a>(
+    call: &'a TextCall,
+    conversation: &'a Conversation,
+    settings: &'a OpenAiModel,
+    streaming: bool,
+) -> Body<'a> {
+    let tools = &conversation.tools;
+    let serial = tools.one_at_a_time && !tools.functions.is_empty();
+    // Only OpenAI knows these two.
+    let is_openai = settings.no_obfuscation;
+    let is_encrypted = is_openai && settings.reasoning && call.is_dialogue;
+    let effort = effort(call, tools, settings);
+    Body {
+        model: &call.model,
+        input: item::items(conversation, settings.system_role.as_str()),
+        tools: wire_tools(tools),
+        tool_choice: tool_choice(&tools.choice),
+        parallel_tool_calls: serial.then_some(false),
+        text: format(&conversation.format),
+        max_output_tokens: call.max_tokens,
+        temperature: call.sampling.temperature,
+        top_p: call.sampling.top_p,
+        reasoning: effort.map(|effort| ReasoningConfig { effort }),
+        include: is_encrypted.then_some([ENCRYPTED]),
+        service_tier: settings.service_tier.as_deref(),
+        prompt_cache_options: CacheOptions::explicit(call, settings),
+        store: false,
+        stream: streaming.then_some(true),
+        stream_options: (streaming && is_openai).then_some(StreamOptions::UNPADDED),
+    }
+}
+
+fn wire_tools(tools: &Tools) -> Vec<WireTool<'_>> {
+    let functions = tools.functions.iter().map(|function| WireTool {
+        r#type: "function",
+        name: &function.name,
+        description: function.description.as_deref(),
+        parameters: function.parameters.as_ref(),
+        strict: function.strict.unwrap_or(false),
+    });
+    functions.collect()
+}
+
+/// `None`: the default.
+fn tool_choice(choice: &ToolChoice) -> Option<Value> {
+    match choice {
+        ToolChoice::Auto => None,
+        ToolChoice::None => Some(json!("none")),
+        ToolChoice::Required => Some(json!("required")),
+        ToolChoice::Named(name) => Some(json!({"type": "function", "name": name})),
+    }
+}
+
+/// `None`: the default.
+fn format(format: &Format) -> Option<TextConfig<'_>> {
+    let format = match format {
+        Format::Text => return None,
+        Format::JsonObject => WireFormat::JsonObject,
+        Format::Schema(Schema {
+            name,
+            description,
+            schema,
+            strict,
+        }) => WireFormat::JsonSchema {
+            name: name.as_deref().unwrap_or(SCHEMA_NAME),
+            description: description.as_deref(),
+            schema,
+            strict: *strict,
+        },
+    };
+    Some(TextConfig { format })
+}

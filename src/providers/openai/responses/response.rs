@@ -1,0 +1,347 @@
+//! Parses a response, whole or event by event.
+//!
+//! The items of an output come one after the other. A vendor's own items pass to callers of the same
+//! dialect; unknown events are skipped. Source: openai 3.57.0 (`PyPI`)
+//! `openai/types/responses/response.py`, `response_stream_event.py`, `response_usage.py`.
+
+use serde_json::Value;
+
+use super::{
+    super::{
+        super::{
+            ProviderError, TextAnswer,
+            answer::arguments,
+            exchange::{AnswerBuilder, TextParser},
+            http::{TEXT_BODY_CAP, classify::ErrorInfo},
+            sse::Event,
+        },
+        errors, usage,
+    },
+    stops::StopFilter,
+};
+use crate::domain::{
+    conversation::{Delta, EncryptedReasoning, Stop, ToolCall},
+    usage::TokenCounts,
+};
+
+#[derive(Debug)]
+pub struct ResponseParser<'a> {
+    answer: AnswerBuilder<'a>,
+    stops: StopFilter<'a>,
+    stop: Option<Stop>,
+    usage: TokenCounts,
+    /// The item of a stream that may still grow.
+    open: Option<OpenItem>,
+    /// Items that have ended.
+    ended: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct OpenItem {
+    index: Option<u64>,
+    has_pieces: bool,
+}
+
+impl<'a> TextParser<'a> for ResponseParser<'a> {
+    /// The first and the last event repeat the request's instructions and tools, and the last has
+    /// the whole answer.
+    const EVENT_CAP: usize = TEXT_BODY_CAP;
+
+    fn new(answer: AnswerBuilder<'a>) -> Self {
+        Self {
+            stops: StopFilter::new(answer.stop_sequences()),
+            answer,
+            stop: None,
+            usage: TokenCounts::default(),
+            open: None,
+            ended: 0,
+        }
+    }
+
+    fn error_info(root: Option<&Value>) -> ErrorInfo {
+        errors::error_info(root)
+    }
+
+    fn whole(&mut self, root: &Value) -> Result<(), ProviderError> {
+        self.last(root)
+    }
+
+    fn event(&mut self, event: &Event) -> Result<bool, ProviderError> {
+        if event.data.trim() == "[DONE]" {
+            return Ok(true);
+        }
+        let root = self.answer.json(event)?;
+        let text = |name: &str| root.get(name).and_then(Value::as_str).unwrap_or_default();
+        let kind = root.get("type").and_then(Value::as_str);
+        match kind.or(event.name.as_deref()) {
+            Some("response.created" | "response.in_progress" | "response.queued") => {
+                self.identify(root.get("response").unwrap_or(&Value::Null));
+            }
+            Some("response.output_item.added") => self.begin(&root)?,
+            Some("response.output_item.done") => {
+                self.done(&root)?;
+            }
+            Some("response.output_text.delta") => {
+                self.piece(&root)?;
+                self.text(text("delta"))?;
+            }
+            Some("response.refusal.delta") => {
+                self.piece(&root)?;
+                self.refused(None)?;
+            }
+            Some("response.function_call_arguments.delta") => {
+                self.piece(&root)?;
+                self.push(Delta::Arguments(text("delta").to_owned()))?;
+            }
+            Some("response.reasoning_summary_text.delta" | "response.reasoning_text.delta") => {
+                self.think(&root, text("delta"))?;
+            }
+            Some("response.reasoning_summary_part.added") => {
+                if root.get("summary_index").and_then(Value::as_u64) > Some(0) {
+                    self.think(&root, "\n\n")?;
+                }
+            }
+            Some("response.completed" | "response.incomplete" | "response.failed") => {
+                self.last(root.get("response").unwrap_or(&Value::Null))?;
+                return Ok(true);
+            }
+            Some("error") => return Err(self.answer.error(&errors::error_info(Some(&root)))),
+            Some(_) => {}
+            None if errors::is_error(&root) => {
+                return Err(self.answer.error(&errors::error_info(Some(&root))));
+            }
+            None => return Err(self.answer.head.failed("event without a type")),
+        }
+        Ok(false)
+    }
+
+    fn end(mut self, _streamed: bool) -> Result<TextAnswer, ProviderError> {
+        let Some(stop) = self.stop.take() else {
+            return Err(self.answer.head.failed("stream was cut"));
+        };
+        let held = self.stops.flush();
+        self.answer.text(&held)?;
+        let found = self.stops.found().map(str::to_owned);
+        let stop = found.map_or(stop, Stop::Sequence);
+        self.answer.finish(self.usage, stop)
+    }
+}
+
+impl ResponseParser<'_> {
+    fn identify(&mut self, response: &Value) {
+        self.answer
+            .identify(response.get("id"), response.get("model"));
+    }
+
+    /// The response at its end, with the items that no event had.
+    fn last(&mut self, response: &Value) -> Result<(), ProviderError> {
+        if errors::is_error(response) {
+            return Err(self.answer.error(&errors::error_info(Some(response))));
+        }
+        let Some(output) = response.get("output").and_then(Value::as_array) else {
+            return Err(self.answer.head.failed("response without an output"));
+        };
+        self.identify(response);
+        let known = self.ended + usize::from(self.open.is_some());
+        for item in output.iter().skip(known) {
+            self.item(item)?;
+        }
+        self.stop = Some(self.stop_of(response)?);
+        if let Some(usage) = usage::find(response) {
+            self.usage = usage::counts(usage);
+            self.answer.note(Some(self.usage));
+        }
+        Ok(())
+    }
+
+    /// Only the listed ends are no failure.
+    fn stop_of(&mut self, response: &Value) -> Result<Stop, ProviderError> {
+        let text = |path: &str| response.pointer(path).and_then(Value::as_str);
+        match (text("/status"), text("/incomplete_details/reason")) {
+            (Some("completed"), _) => Ok(Stop::Done),
+            (Some("incomplete"), Some("max_output_tokens")) => Ok(Stop::Limit),
+            (Some("incomplete"), reason @ Some("content_filter")) => {
+                self.refused(reason)?;
+                Ok(Stop::ContentFilter)
+            }
+            _ => Err(self.answer.head.failed("generation ended in an error")),
+        }
+    }
+
+    fn refused(&mut self, reason: Option<&str>) -> Result<(), ProviderError> {
+        let refused = self.answer.head.refused(reason);
+        self.answer.end_early(Stop::ContentFilter, refused)
+    }
+
+    /// An item begins.
+    fn begin(&mut self, root: &Value) -> Result<(), ProviderError> {
+        if self.open.is_some() {
+            return Err(self.answer.head.failed("items are mixed"));
+        }
+        self.open = Some(OpenItem {
+            index: root.get("output_index").and_then(Value::as_u64),
+            has_pieces: false,
+        });
+        match root.get("item") {
+            Some(item) if is_call(item) => self.call(item),
+            _ => Ok(()),
+        }
+    }
+
+    /// A piece of the open item. Returns whether it is the first.
+    fn piece(&mut self, root: &Value) -> Result<bool, ProviderError> {
+        let index = root.get("output_index").and_then(Value::as_u64);
+        let open = self.open.get_or_insert(OpenItem {
+            index,
+            has_pieces: false,
+        });
+        if open.index != index {
+            return Err(self.answer.head.failed("items are mixed"));
+        }
+        let is_first = !open.has_pieces;
+        open.has_pieces = true;
+        Ok(is_first)
+    }
+
+    /// An item has ended: what came in pieces is not read again.
+    fn done(&mut self, root: &Value) -> Result<(), ProviderError> {
+        let item = root.get("item").unwrap_or(&Value::Null);
+        let Some(open) = self.open.take() else {
+            return self.item(item);
+        };
+        if open.index != root.get("output_index").and_then(Value::as_u64) {
+            return Err(self.answer.head.failed("items are mixed"));
+        }
+        self.ended += 1;
+        match item.get("type").and_then(Value::as_str) {
+            Some("message") if open.has_pieces => Ok(()),
+            Some("reasoning") if open.has_pieces => self.sign(item),
+            Some("function_call") if open.has_pieces && is_call(item) => Ok(()),
+            Some("function_call") if is_call(item) => self.arguments(item),
+            _ => self.content(item),
+        }
+    }
+
+    fn item(&mut self, item: &Value) -> Result<(), ProviderError> {
+        self.ended += 1;
+        self.content(item)
+    }
+
+    /// An item that did not come in pieces.
+    fn content(&mut self, item: &Value) -> Result<(), ProviderError> {
+        match item.get("type").and_then(Value::as_str) {
+            Some("message") => {
+                let parts = item.get("content").and_then(Value::as_array);
+                for part in parts.into_iter().flatten() {
+                    match part.get("type").and_then(Value::as_str) {
+                        Some("output_text") => {
+                            let text = part.get("text").and_then(Value::as_str);
+                            self.text(text.unwrap_or_default())?;
+                        }
+                        Some("refusal") => self.refused(None)?,
+                        _ => {}
+                    }
+                }
+                Ok(())
+            }
+            Some("reasoning") if !self.answer.is_passed() => {
+                let parts = item.get("summary").and_then(Value::as_array);
+                let texts = parts
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|part| part.get("text")?.as_str());
+                let summary = texts.collect::<Vec<_>>().join("\n\n");
+                // Begins another part where the one before is signed.
+                self.push(Delta::Thinking(String::new()))?;
+                self.push(Delta::Thinking(summary))?;
+                self.sign(item)
+            }
+            Some("function_call") if is_call(item) => {
+                self.call(item)?;
+                self.arguments(item)
+            }
+            Some(_) => {
+                if self.deliver()? {
+                    self.answer.opaque(item)?;
+                }
+                Ok(())
+            }
+            None => Err(self.answer.head.failed("item without a type")),
+        }
+    }
+
+    fn text(&mut self, piece: &str) -> Result<(), ProviderError> {
+        let text = self.stops.push(piece);
+        self.answer.text(&text)
+    }
+
+    fn think(&mut self, root: &Value, text: &str) -> Result<(), ProviderError> {
+        // A caller of the same dialect gets the item whole, as it brings it back.
+        if self.answer.is_passed() {
+            return Ok(());
+        }
+        if self.piece(root)? {
+            self.push(Delta::Thinking(String::new()))?;
+        }
+        self.push(Delta::Thinking(text.to_owned()))
+    }
+
+    /// Signs the thinking before with what brings it back.
+    fn sign(&mut self, item: &Value) -> Result<(), ProviderError> {
+        let text = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
+        let content = text("encrypted_content");
+        if content.is_empty() {
+            return Ok(());
+        }
+        let id = text("id");
+        self.push(Delta::Signature(
+            EncryptedReasoning { id, content }.signature(),
+        ))
+    }
+
+    fn call(&mut self, item: &Value) -> Result<(), ProviderError> {
+        let text = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
+        if text("name").is_empty() {
+            return Err(self.answer.head.failed("tool call without a name"));
+        }
+        if !self.deliver()? {
+            return Ok(());
+        }
+        self.answer.call(ToolCall {
+            id: text("call_id").to_owned(),
+            name: text("name").to_owned(),
+            arguments: String::new(),
+            thought_signature: None,
+        })
+    }
+
+    fn arguments(&mut self, item: &Value) -> Result<(), ProviderError> {
+        match arguments(item.get("arguments")) {
+            Some(arguments) => self.push(Delta::Arguments(arguments)),
+            None => Err(self.answer.head.failed("arguments are no text")),
+        }
+    }
+
+    fn push(&mut self, piece: Delta) -> Result<(), ProviderError> {
+        if self.deliver()? {
+            self.answer.push(piece)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Delivers the text that was held back. Returns whether more may follow.
+    fn deliver(&mut self) -> Result<bool, ProviderError> {
+        let held = self.stops.flush();
+        self.answer.text(&held)?;
+        Ok(self.stops.found().is_none())
+    }
+}
+
+/// Whether an item is a call of a function that the request named as it is. One of a namespace is
+/// known to the caller's dialect only.
+fn is_call(item: &Value) -> bool {
+    let is = |name: &str, value: &str| item.get(name).and_then(Value::as_str) == Some(value);
+    let namespace = item.get("namespace").and_then(Value::as_str);
+    is("type", "function_call") && namespace.is_none_or(str::is_empty)
+}
