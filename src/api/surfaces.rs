@@ -185,8 +185,8 @@ impl Call {
             .unzip();
         let (streamed, model) = (dialogue.stream, dialogue.model.clone());
         let service = &self.state.service;
-        let left_out = service.left_out(&self.caller, &dialogue);
-        let estimated = service.estimated_input(&self.caller, &dialogue).max(1);
+        let (left_out, estimated) = service.preview(&self.caller, &dialogue);
+        let estimated = estimated.max(1);
         let told = Told {
             surface: dialogue.surface,
             model: model.clone(),

@@ -23,7 +23,7 @@ pub use operator::{
     AccountRequest, EMAIL_CHARS, Move, MoveRequest, PASSWORD_CHARS, SuspensionRequest,
     password_violations,
 };
-pub use original::Original;
+pub use original::{Original, SHARED, VERBOSITY};
 pub use text::TextRequest;
 pub use usage::{GROUPS, UsageRequest};
 

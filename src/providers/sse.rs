@@ -22,7 +22,8 @@ pub struct Event {
     pub data: String,
 }
 
-/// Bytes of one event, unless its format has larger ones. The largest are those of compatible servers that send a whole answer at once.
+/// Maximum bytes of one event, unless its format has larger ones. The largest are those of compatible
+/// servers that send a whole answer at once.
 pub const EVENT_CAP: usize = 1 << 20;
 
 /// Counts the bytes since the last blank line, which ends an event.

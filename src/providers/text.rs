@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use super::{DeltaSink, ProviderError};
 use crate::domain::{
     conversation::{Conversation, Part, ReplacedNames, Sampling, Stop, texts},
+    json::Members,
     request::Original,
     usage::TokenCounts,
 };
@@ -31,6 +32,8 @@ pub struct TextCall {
     /// The caller's body, for a vendor that speaks its dialect: sent instead of the conversation,
     /// with the model and the limit of this call.
     pub original: Option<Released<Original>>,
+    /// Members of the caller's body that are sent beside the conversation.
+    pub shared: Members,
 }
 
 impl TextCall {

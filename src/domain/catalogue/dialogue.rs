@@ -10,7 +10,7 @@ use crate::domain::{
     },
     generation::Surface,
     pricing::CacheWrites,
-    request::DialogueRequest,
+    request::{DialogueRequest, SHARED, VERBOSITY},
     validate::{FieldCode, FieldError},
 };
 
@@ -153,6 +153,12 @@ impl TextModel {
                 }))
     }
 
+    /// Whether a chat is translated to Responses, which has some of its members by the same name.
+    pub fn shares(&self, request: &DialogueRequest) -> bool {
+        request.surface == Surface::OpenAiChat
+            && self.dialogue.own == Some(Surface::OpenAiResponses)
+    }
+
     /// Whether the vendor speaks a dialect of OpenAI's.
     fn is_openai(&self) -> bool {
         let own = self.dialogue.own;
@@ -219,7 +225,11 @@ impl TextModel {
             }
             return errors;
         }
+        let shares = self.shares(request);
         for name in &request.others.names {
+            if shares && name == VERBOSITY {
+                continue;
+            }
             errors.push(unsupported(
                 name,
                 "is not understood by this model's provider",
@@ -348,6 +358,9 @@ impl TextModel {
     fn lost_in_translation(&self, request: &DialogueRequest) -> Vec<&'static str> {
         let can = self.dialogue;
         let mut left_out = request.left_out.clone();
+        if self.shares(request) {
+            left_out.retain(|name| !SHARED.contains(name));
+        }
         let is_lost = |part: &Part| !self.takes_back(part);
         if !left_out.contains(&"thinking") && request.conversation.parts().any(is_lost) {
             left_out.push("thinking");

@@ -53,7 +53,7 @@ impl TextModel {
                 original.leave_out_foreign_reasoning();
             }
             if conversation.tools.functions.is_empty() {
-                original.leave_out_tools();
+                original.leave_out_empty_tools();
             }
             if are_completed {
                 original.complete_schemas(surface);

@@ -52,7 +52,11 @@ impl Members {
     }
 
     pub fn remove(&mut self, name: &str) {
-        self.0.retain(|(member, _)| member != name);
+        self.retain(|member, _| member != name);
+    }
+
+    pub fn retain(&mut self, keep: impl Fn(&str, &Bytes) -> bool) {
+        self.0.retain(|(name, value)| keep(name, value));
     }
 }
 

@@ -1,5 +1,6 @@
 //! A body as it came, for a vendor that speaks its dialect.
 
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use crate::domain::{
@@ -24,7 +25,21 @@ fn items(value: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
     value.and_then(Value::as_array_mut).into_iter().flatten()
 }
 
+/// Members of a chat that Responses has by the same name. They cost nothing.
+pub const SHARED: [&str; 4] = ["metadata", "prompt_cache_key", "safety_identifier", "user"];
+/// A member of a chat that Responses has in its `text`.
+pub const VERBOSITY: &str = "verbosity";
+
 impl Original {
+    /// The members of a chat that a vendor is sent by Responses, too.
+    pub fn shared(&self) -> Members {
+        let mut shared = self.members.clone();
+        shared.retain(|name, json| {
+            (SHARED.contains(&name) || name == VERBOSITY) && &json[..] != b"null"
+        });
+        shared
+    }
+
     fn edit(&mut self, name: &str, edit: impl FnOnce(&mut Value)) {
         let member = self.members.get(name);
         if let Some(mut value) = member.and_then(|json| serde_json::from_slice(json).ok()) {
@@ -58,7 +73,12 @@ impl Original {
     }
 
     /// Removes an empty list of tools and the choice of one, which vendors refuse.
-    pub fn leave_out_tools(&mut self) {
+    pub fn leave_out_empty_tools(&mut self) {
+        let tools = self.members.get("tools");
+        let tools = tools.and_then(|json| serde_json::from_slice::<Vec<IgnoredAny>>(json).ok());
+        if tools.is_some_and(|tools| !tools.is_empty()) {
+            return;
+        }
         for name in ["tools", "tool_choice", "parallel_tool_calls"] {
             self.members.remove(name);
         }
@@ -208,6 +228,19 @@ mod tests {
         let mut given = original(&messages("a.b", "f:0"));
         given.respell(Surface::AnthropicMessages, &names, IDS);
         assert_eq!(json(&given), messages(&spelled, &call));
+    }
+
+    #[test]
+    fn only_empty_lists_of_tools_are_left_out() {
+        for tools in [json!([]), json!(null)] {
+            let mut given = original(&json!({"tools": tools, "tool_choice": "none", "n": 1}));
+            given.leave_out_empty_tools();
+            assert_eq!(json(&given), json!({"n": 1}));
+        }
+        let body = json!({"tools": [{"type": "tool_search"}], "tool_choice": "auto"});
+        let mut given = original(&body);
+        given.leave_out_empty_tools();
+        assert_eq!(json(&given), body);
     }
 
     #[test]

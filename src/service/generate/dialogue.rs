@@ -9,6 +9,7 @@ use crate::{
         conversation::{Conversation, Image, ImageSource, Reasoning, Sampling, Thinking},
         credits::Credits,
         generation::{Modality, Surface},
+        json::Members,
         pricing::{Ceiling, TextCeiling},
         receipt::Blank,
         request::DialogueRequest,
@@ -72,6 +73,10 @@ impl Service {
             cache_writes: ceiling.cache_writes,
         };
         let image_tokens = text.image_tokens(conversation);
+        let shared = match &request.original {
+            Some(original) if text.shares(&request) => original.shared(),
+            _ => Members::default(),
+        };
         // One of the two is sent; the other is dropped here.
         let (conversation, original) = match request.original.filter(|_| passes) {
             Some(original) => {
@@ -92,6 +97,7 @@ impl Service {
             replaced_names,
             is_dialogue: true,
             original,
+            shared,
         };
         let mut plan = plan_call(model, text, request.prompt, call, input, deltas);
         if let Some(Call::Text(work)) = &mut plan.call {
@@ -135,13 +141,6 @@ impl Service {
         Ok((left, balance.held))
     }
 
-    /// What a dialogue asks that changes no answer and that its provider is not sent.
-    pub fn left_out(&self, caller: &Caller, request: &DialogueRequest) -> Vec<&'static str> {
-        let text = self.text_model(caller, request);
-        text.map(|(_, text)| text.left_out(request))
-            .unwrap_or_default()
-    }
-
     /// Input tokens that a dialogue cannot exceed; of one that would be refused, why.
     pub async fn count_tokens(
         &self,
@@ -157,10 +156,17 @@ impl Service {
         Ok(self.most_input(caller, model, text, &request).await?.0)
     }
 
-    /// About as many input tokens as a dialogue has.
-    pub fn estimated_input(&self, caller: &Caller, request: &DialogueRequest) -> u64 {
-        let text = self.text_model(caller, request);
-        text.map_or(0, |(_, text)| text.estimated_input(&request.conversation))
+    /// The fields of a dialogue that change no answer and that its provider is not sent, and about
+    /// how many input tokens it has.
+    pub fn preview(&self, caller: &Caller, request: &DialogueRequest) -> (Vec<&'static str>, u64) {
+        match self.text_model(caller, request) {
+            Ok((_, text)) => (
+                text.left_out(request),
+                text.estimated_input(&request.conversation),
+            ),
+            // It is refused.
+            Err(_) => (Vec::new(), 0),
+        }
     }
 
     fn text_model(

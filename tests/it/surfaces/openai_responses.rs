@@ -204,6 +204,41 @@ async fn a_responses_body_passes_as_it_came(_: PgPoolOptions, options: PgConnect
 }
 
 #[sqlx::test]
+async fn a_chat_keeps_what_responses_has_too(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let (app, account) = start(options, &upstream).await;
+    let shared = json!({"prompt_cache_key": "k", "metadata": {"a": "b"}, "user": "u"});
+    let format = json!({"type": "json_object"});
+    for (more, text) in [
+        (json!({}), Value::Null),
+        (json!({"verbosity": null}), Value::Null),
+        (json!({"verbosity": "low"}), json!({"verbosity": "low"})),
+        (
+            json!({"verbosity": "high", "response_format": format}),
+            json!({"format": format, "verbosity": "high"}),
+        ),
+    ] {
+        let more = with(with(more, &shared), &json!({"reasoning_effort": "none"}));
+        let body = with(ask(LUNA, "Answer in JSON"), &more);
+        let answer = app.post(&account.key, CHAT, &body).await;
+        answer.expect(200);
+        assert_eq!(answer.header("x-gensvc-left-out"), "", "{more}");
+        let sent = upstream.requests().pop().unwrap().body;
+        assert_eq!(sent["text"], text);
+        assert!(sent.get("verbosity").is_none());
+        for (name, value) in shared.as_object().unwrap() {
+            assert_eq!(sent[name], *value);
+        }
+    }
+    for name in ["seed", "logit_bias", "tomorrow"] {
+        let body = with(ask(LUNA, "x"), &json!({name: 1}));
+        let answer = app.post(&account.key, CHAT, &body).await;
+        error(CHAT, &answer, 400, "unsupported_parameter");
+    }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
 async fn what_costs_or_keeps_more_is_refused_by_name(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
     let (app, account) = start(options, &upstream).await;

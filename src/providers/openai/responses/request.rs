@@ -16,6 +16,7 @@ use super::{
 use crate::domain::{
     conversation::{Conversation, Format, Json, Schema, ToolChoice, Tools},
     json::Members,
+    request::VERBOSITY,
 };
 
 const ENCRYPTED: &str = "reasoning.encrypted_content";
@@ -50,6 +51,8 @@ pub struct Body<'a> {
     stream: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stream_options: Option<StreamOptions>,
+    #[serde(flatten)]
+    shared: Members,
 }
 
 #[derive(Serialize)]
@@ -66,7 +69,10 @@ struct WireTool<'a> {
 
 #[derive(Serialize)]
 struct TextConfig<'a> {
-    format: WireFormat<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<WireFormat<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verbosity: Option<Value>,
 }
 
 #[derive(Serialize)]
@@ -144,13 +150,20 @@ fn body<'a>(
     let is_openai = settings.no_obfuscation;
     let is_encrypted = is_openai && settings.reasoning && call.is_dialogue;
     let effort = effort(call, tools, settings);
+    let mut shared = call.shared.clone();
+    let verbosity = shared.get(VERBOSITY);
+    let text = TextConfig {
+        verbosity: verbosity.and_then(|json| serde_json::from_slice(json).ok()),
+        format: format(&conversation.format),
+    };
+    shared.remove(VERBOSITY);
     Body {
         model: &call.model,
         input: item::items(conversation, settings.system_role.as_str()),
         tools: wire_tools(tools),
         tool_choice: tool_choice(&tools.choice),
         parallel_tool_calls: serial.then_some(false),
-        text: format(&conversation.format),
+        text: (text.format.is_some() || text.verbosity.is_some()).then_some(text),
         max_output_tokens: call.max_tokens,
         temperature: call.sampling.temperature,
         top_p: call.sampling.top_p,
@@ -161,6 +174,7 @@ fn body<'a>(
         store: false,
         stream: streaming.then_some(true),
         stream_options: (streaming && is_openai).then_some(StreamOptions::UNPADDED),
+        shared,
     }
 }
 
@@ -186,8 +200,8 @@ fn tool_choice(choice: &ToolChoice) -> Option<Value> {
 }
 
 /// `None`: the default.
-fn format(format: &Format) -> Option<TextConfig<'_>> {
-    let format = match format {
+fn format(format: &Format) -> Option<WireFormat<'_>> {
+    Some(match format {
         Format::Text => return None,
         Format::JsonObject => WireFormat::JsonObject,
         Format::Schema(Schema {
@@ -201,6 +215,5 @@ fn format(format: &Format) -> Option<TextConfig<'_>> {
             schema,
             strict: *strict,
         },
-    };
-    Some(TextConfig { format })
+    })
 }
