@@ -46,7 +46,9 @@ impl Tally {
     }
 
     /// A guarantee was violated. The same finding of a later round is not counted again.
+    /// Also shown at once: what follows may end the trial.
     pub fn violation(&self, name: &'static str, detail: String) {
+        eprintln!("{name}: {detail}");
         self.violations
             .lock()
             .unwrap()
