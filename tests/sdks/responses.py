@@ -18,19 +18,33 @@ def items(body):
     return [{"role": "user", "content": given}] if isinstance(given, str) else given
 
 
+def declared(tools, namespace=None):
+    """Each tool, with the name of its namespace."""
+    for tool in tools:
+        if tool["type"] == "namespace":
+            yield from declared(tool["tools"], tool["name"])
+        else:
+            yield tool, namespace
+
+
+def tools_of(body):
+    """Those of a request, and those that its input adds."""
+    added = [tool for item in items(body) for tool in item.get("tools", [])]
+    return list(declared(body.get("tools", []) + added))
+
+
 def read(ask, body):
     """Fills in what a request asks."""
-    turns = [item for item in items(body) if item.get("role")]
+    turns = [item for item in items(body) if item.get("role") and "content" in item]
     last = items(body)[-1]
     outputs = ("function_call_output", "custom_tool_call_output")
     ask.results = texts(last["output"]) if last.get("type") in outputs else []
-    functions = [tool for tool in body.get("tools", []) if tool["type"] == "function"]
-    ask.tools = [(tool["name"], tool.get("parameters") or {}) for tool in functions]
+    tools = tools_of(body)
+    ask.tools = [(t["name"], t.get("parameters") or {}) for t, _ in tools if t["type"] == "function"]
+    ask.customs = [tool["name"] for tool, _ in tools if tool["type"] == "custom"]
     # The input of a custom tool is any text.
-    for tool in body.get("tools", []):
-        if tool["type"] == "custom":
-            ask.tools.append((tool["name"], {"enum": ["vendor"]}))
-    ask.customs = [tool["name"] for tool in body.get("tools", []) if tool["type"] == "custom"]
+    ask.tools += [(name, {"enum": ["vendor"]}) for name in ask.customs]
+    ask.namespaces = {tool.get("name"): namespace for tool, namespace in tools if namespace}
     ask.schema = body.get("text", {}).get("format", {}).get("schema")
     ask.limit = body["max_output_tokens"]
     ask.stop = []
@@ -43,9 +57,9 @@ def refuse(body):
     ensure(body["store"] is False, "store is not false")
     ensure(body["max_output_tokens"] >= 16, "max_output_tokens: integer below minimum value")
     ensure(body.get("stream") or "stream_options" not in body, "stream_options without stream")
-    for tool in body.get("tools", []):
-        ensure(tool["type"] in ("function", "custom", "namespace"), f"no tool {tool['type']}")
-        name(tool["name"])
+    for tool, _ in tools_of(body):
+        ensure(tool["type"] in ("function", "custom", "tool_search"), f"no tool {tool['type']}")
+        name(tool.get("name", "n"))
         if tool["type"] == "function":
             ensure("strict" in tool and "parameters" in tool, "Missing required parameter")
             if tool["parameters"]:
@@ -82,12 +96,14 @@ def answer(ask, calls, words, why):
         output.append({"id": "rs_1", "type": "reasoning", "summary": summary,
                        "encrypted_content": "gAAAA.rs_1"})
     for id, called, given in calls:
+        item = {"id": f"ctc_{id}", "status": "completed", "call_id": id, "name": called}
         if called in ask.customs:
-            output.append({"id": f"ctc_{id}", "type": "custom_tool_call", "status": "completed",
-                           "call_id": id, "name": called, "input": given})
+            item |= {"type": "custom_tool_call", "input": "vendor"}
         else:
-            output.append({"id": f"fc_{id}", "type": "function_call", "status": "completed",
-                           "call_id": id, "name": called, "arguments": json.dumps(given)})
+            item |= {"id": f"fc_{id}", "type": "function_call", "arguments": json.dumps(given)}
+        if called in ask.namespaces:
+            item["namespace"] = ask.namespaces[called]
+        output.append(item)
     if not calls:
         content = [{"type": "output_text", "text": "".join(words), "annotations": [], "logprobs": []}]
         output.append({"id": "msg_1", "type": "message", "role": "assistant",

@@ -49,8 +49,11 @@ impl TextModel {
         });
         let loses = |part: &Part| !self.takes_back(part);
         if let Some(original) = &mut request.original {
-            if surface == Surface::OpenAiResponses && conversation.parts().any(loses) {
-                original.leave_out_foreign_reasoning();
+            if surface == Surface::OpenAiResponses {
+                original.leave_out_own_ids();
+                if conversation.parts().any(loses) {
+                    original.leave_out_foreign_reasoning();
+                }
             }
             if conversation.tools.functions.is_empty() {
                 original.leave_out_empty_tools();

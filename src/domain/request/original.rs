@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::domain::{
     conversation::{ReplacedNames, Spelling, complete_schema},
-    dialect::responses::is_encrypted_by_openai as is_openai,
+    dialect::responses::{is_encrypted_by_openai as is_openai, referenced},
     generation::Surface,
     json::Members,
     pricing::CacheWrites,
@@ -58,6 +58,30 @@ impl Original {
                 }
             }
         });
+    }
+
+    /// Removes the ids of items of earlier answers from a Responses body: `OpenAI` refuses encrypted
+    /// reasoning under another id than its own.
+    pub fn leave_out_own_ids(&mut self) {
+        let Some(Ok(mut input)) = self
+            .members
+            .get("input")
+            .map(|json| serde_json::from_slice(json))
+        else {
+            return;
+        };
+        let mut is_changed = false;
+        for item in items(Some(&mut input)) {
+            if item["id"].as_str().and_then(referenced).is_some()
+                && let Value::Object(item) = item
+            {
+                item.shift_remove("id");
+                is_changed = true;
+            }
+        }
+        if is_changed {
+            self.members.set("input", &input);
+        }
     }
 
     /// Removes reasoning of a Responses body that `OpenAI` did not encrypt, and refuses.

@@ -358,9 +358,22 @@ async fn encrypted_reasoning_makes_the_round_trip(_: PgPoolOptions, options: PgC
             assert_eq!(first.status, 200, "{}", first.text);
             let left_out = first.header("x-gensvc-left-out");
             assert_eq!(left_out == "reasoning.encrypted_content", path == CHAT);
-            let second = second_turn(path, stream, &first);
-            let second = app.post(&account.key, path, &second).await;
+            let body = second_turn(path, stream, &first);
+            let second = app.post(&account.key, path, &body).await;
             assert_eq!(second.status, 200, "{}", second.text);
+            if path == RESPONSES {
+                // By its id, as the AI SDK brings it back.
+                let sent = upstream.requests().pop().unwrap().body;
+                let mut body = body;
+                for item in body["input"].as_array_mut().unwrap() {
+                    if item["type"] == "reasoning" {
+                        *item = json!({"type": "item_reference", "id": item["id"]});
+                    }
+                }
+                let again = app.post(&account.key, path, &body).await;
+                assert_eq!(again.status, 200, "{}", again.text);
+                assert_eq!(upstream.requests().pop().unwrap().body, sent);
+            }
             let input = upstream.requests().pop().unwrap().body["input"].clone();
             let found = input.as_array().unwrap().iter();
             let found: Vec<&Value> = found.filter(|item| item["type"] == "reasoning").collect();
@@ -369,9 +382,12 @@ async fn encrypted_reasoning_makes_the_round_trip(_: PgPoolOptions, options: PgC
                 continue;
             }
             assert_eq!(found.len(), 1, "{input}");
-            for name in ["id", "encrypted_content", "summary"] {
+            for name in ["encrypted_content", "summary"] {
                 assert_eq!(found[0][name], reasoning()[name], "{path}");
             }
+            // The id of an item of our answer is not OpenAI's.
+            let id = (path == MESSAGES).then(|| reasoning()["id"].clone());
+            assert_eq!(found[0].get("id"), id.as_ref(), "{path}");
         }
     }
     app.assert_settled().await;
@@ -536,15 +552,25 @@ async fn own_tools_and_stops_are_answered(_: PgPoolOptions, options: PgConnectOp
         "tools": [{"type": "custom", "name": "x"}]}]);
     let body = with(prompt(RESPONSES, "x"), &json!({ "tools": tools }));
     let answer = app.post(&account.key, RESPONSES, &body).await;
-    assert_eq!(answer.expect(200)["output"], json!([custom]));
+    let with_id = |item: &Value| {
+        let id = item["id"].as_str().unwrap();
+        assert!(
+            id.starts_with("ctc_") && id.ends_with("_0") && id.len() > 32,
+            "{id}"
+        );
+        with(custom.clone(), &json!({ "id": id }))
+    };
+    let output = &answer.expect(200)["output"];
+    assert_eq!(*output, json!([with_id(&output[0])]));
     let body = with(body, &json!({"stream": true}));
     let answer = app.post(&account.key, RESPONSES, &body).await;
     let all = events(RESPONSES, &answer.text);
     let done = all
         .iter()
         .find(|event| event["type"] == "response.output_item.done");
-    assert_eq!(done.unwrap()["item"], custom);
-    assert_eq!(all.last().unwrap()["response"]["output"], json!([custom]));
+    let item = &done.unwrap()["item"];
+    assert_eq!(*item, with_id(item));
+    assert_eq!(all.last().unwrap()["response"]["output"], json!([item]));
     // The API has no stop sequences.
     upstream.reply(Reply::Text("Hello there.".to_owned(), 10, 3));
     for (path, name) in [(CHAT, "stop"), (MESSAGES, "stop_sequences")] {

@@ -346,9 +346,8 @@ fn items(generation: &str, parts: &[Part], shown: &Shown) -> Vec<ResponseItem> {
 /// The item of an answer that an id refers to, as a request has it: the generation, and which of
 /// its items.
 pub fn referenced(id: &str) -> Option<(&str, usize)> {
-    let rest = ["msg_", "fc_", "rs_"];
-    let rest = rest.iter().find_map(|prefix| id.strip_prefix(prefix))?;
-    let (generation, at) = rest.split_once('_')?;
+    let (rest, at) = id.rsplit_once('_')?;
+    let (_kind, generation) = rest.rsplit_once('_')?;
     Some((generation, at.parse().ok()?))
 }
 
@@ -444,7 +443,14 @@ impl ResponseItem {
                 summary: Vec::new(),
                 encrypted_content: secret::write(part).filter(|_| shown.encrypted),
             },
-            Part::Opaque { block } => Self::Opaque(block.clone()),
+            Part::Opaque { block } => {
+                let mut item = block.clone();
+                // The provider keeps no item: references are to ours.
+                if item.get("id").is_some() {
+                    item["id"] = json!(id);
+                }
+                Self::Opaque(item)
+            }
             Part::Image(_) | Part::ToolResult(_) => return None,
         })
     }
@@ -485,6 +491,10 @@ impl ResponseItem {
                 if item.get("status").is_some() {
                     item["status"] = json!("in_progress");
                 }
+                // It follows in events of its own.
+                if item["type"] == "reasoning" {
+                    item["summary"] = json!([]);
+                }
             }
         }
         Some(item)
@@ -494,7 +504,10 @@ impl ResponseItem {
 /// The id of an item of an answer.
 pub(super) fn id(generation: &str, at: usize, part: &Part) -> String {
     let kind = match part {
-        Part::Opaque { block } => return block["id"].as_str().unwrap_or_default().to_owned(),
+        Part::Opaque { block } => {
+            let id = block["id"].as_str().unwrap_or_default();
+            id.split_once('_').map_or("item", |(kind, _)| kind)
+        }
         Part::ToolCall(_) => "fc",
         Part::Thinking { .. } | Part::Redacted { .. } => "rs",
         _ => "msg",
