@@ -179,7 +179,7 @@ impl Server {
             assert!(
                 begun.elapsed() < PATIENCE,
                 "it does not start: {}",
-                self.log.display()
+                self.log_from(from).0
             );
             tokio::time::sleep(TICK * 5).await;
         }

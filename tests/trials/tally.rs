@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    io::{self, Write as _},
     sync::{
         Mutex,
         atomic::{AtomicU64, Ordering},
@@ -48,7 +49,7 @@ impl Tally {
     /// A guarantee was violated. The same finding of a later round is not counted again.
     /// Also shown at once: what follows may end the trial.
     pub fn violation(&self, name: &'static str, detail: String) {
-        eprintln!("{name}: {detail}");
+        let _ = writeln!(io::stderr(), "{name}: {detail}");
         self.violations
             .lock()
             .unwrap()
