@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::{sync::Semaphore, time::timeout};
 
 use super::super::scene::Scene;
 use crate::http::{Http, json_body};
@@ -15,6 +15,8 @@ const ATTEMPTS: u32 = 4;
 const PATIENCE: Duration = Duration::from_secs(15);
 /// The longest time for which an account's row is locked: first attempts hang before their hold.
 const LOCK_MILLIS: u64 = 1_500;
+/// Locks that are held or waited for: each has a connection, of which the servers need some.
+static LOCKS: Semaphore = Semaphore::const_new(10);
 
 /// The routes of SDKs, and a model for each.
 const ROUTES: [(&str, &str); 3] = [
@@ -56,10 +58,15 @@ async fn retry(
     (route, token): (&str, &str),
     body: &Value,
 ) {
-    if rng.u32(0..3) == 0 {
+    if rng.u32(0..3) == 0
+        && let Ok(place) = LOCKS.try_acquire()
+    {
         scene.tally.fault("an account's row is locked");
         let (scene, length) = (Arc::clone(scene), rng.u64(50..LOCK_MILLIS));
-        tokio::spawn(async move { lock(&scene, account, Duration::from_millis(length)).await });
+        tokio::spawn(async move {
+            lock(&scene, account, Duration::from_millis(length)).await;
+            drop(place);
+        });
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     for count in 0..ATTEMPTS {
