@@ -32,7 +32,7 @@ pub struct TextCall {
     /// The caller's body, for a vendor that speaks its dialect: sent instead of the conversation,
     /// with the model and the limit of this call.
     pub original: Option<Released<Original>>,
-    /// Members of the caller's body that are sent beside the conversation.
+    /// Members of the caller's body that are sent along with the conversation.
     pub shared: Members,
 }
 

@@ -64,7 +64,7 @@ pub enum Api {
     /// Chat Completions: every compatible server has it.
     #[default]
     Chat,
-    /// Responses: `OpenAI`'s current models take functions beside reasoning only here.
+    /// Responses: the only API in which `OpenAI`'s current models accept functions with reasoning.
     Responses,
 }
 
@@ -318,8 +318,8 @@ pub fn sent_effort<'a>(call: &TextCall, settings: &'a OpenAiModel) -> Option<&'a
 }
 
 /// The model's own effort where none is asked for. Thinking that is asked for in another dialect
-/// becomes an effort, but not beside tools of Chat Completions: models that can do without, which
-/// `none` stands for, take tools there only so.
+/// becomes an effort. In Chat Completions a model whose own effort is `none` accepts tools only at
+/// that effort.
 pub(super) fn effort<'a>(
     call: &TextCall,
     tools: &Tools,

@@ -25,7 +25,7 @@ pub(super) fn write(part: &Part) -> Option<String> {
     }
 }
 
-/// As a request brings it back, with the thoughts that were told. `id`: the item's.
+/// The reasoning that a request sends back, with the summary that was shown. `id`: the item's.
 pub(super) fn read(secret: &str, id: &str, text: String) -> Part {
     if is_encrypted_by_openai(secret) {
         let content = secret;
