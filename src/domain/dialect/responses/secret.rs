@@ -1,5 +1,6 @@
 //! What a model thought, in a form that only its vendor reads: `encrypted_content` of reasoning.
 
+use super::answer::referenced;
 use crate::domain::conversation::{Delta, EncryptedReasoning, Part};
 
 /// A signature of thoughts that are told, thoughts that are not told, and the signature of the
@@ -28,6 +29,8 @@ pub(super) fn write(part: &Part) -> Option<String> {
 /// The reasoning that a request sends back, with the summary that was shown. `id`: the item's.
 pub(super) fn read(secret: &str, id: &str, text: String) -> Part {
     if is_encrypted_by_openai(secret) {
+        // An id of ours is not the one that it was encrypted under.
+        let id = referenced(id).map_or(id, |_| "");
         let content = secret;
         let signature = EncryptedReasoning { id, content }.signature();
         return Part::Thinking { text, signature };
@@ -92,4 +95,21 @@ pub(super) fn give_to_calls(parts: Vec<Part>) -> Vec<Part> {
         found.push(part);
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_ids_of_the_provider_go_back_to_it() {
+        for (id, kept) in [
+            ("rs_1", "rs_1"),
+            ("rs_01a3185c500072abc0ffee0123456789_0", ""),
+        ] {
+            let part = read("gAAAA.x", id, String::new());
+            let item = part.encrypted_reasoning().unwrap();
+            assert_eq!((item.id, item.content), (kept, "gAAAA.x"));
+        }
+    }
 }
