@@ -54,6 +54,8 @@ use presume::ReadKeys;
 
 /// Concurrent usage reports, those that wait, and how long.
 const REPORTS: (usize, usize, Duration) = (4, 64, Duration::from_secs(5));
+/// The same of reads of stored answers, each of which holds a database connection for seconds.
+const ANSWERS: (usize, usize, Duration) = (2, 64, Duration::from_secs(5));
 /// Concurrent renderings of templates, those that wait, and how long.
 const RENDERINGS: (usize, usize, Duration) = (2, 64, Duration::from_secs(2));
 
@@ -116,6 +118,7 @@ struct Inner {
     refusals: Refusals,
     /// Few at once, so that holds find connections.
     reports: Resource,
+    answers: Resource,
     /// They take CPU.
     renderings: Resource,
 }
@@ -148,6 +151,7 @@ impl Service {
             hold_queues: HoldQueues::default(),
             refusals: Refusals::new("provider calls"),
             reports: Resource::new("usage reports", REPORTS.0, REPORTS.1, REPORTS.2),
+            answers: Resource::new("stored answers", ANSWERS.0, ANSWERS.1, ANSWERS.2),
             renderings: Resource::new(
                 "template renderings",
                 RENDERINGS.0,

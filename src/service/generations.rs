@@ -74,6 +74,8 @@ impl Service {
         ids: &[Uuid],
         read: impl FnMut(GenerationId, Answer) + Send,
     ) -> Result<(), ServiceError> {
+        let permit = self.0.answers.acquire(caller.account_id).await;
+        let _permit = permit.ok_or(ServiceError::Overloaded)?;
         let store = &self.0.store;
         Ok(store.each_answer(caller.account_id, ids, read).await?)
     }

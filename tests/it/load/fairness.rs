@@ -103,35 +103,65 @@ async fn large_bodies_of_two_accounts_take_turns(_: PgPoolOptions, options: PgCo
 #[sqlx::test]
 async fn reports_of_one_account_leave_room_for_others(_: PgPoolOptions, options: PgConnectOptions) {
     let app = Arc::new(TestApp::new(options).await);
+    let report = |app: Arc<TestApp>, key: String| {
+        tokio::spawn(async move { app.get(&key, "/v1/credits/usage").await.expect(200) })
+    };
+    leaves_room_for_others(&app, report, 4).await;
+}
+
+#[sqlx::test]
+async fn stored_answers_of_one_account_leave_room_for_others(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = Arc::new(TestApp::new(options).await);
+    let count = |app: Arc<TestApp>, key: String| {
+        tokio::spawn(async move {
+            let id = format!("msg_{}_0", uuid::Uuid::now_v7().simple());
+            let body = json!({"model": "sandbox/sandbox-text",
+                "input": [{"type": "item_reference", "id": id}]});
+            let counted = app.post(&key, "/openai/v1/responses/input_tokens", &body);
+            let answer = counted.await;
+            // The id does not exist; it was looked up.
+            assert_eq!(answer.status, 400);
+        })
+    };
+    leaves_room_for_others(&app, count, 2).await;
+}
+
+/// Sends ten requests of one account that read finished generations, of which half of `places` run,
+/// and then as many of another account as fill the other half.
+async fn leaves_room_for_others<T>(
+    app: &Arc<TestApp>,
+    send: impl Fn(Arc<TestApp>, String) -> JoinHandle<T>,
+    places: i64,
+) {
     let (busy, quiet) = (app.account("1").await, app.account("1").await);
     let mut locked = app.pool.begin().await.unwrap();
     sqlx::query("lock table finished_generations in access exclusive mode")
         .execute(&mut *locked)
         .await
         .unwrap();
-    let report = |account: &Account| {
-        let (app, key) = (Arc::clone(&app), account.key.clone());
-        tokio::spawn(async move { app.get(&key, "/v1/credits/usage").await })
-    };
     let running = async || -> i64 {
         let counting = sqlx::query_scalar(
             "select count(*) from pg_stat_activity
              where datname = current_database() and wait_event_type = 'Lock'
-               and query like '%finished_generations%' and query not like '%pg_stat_activity%'",
+               and query like '%generations%' and query not like '%pg_stat_activity%'",
         );
         counting.fetch_one(&app.pool).await.unwrap()
     };
-    let many: Vec<_> = (0..10).map(|_| report(&busy)).collect();
-    while running().await < 2 {
+    let send = |account: &Account| send(Arc::clone(app), account.key.clone());
+    let many: Vec<_> = (0..10).map(|_| send(&busy)).collect();
+    while running().await < places / 2 {
         tokio::task::yield_now().await;
     }
-    let others = [report(&quiet), report(&quiet)];
-    while running().await < 4 {
+    let others: Vec<_> = (0..places / 2).map(|_| send(&quiet)).collect();
+    while running().await < places {
         tokio::task::yield_now().await;
     }
     locked.rollback().await.unwrap();
     for answer in others {
-        answer.await.unwrap().expect(200);
+        answer.await.unwrap();
     }
     for answer in many {
         answer.abort();
