@@ -17,7 +17,8 @@ help:
 	@echo 'make test        run all tests, with a separate Postgres under target/, and the console'
 	@echo '                 in Chromium; only=NAME: only tests whose path contains NAME'
 	@echo 'make test-s3     test files on an S3 server and its faults (needs the network, once)'
-	@echo 'make attacks     attack one server and measure its memory: debug=1'
+	@echo 'make attacks     attack one server, measure its memory and how long others wait: debug=1'
+	@echo '                 only=NAME; minutes=60: all attacks at once, beside 100 accounts'
 	@echo 'make chaos       inject faults under load and audit the ledger: rounds=20 seconds=5 seed=N'
 	@echo 'make failover    lose the primary under load, promote its standby, audit the ledger: rounds=2'
 	@echo 'make upgrade     replace servers of the previous release under load, forward and back'
@@ -95,8 +96,11 @@ chaos: tools postgres faketime
 		$(if $(seed),--seed $(seed)) $(if $(previous),--previous $(previous)) $(if $(s3),--s3 $(s3))
 
 # Its database, server and upstream are its own, as those of chaos. On a release build.
+attacks: minutes =
+attacks: only =
 attacks: tools postgres
-	@cargo test --quiet $(if $(debug),,--release) --test trials -- attacks --true-clocks
+	@cargo test --quiet $(if $(debug),,--release) --test trials -- attacks --true-clocks \
+		$(if $(only),--only '$(only)') $(if $(minutes),--minutes $(minutes))
 
 # As above, with two databases. Each round loses the primary twice.
 failover: rounds = 2

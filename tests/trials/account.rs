@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::postgres::Postgres;
 
 /// Every account's password.
-const PASSWORD: &str = "correct horse battery";
+pub const PASSWORD: &str = "correct horse battery";
 
 /// A client's account.
 pub struct Account {

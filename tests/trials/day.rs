@@ -68,7 +68,7 @@ pub async fn run(options: &Options) -> ExitCode {
             ("GENSVC__JOBS__DEADLINE_SECONDS", "60"),
         ],
         standby: true,
-        credits: ["1000000"; 4],
+        credits: &["1000000"; 4],
     };
     let stage = Arc::new(Stage::set(args, &plan).await);
     stage.upstream.calm(true);

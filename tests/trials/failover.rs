@@ -94,7 +94,7 @@ async fn round(args: &Args, network: &Network, n: u32, loss: Loss) -> Round {
         programs: vec![current.clone(), previous.clone()],
         settings: &[],
         standby: true,
-        credits: ["1000000"; 4],
+        credits: &["1000000"; 4],
     };
     let stage = Arc::new(Stage::set(args, &plan).await);
     // Failures here are due to the missing database.

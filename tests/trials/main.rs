@@ -49,7 +49,7 @@ use tokio::signal::unix::{SignalKind, signal};
 #[derive(Debug, Parser)]
 enum Trial {
     Chaos(args::Args),
-    Attacks(args::Args),
+    Attacks(attacks::Options),
     Failover(failover::Options),
     Day(day::Options),
 }
@@ -57,7 +57,7 @@ enum Trial {
 fn main() -> ExitCode {
     match Trial::parse() {
         Trial::Chaos(args) => run(chaos::run(&args)),
-        Trial::Attacks(args) => run(attacks::run(&args)),
+        Trial::Attacks(options) => run(attacks::run(&options)),
         Trial::Failover(options) => {
             // Before there are threads: it may start this program again.
             let network = failover::Network::enter(options.stall);

@@ -81,6 +81,14 @@ impl Proxy {
         self.address
     }
 
+    /// What it leads to, if that is a TCP address.
+    pub fn target(&self) -> Option<SocketAddr> {
+        match *self.state.target.lock().unwrap() {
+            Target::Tcp(address) => Some(address),
+            _ => None,
+        }
+    }
+
     /// Sets the target of new connections.
     pub fn lead_to(&self, target: Target) {
         *self.state.target.lock().unwrap() = target;

@@ -4,6 +4,7 @@
 use std::{
     fs::File,
     io::{Read as _, Seek as _, SeekFrom},
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -110,6 +111,11 @@ impl Server {
     /// The URL for clients.
     pub fn url(&self) -> String {
         format!("http://{}", self.front.address())
+    }
+
+    /// Its own address, while it runs.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.front.target()
     }
 
     /// Towards its clients.

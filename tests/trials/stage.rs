@@ -25,7 +25,7 @@ pub struct Plan<'a> {
     pub settings: &'a [(&'a str, &'a str)],
     pub standby: bool,
     /// Of each account.
-    pub credits: [&'a str; 4],
+    pub credits: &'a [&'a str],
 }
 
 /// All participants, in the order in which they are dropped: servers, then the databases, then the

@@ -10,6 +10,12 @@ impl Answers {
     pub fn add(&mut self, status: u16) {
         *self.0.entry(status).or_default() += 1;
     }
+
+    pub fn extend(&mut self, other: Self) {
+        for (status, count) in other.0 {
+            *self.0.entry(status).or_default() += count;
+        }
+    }
 }
 
 impl FromIterator<u16> for Answers {

@@ -8,19 +8,19 @@ use serde_json::json;
 
 use super::{
     Answers,
-    scene::{Scene, status},
+    scene::{Attacker, status},
     upstream::Mode,
 };
 
-pub async fn run(scene: &Scene) -> Answers {
-    scene.provider.set(Mode::Wait(Duration::from_secs(8)));
+pub async fn run(attacker: &Attacker<'_>) -> Answers {
+    attacker.set_provider(Mode::Wait(Duration::from_secs(8)));
     let url = format!("data:image/png;base64,{}", image());
     let images = vec![json!({"type": "image_url", "image_url": {"url": url}}); 2];
-    let body = json!({"model": "openai/gpt-5.2", "max_tokens": 10,
+    let body = json!({"model": format!("openai/{}", attacker.model), "max_tokens": 10,
         "messages": [{"role": "user", "content": images}]});
     let body = body.to_string();
     let requests = (0..27).map(|_| async {
-        let sent = scene.send("/openai/v1/chat/completions", "", body.as_bytes());
+        let sent = attacker.send("/openai/v1/chat/completions", "", body.as_bytes());
         status(sent.await).await
     });
     join_all(requests).await.into_iter().collect()

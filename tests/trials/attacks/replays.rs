@@ -7,16 +7,19 @@ use tokio::time::sleep;
 
 use super::{
     Answers,
-    scene::{Scene, status_of},
+    scene::{Attacker, status_of},
     upstream::Mode,
 };
 
-pub async fn run(scene: &Scene) -> Answers {
-    scene.provider.set(Mode::Images(4));
-    let body = r#"{"model": "openai/gpt-image-2.5-flare", "prompt": "x", "n": 4,
-        "size": "1024x1024", "response_format": "b64_json"}"#;
+pub async fn run(attacker: &Attacker<'_>) -> Answers {
+    attacker.set_provider(Mode::Images(4));
+    let body = format!(
+        r#"{{"model": "openai/{}", "prompt": "x", "n": 4, "size": "1024x1024",
+            "response_format": "b64_json"}}"#,
+        attacker.model
+    );
     let key = format!("idempotency-key: {}\r\n", fastrand::u64(..));
-    let send = || scene.send("/openai/v1/images/generations", &key, body.as_bytes());
+    let send = || attacker.send("/openai/v1/images/generations", &key, body.as_bytes());
     status_of(&mut send().await).await;
     let mut replays = join_all((0..150).map(|_| send())).await;
     let statuses = join_all(replays.iter_mut().map(status_of)).await;

@@ -1,6 +1,8 @@
-//! One server, the attacker's requests, and what another account notices.
+//! One server, the attackers' requests, and what other accounts notice.
 
 use std::{
+    future::Future,
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -10,40 +12,72 @@ use std::{
 
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
     time::{sleep, timeout},
 };
 
-use super::{Answers, Attack, MEMORY_MIB, upstream::Provider};
+use super::{
+    ATTACKS, Answers, MEMORY_MIB,
+    upstream::{Mode, Provider},
+};
 use crate::{
+    account,
     args::Args,
     process,
     server::Server,
     stage::{Plan, Stage},
 };
 
-/// The accounts' places among those of the stage.
-const ATTACKER: usize = 0;
-const OTHER: usize = 1;
-/// How long an attack may take.
+/// The model of the other accounts' calls of the provider.
+const WORK_MODEL: &str = "gpt-4o-mini";
+/// How long an attack may take, and a request wait.
 const LIMIT: Duration = Duration::from_mins(1);
-/// Between two requests of the other account, and two looks at the memory.
+/// Between two requests of the other account.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// The accounts of the stage: one for each of [`ATTACKS`], then those that work.
 pub struct Scene {
     stage: Arc<Stage>,
-    pub provider: Provider,
+    provider: Provider,
 }
 
+/// The sender of an attack's requests.
+pub struct Attacker<'a> {
+    scene: &'a Scene,
+    account: usize,
+    pub model: &'static str,
+}
+
+/// What the accounts that work noticed, and the server's memory.
+#[derive(Debug, Default)]
 pub struct Measured {
     pub peak_mib: u64,
-    pub p99: Duration,
+    pub waits: Vec<Duration>,
     pub refused: usize,
 }
 
+impl Measured {
+    pub fn add(&mut self, other: Self) {
+        self.peak_mib = self.peak_mib.max(other.peak_mib);
+        self.waits.extend(other.waits);
+        self.refused += other.refused;
+    }
+
+    pub fn p99(&self) -> Duration {
+        let mut waits = self.waits.clone();
+        waits.sort_unstable();
+        waits
+            .get(waits.len() * 99 / 100)
+            .copied()
+            .unwrap_or_default()
+    }
+}
+
 impl Scene {
-    pub async fn set(args: &Args) -> Self {
-        let provider = Provider::start().await;
+    /// `working`: how many accounts work.
+    pub async fn set(args: &Args, working: usize) -> Self {
+        let provider = Provider::start();
+        provider.set(WORK_MODEL, Mode::Text(100));
         let (memory, url) = (MEMORY_MIB.to_string(), provider.url());
         let plan = Plan {
             name: "attacks",
@@ -55,10 +89,15 @@ impl Scene {
                 ("OPENAI_BASE_URL", &url),
             ],
             standby: false,
-            credits: ["1000000"; 4],
+            credits: &vec!["10000000"; ATTACKS.len() + working],
         };
+        let stage = Stage::set(args, &plan).await;
+        // Not through the proxy of this program, which is busy with the attack.
+        let database = stage.postgres.current().url().to_owned();
+        stage.servers[0].set("DATABASE_URL", &database).await;
+        stage.servers[0].restart().await;
         Self {
-            stage: Arc::new(Stage::set(args, &plan).await),
+            stage: Arc::new(stage),
             provider,
         }
     }
@@ -67,66 +106,107 @@ impl Scene {
         &self.stage.servers[0]
     }
 
+    pub async fn memory(&self) -> u64 {
+        self.server().memory().await.unwrap_or_default()
+    }
+
     /// Runs an attack on a fresh process.
-    pub async fn measure(&self, attack: Attack) -> (Measured, Answers) {
+    pub async fn measure(&self, attack: usize) -> (Measured, Answers) {
         self.server().restart().await;
         let is_over = AtomicBool::new(false);
         let attacking = async {
-            let answers = timeout(LIMIT, attack(self)).await.unwrap_or_default();
+            let answers = self.attack(attack).await;
             is_over.store(true, Ordering::Relaxed);
             answers
         };
         let watching = async {
             let mut peak = 0;
             while !is_over.load(Ordering::Relaxed) {
-                peak = peak.max(self.server().memory().await.unwrap_or_default());
+                peak = peak.max(self.memory().await);
                 sleep(PAUSE / 2).await;
             }
             peak
         };
-        let working = async {
-            let (mut waits, mut refused) = (Vec::new(), 0);
-            while !is_over.load(Ordering::Relaxed) {
-                let begun = Instant::now();
-                let body = r#"{"prompt": "A haiku", "provider": "sandbox"}"#;
-                let sent = self.send_as(OTHER, "/v1/generate/text", "", body.as_bytes());
-                refused += usize::from(status(sent.await).await != 200);
-                waits.push(begun.elapsed());
-                sleep(PAUSE).await;
-            }
-            waits.sort_unstable();
-            let p99 = waits.get(waits.len() * 99 / 100).copied();
-            (p99.unwrap_or_default(), refused)
-        };
-        let (answers, peak_mib, (p99, refused)) = tokio::join!(attacking, watching, working);
-        let measured = Measured {
-            peak_mib,
-            p99,
-            refused,
-        };
+        let working = self.work(0, &is_over, || sleep(PAUSE));
+        let (answers, peak_mib, mut measured) = tokio::join!(attacking, watching, working);
+        measured.peak_mib = peak_mib;
         (measured, answers)
     }
 
-    /// Sends a request of the attacker, and reads nothing. `headers`: further lines.
-    pub async fn send(&self, path: &str, headers: &str, body: &[u8]) -> Option<TcpStream> {
-        self.send_as(ATTACKER, path, headers, body).await
+    /// Runs an attack once.
+    pub async fn attack(&self, attack: usize) -> Answers {
+        let attacker = Attacker {
+            scene: self,
+            account: attack,
+            model: ATTACKS[attack].model,
+        };
+        let attacking = (ATTACKS[attack].run)(&attacker);
+        timeout(LIMIT, attacking).await.unwrap_or_default()
     }
 
-    async fn send_as(
+    /// Sends requests of one of the accounts that work until the end: short texts of two providers,
+    /// a larger body, and now and then a login.
+    pub async fn work<F: Future>(
         &self,
         account: usize,
+        is_over: &AtomicBool,
+        pause: impl Fn() -> F,
+    ) -> Measured {
+        let account = ATTACKS.len() + account;
+        let token = self.stage.token(account);
+        let login = format!(
+            r#"{{"email": "{}", "password": "{}"}}"#,
+            self.stage.accounts[account].email,
+            account::PASSWORD
+        );
+        let text = r#"{"prompt": "A haiku", "provider": "sandbox"}"#;
+        let called =
+            format!(r#"{{"prompt": "A haiku", "provider": "openai", "model": "{WORK_MODEL}"}}"#);
+        let larger = format!(
+            r#"{{"model": "openai/{WORK_MODEL}", "max_tokens": 10,
+                "messages": [{{"role": "user", "content": "{}"}}]}}"#,
+            "word ".repeat(60_000)
+        );
+        let requests = [
+            ("/v1/generate/text", text),
+            ("/v1/generate/text", &called),
+            ("/openai/v1/chat/completions", &larger),
+        ];
+        let mut measured = Measured::default();
+        for n in 0.. {
+            let (path, body) = match n % 20 {
+                0 => ("/v1/auth/login", &*login),
+                n => requests[n % requests.len()],
+            };
+            let begun = Instant::now();
+            let sent = self.send([127, 0, 0, 1], &token, path, "", body.as_bytes());
+            let status = status(sent.await).await;
+            if status != 200 {
+                measured.refused += 1;
+                println!("    {status} to {path}");
+            }
+            measured.waits.push(begun.elapsed());
+            if is_over.load(Ordering::Relaxed) {
+                break;
+            }
+            pause().await;
+        }
+        measured
+    }
+
+    /// Sends a request from an address, and reads nothing. `headers`: further lines.
+    async fn send(
+        &self,
+        from: [u8; 4],
+        token: &str,
         path: &str,
         headers: &str,
         body: &[u8],
     ) -> Option<TcpStream> {
-        let url = self.server().url();
-        let mut stream = TcpStream::connect(url.strip_prefix("http://")?)
-            .await
-            .ok()?;
+        let mut stream = self.connect(from).await?;
         let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: gensvc\r\nauthorization: Bearer {}\r\n\
+            "POST {path} HTTP/1.1\r\nhost: gensvc\r\nauthorization: Bearer {token}\r\n\
              content-type: application/json\r\ncontent-length: {}\r\n{headers}\r\n",
-            self.stage.token(account),
             body.len()
         );
         stream.write_all(head.as_bytes()).await.ok()?;
@@ -135,7 +215,40 @@ impl Scene {
         Some(stream)
     }
 
-    /// Sends a request of the attacker and reads the body of its answer.
+    async fn connect(&self, from: [u8; 4]) -> Option<TcpStream> {
+        let socket = TcpSocket::new_v4().ok()?;
+        socket.bind(SocketAddr::from((from, 0))).ok()?;
+        socket.connect(self.server().address()?).await.ok()
+    }
+}
+
+impl Attacker<'_> {
+    /// Sets how the provider answers calls of the attack's model.
+    pub fn set_provider(&self, mode: Mode) {
+        self.scene.provider.set(self.model, mode);
+    }
+
+    /// An address for each attack.
+    fn address(&self) -> [u8; 4] {
+        [127, 0, 1, u8::try_from(self.account).unwrap() + 1]
+    }
+
+    pub async fn connect(&self) -> Option<TcpStream> {
+        self.scene.connect(self.address()).await
+    }
+
+    /// Sends a request and reads nothing. `headers`: further lines.
+    pub async fn send(&self, path: &str, headers: &str, body: &[u8]) -> Option<TcpStream> {
+        let token = self.token();
+        let sent = self.scene.send(self.address(), &token, path, headers, body);
+        sent.await
+    }
+
+    pub fn token(&self) -> String {
+        self.scene.stage.token(self.account)
+    }
+
+    /// Sends a request and reads the body of its answer.
     pub async fn answer(&self, path: &str, body: &[u8]) -> (u16, String) {
         let stream = self.send(path, "connection: close\r\n", body).await;
         let mut text = Vec::new();

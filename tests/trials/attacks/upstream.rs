@@ -1,6 +1,7 @@
-//! A provider that answers every call in the same, configured way.
+//! A provider that answers calls of a model in a configured way.
 
 use std::{
+    collections::BTreeMap,
     net::SocketAddr,
     sync::{Arc, Mutex},
     time::Duration,
@@ -15,7 +16,7 @@ use tokio::{
     time::sleep,
 };
 
-/// What every call is answered with.
+/// What a call is answered with.
 #[derive(Debug, Clone)]
 pub enum Mode {
     /// Nothing for some seconds, then a short text.
@@ -32,37 +33,49 @@ pub enum Mode {
 
 pub struct Provider {
     address: SocketAddr,
-    mode: Arc<Mutex<Mode>>,
+    modes: Modes,
 }
 
+/// By model.
+type Modes = Arc<Mutex<BTreeMap<&'static str, Mode>>>;
+
 impl Provider {
-    pub async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    pub fn start() -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
-        let mode = Arc::new(Mutex::new(Mode::Text(1)));
-        let shared = Arc::clone(&mode);
-        tokio::spawn(async move {
+        let modes = Modes::default();
+        let shared = Arc::clone(&modes);
+        let accepting = async move {
+            let listener = TcpListener::from_std(listener).unwrap();
             while let Ok((stream, _)) = listener.accept().await {
-                let mode = Arc::clone(&shared);
+                let modes = Arc::clone(&shared);
                 // A server that hangs up is part of an attack.
-                tokio::spawn(async move { answer(stream, &mode).await });
+                tokio::spawn(async move { answer(stream, &modes).await });
             }
+        };
+        // A thread of its own: streams that are sent at full speed must not delay the other accounts'
+        // requests on this side.
+        std::thread::spawn(|| {
+            let mut builder = tokio::runtime::Builder::new_current_thread();
+            let runtime = builder.enable_all().build().unwrap();
+            runtime.block_on(accepting);
         });
-        Self { address, mode }
+        Self { address, modes }
     }
 
     pub fn url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    pub fn set(&self, mode: Mode) {
-        *self.mode.lock().unwrap() = mode;
+    pub fn set(&self, model: &'static str, mode: Mode) {
+        self.modes.lock().unwrap().insert(model, mode);
     }
 }
 
-async fn answer(mut stream: TcpStream, mode: &Mutex<Mode>) -> Option<()> {
-    read(&mut stream).await?;
-    let mode = mode.lock().unwrap().clone();
+async fn answer(mut stream: TcpStream, modes: &Modes) -> Option<()> {
+    let model = read_model(&mut stream).await?;
+    let mode = modes.lock().unwrap().get(&*model)?.clone();
     let usage = json!({"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110});
     let completion = |text: String| {
         json!({"id": "c", "model": "gpt-5.2", "usage": usage, "choices": [{"index": 0,
@@ -119,8 +132,8 @@ async fn open(stream: &mut TcpStream) -> Option<()> {
     stream.write_all(head.as_bytes()).await.ok()
 }
 
-/// Reads a request and keeps nothing of its body.
-async fn read(stream: &mut TcpStream) -> Option<()> {
+/// Reads a request and keeps only the model, which its body begins with.
+async fn read_model(stream: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     let end = loop {
         if let Some(at) = head.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -135,6 +148,12 @@ async fn read(stream: &mut TcpStream) -> Option<()> {
         .lines()
         .find_map(|line| line.strip_prefix("content-length: "));
     let length: usize = length?.trim().parse().ok()?;
+    while head.len() < end + length.min(256) {
+        stream.read_buf(&mut head).await.ok()?;
+    }
+    let body = String::from_utf8_lossy(&head[end..]);
+    let (_, model) = body.split_once("\"model\"")?;
+    let model = model.split('"').nth(1)?.to_owned();
     let mut left = length.saturating_sub(head.len() - end);
     let mut space = vec![0; 64 << 10];
     while left > 0 {
@@ -143,5 +162,5 @@ async fn read(stream: &mut TcpStream) -> Option<()> {
             read => left = left.saturating_sub(read),
         }
     }
-    Some(())
+    Some(model)
 }

@@ -54,7 +54,7 @@ impl Scene {
             settings: &[],
             standby: false,
             // Two accounts have plenty, and two run short.
-            credits: ["1000000", "20000", "40", "15"],
+            credits: &["1000000", "20000", "40", "15"],
         };
         let stage = Arc::new(Stage::set(args, &plan).await);
         let receiver = Receiver::start(args, &stage.tally).await;

@@ -1,0 +1,34 @@
+//! Large bodies that arrive slowly.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::{
+    io::AsyncWriteExt as _,
+    time::{Instant, sleep},
+};
+
+use super::{Answers, scene::Attacker};
+
+pub async fn run(attacker: &Attacker<'_>) -> Answers {
+    let end = Instant::now() + Duration::from_secs(15);
+    let uploads = (0..8).map(|_| async {
+        let head = format!(
+            "POST /openai/v1/chat/completions HTTP/1.1\r\nhost: gensvc\r\n\
+             authorization: Bearer {}\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{{\"model\":\"openai/{}\",\"x\":\"",
+            attacker.token(),
+            29 << 20,
+            attacker.model
+        );
+        let mut stream = attacker.connect().await?;
+        stream.write_all(head.as_bytes()).await.ok()?;
+        while Instant::now() < end {
+            stream.write_all(&[b'a'; 8 << 10]).await.ok()?;
+            sleep(Duration::from_millis(125)).await;
+        }
+        Some(())
+    });
+    join_all(uploads).await;
+    Answers::default()
+}
