@@ -9,9 +9,10 @@ use std::{pin::Pin, time::Duration};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use sse_stream::{Error, Sse, SseByteStream};
-use tokio::time::timeout;
+use tokio::{task::yield_now, time::timeout};
 
 use super::{ProviderError, ProviderErrorKind};
+use crate::memory::{self, Reservation};
 
 /// An event with data.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +26,10 @@ pub struct Event {
 /// Maximum bytes of one event, unless its format has larger ones. The largest are those of compatible
 /// servers that send a whole answer at once.
 pub const EVENT_CAP: usize = 1 << 20;
+
+/// Bytes of events after which other tasks run: a provider that sends faster than events are parsed
+/// would otherwise keep a thread for the whole stream.
+const YIELD_BYTES: usize = 32 << 10;
 
 /// Counts the bytes since the last blank line, which ends an event.
 #[derive(Debug, Default)]
@@ -64,8 +69,30 @@ impl EventLength {
     }
 }
 
+/// Chunks of a fast body that are in memory: one is parsed, one waits, and one is being read.
+const CHUNKS: usize = 3;
+
+/// Reserves memory for the largest chunks: the connection's buffer grows to their size and stays so.
+#[derive(Debug)]
+struct Buffer {
+    bytes: usize,
+    reserved: Option<Reservation>,
+}
+
+impl Buffer {
+    fn hold(&mut self, chunk: &Bytes) {
+        let more = chunk.len().saturating_sub(self.bytes);
+        if let Some(reserved) = self.reserved.as_ref().filter(|_| more > 0) {
+            reserved.add(CHUNKS * more);
+        }
+        self.bytes += more;
+    }
+}
+
 pub struct Events {
     inner: Pin<Box<dyn Stream<Item = Result<Sse, Error>> + Send>>,
+    /// Bytes of events since other tasks could run.
+    since_yield: usize,
 }
 
 impl Events {
@@ -76,9 +103,13 @@ impl Events {
     where
         S: Stream<Item = Result<Bytes, ProviderError>> + Send + 'static,
     {
-        let state = Some((Box::pin(bytes), 0_usize, EventLength::default()));
+        let buffer = Buffer {
+            bytes: 0,
+            reserved: memory::reservation(),
+        };
+        let state = Some((Box::pin(bytes), 0_usize, EventLength::default(), buffer));
         let bounded = stream::unfold(state, move |state| async move {
-            let (mut bytes, seen, mut event) = state?;
+            let (mut bytes, seen, mut event, mut buffer) = state?;
             let item = match timeout(idle, bytes.next()).await {
                 Err(_) => Err(ProviderError::new(
                     ProviderErrorKind::Timeout,
@@ -91,12 +122,13 @@ impl Events {
                 Ok(Some(Err(error))) => Err(error),
                 Ok(Some(Ok(chunk))) => {
                     let seen = seen.saturating_add(chunk.len());
+                    buffer.hold(&chunk);
                     if seen > cap {
                         Err(ProviderError::over_limit("stream over the cap"))
                     } else if event.add(&chunk) > event_cap {
                         Err(ProviderError::over_limit("event over the cap"))
                     } else {
-                        return Some((Ok(chunk), Some((bytes, seen, event))));
+                        return Some((Ok(chunk), Some((bytes, seen, event, buffer))));
                     }
                 }
             };
@@ -104,6 +136,7 @@ impl Events {
         });
         Self {
             inner: Box::pin(SseByteStream::new(Box::pin(bounded))),
+            since_yield: 0,
         }
     }
 
@@ -113,6 +146,11 @@ impl Events {
         while let Some(block) = self.inner.next().await {
             let block = block.map_err(convert)?;
             if let Some(data) = block.data.filter(|data| !data.is_empty()) {
+                self.since_yield += data.len();
+                if self.since_yield > YIELD_BYTES {
+                    self.since_yield = 0;
+                    yield_now().await;
+                }
                 return Ok(Some(Event {
                     name: block.event,
                     data,
