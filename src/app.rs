@@ -32,7 +32,7 @@ use crate::{
     memory::Memory,
     observe::Metrics,
     providers::Registry,
-    service::{Service, ServiceSettings},
+    service::{Service, ServiceSettings, uploads::UploadSettings},
     store::Store,
 };
 
@@ -225,6 +225,10 @@ impl App {
                 max_waiting_logins: *config.server.max_waiting_logins,
                 max_requests: *config.server.max_requests,
                 account_share_percent: *config.server.account_share_percent,
+                uploads: UploadSettings {
+                    lifetime: TimeDelta::hours(*config.media.upload_hours),
+                    bytes_per_account: *config.media.upload_bytes_per_account,
+                },
                 paused: config.jobs.paused,
             },
         );

@@ -11,6 +11,7 @@ mod call;
 mod cancel;
 mod files;
 mod image;
+mod inputs;
 mod observed;
 mod peers;
 mod retention;
@@ -22,6 +23,7 @@ mod submit;
 mod sweep;
 mod text;
 mod tidy;
+mod uploads;
 mod verify_files;
 mod video;
 mod wakeups;
@@ -43,12 +45,13 @@ use uuid::Uuid;
 
 pub use attempts::UndecidedAttempt;
 pub use audit::Auditor;
-pub use call::{Call, ImageWork, TextWork};
+pub use call::{Call, ImageWork, TextWork, VideoWork};
 pub use cancel::Cancel;
 pub use observed::observed;
 pub use running::{Handle, RunningGuard};
 pub use start::{Permits, Refused, Started, Work};
 pub use submit::SubmitSettings;
+pub use uploads::{KeepError, upload_key};
 pub use verify_files::{FilesAudit, VerifyFilesError};
 pub use wakeups::Waiter;
 
@@ -56,7 +59,7 @@ use crate::{
     domain::{
         clock::SharedClock,
         generation::{Failure, FailureCode, Generation, Status},
-        ids::{AccountId, GenerationId, InstanceId},
+        ids::{AccountId, GenerationId, GenerationIds, InstanceId},
         limiter::Limiter,
     },
     media::{Downloader, MediaStore},
@@ -116,6 +119,8 @@ struct Inner {
     media: Media,
     metrics: Metrics,
     instance: InstanceId,
+    /// Of files that belong to no generation.
+    ids: GenerationIds,
     submit: SubmitSettings,
     lease: Duration,
     poll_interval: Duration,
@@ -163,6 +168,7 @@ impl Runner {
             media,
             metrics,
             instance: InstanceId(Uuid::now_v7()),
+            ids: GenerationIds::default(),
             submit: settings.submit,
             lease: settings.lease,
             poll_interval: settings.poll_interval,

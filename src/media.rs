@@ -1,7 +1,7 @@
 //! Stored files: from a provider's bytes to a link that a client can open.
 //!
 //! Here: safe downloads from untrusted URLs ([`Downloader`]), validation of file contents
-//! ([`inspect`]), images at exact pixel sizes ([`fit_png`]), joining speech parts
+//! ([`inspect`], [`read_picture`]), images at exact pixel sizes ([`fit_png`]), joining speech parts
 //! ([`mp3_from_parts`], [`wav_from_parts`]), storage ([`MediaStore`]) and signed links
 //! ([`MediaSigner`]). Not here: which provider made a file, the database, HTTP responses, or
 //! reading the clock (expiry checks take the time as an argument).
@@ -21,6 +21,7 @@ mod download;
 mod fit;
 mod info;
 mod key;
+mod picture;
 mod probe;
 mod s3;
 mod sign;
@@ -33,9 +34,10 @@ pub use bad::InvalidMedia;
 pub use download::{
     AddressPolicy, BoxError, DownloadError, DownloadSettings, Downloader, NoPublicAddress, Resolver,
 };
-pub use fit::fit_png;
+pub use fit::{fit_png, same_shape};
 pub use info::MediaInfo;
 pub use key::{InvalidKey, MediaKey, MediaKind};
+pub use picture::{MAX_PICTURE_BYTES, PICTURE_KINDS, read_picture};
 pub use probe::inspect;
 pub use s3::S3Settings;
 pub use sign::{LinkError, MediaSigner, WeakSecret};

@@ -19,6 +19,7 @@ pub mod operators;
 mod password;
 mod presume;
 pub mod templates;
+pub mod uploads;
 pub mod usage;
 pub mod webhooks;
 
@@ -51,6 +52,7 @@ use crate::{
 };
 use generate::HoldQueues;
 use presume::ReadKeys;
+use uploads::UploadSettings;
 
 /// Concurrent usage reports, those that wait, and how long.
 const REPORTS: (usize, usize, Duration) = (4, 64, Duration::from_secs(5));
@@ -92,6 +94,7 @@ pub struct ServiceSettings {
     pub max_requests: usize,
     /// How much of what server and providers take the synchronous generations of one account may.
     pub account_share_percent: usize,
+    pub uploads: UploadSettings,
     /// Whether no work is taken, and none is ended.
     pub paused: bool,
 }
@@ -305,6 +308,9 @@ pub enum ServiceError {
     ProviderBusy(String),
     #[error("the server is overloaded")]
     Overloaded,
+    /// The file storage took no file; logged.
+    #[error("the file storage is unavailable")]
+    StorageUnavailable,
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Whether this generation was created is unknown.

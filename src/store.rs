@@ -24,6 +24,7 @@ pub mod outbox;
 pub mod receipts;
 pub mod sessions;
 pub mod templates;
+pub mod uploads;
 pub mod usage;
 pub mod verify;
 pub mod webhooks;

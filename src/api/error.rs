@@ -214,10 +214,7 @@ impl ApiError {
             StatusCode::PAYLOAD_TOO_LARGE => {
                 Self::new(Code::PayloadTooLarge, "the body is too large")
             }
-            StatusCode::UNSUPPORTED_MEDIA_TYPE => Self::new(
-                Code::UnsupportedMediaType,
-                "send the body as Content-Type: application/json, without a Content-Encoding",
-            ),
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => return Self::media_type("application/json"),
             other if other.is_client_error() => {
                 Self::new(Code::InvalidHeader, "the request could not be read")
             }
@@ -337,6 +334,12 @@ impl ApiError {
             ShortOf::SpendLimit(cap) => error.detail("limit", cap.limit).detail("spent", cap.spent),
             ShortOf::MaxCost | ShortOf::Balance => error,
         }
+    }
+
+    /// 415, with the types that the route takes.
+    pub fn media_type(types: &str) -> Self {
+        let message = format!("send the body as Content-Type: {types}, without a Content-Encoding");
+        Self::new(Code::UnsupportedMediaType, message)
     }
 
     fn busy(code: Code, message: impl Into<String>) -> Self {

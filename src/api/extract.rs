@@ -19,7 +19,7 @@ use crate::{
     domain::{
         ability::Ability,
         form_token::FormToken,
-        ids::{ApiKeyId, GenerationId, TemplateId, WebhookDeliveryId, WebhookId},
+        ids::{ApiKeyId, GenerationId, TemplateId, UploadId, WebhookDeliveryId, WebhookId},
         json,
         validate::{FieldCode, FieldError, Input, MAX_ERRORS, read_query},
     },
@@ -77,6 +77,8 @@ permissions! {
 
 permissions! {
     AnyToken: "any", false => Caller::require_active;
+    /// Any ability to generate: uploads serve all types.
+    UsePictures: "generate:*", false => Caller::require_any_generation;
     /// The ability of the generation's type, which is looked at when it is known.
     OfTheType: "of the type", false => Caller::require_active;
     SessionOnly: "session", false => Caller::require_session;
@@ -276,6 +278,12 @@ pub trait FromPath: Sized {
 }
 
 impl FromPath for GenerationId {
+    fn from_path(text: &str) -> Option<Self> {
+        Self::parse(text)
+    }
+}
+
+impl FromPath for UploadId {
     fn from_path(text: &str) -> Option<Self> {
         Self::parse(text)
     }

@@ -133,7 +133,7 @@ fn add_errors(
             Code::RateLimited,
         ]);
     }
-    if facts.body.is_some() {
+    if facts.body.is_some() || operation.get("requestBody").is_some() {
         codes.extend([
             Code::MalformedJson,
             Code::InvalidHeader,

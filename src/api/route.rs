@@ -13,7 +13,7 @@ use super::{
     ApiState,
     admin::Operator,
     admission::RequestPermit,
-    body::{JsonBody, NoBody, OptionalBody},
+    body::{JsonBody, NoBody, OptionalBody, RawBody},
     client_address::ClientAddress,
     error::Code,
     extract::{Authorized, NoQuery, PathId, PathIds, Permission, Query, SubmittedForm},
@@ -186,6 +186,7 @@ silent!(
     RequestId,
     SubmittedForm,
     NoBody,
+    RawBody,
     Result<Path<(String, String)>, PathRejection>,
     Result<Path<String>, PathRejection>,
 );

@@ -10,7 +10,10 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use url::Url;
 
 use super::{ConfigError, access, net::optional_url};
-use crate::domain::settings::{quoted, range::Seconds};
+use crate::domain::settings::{
+    quoted,
+    range::{Bounded, Seconds},
+};
 
 /// Stored files of generations.
 #[derive(Debug, Clone, Deserialize)]
@@ -21,6 +24,10 @@ pub struct Media {
     pub url_lifetime: Seconds<60, 604_800>,
     /// Whether files are also downloaded from private addresses and over http: for tests.
     pub allow_private_urls: bool,
+    /// Hours that an upload is kept after its last use.
+    pub upload_hours: Bounded<i64, 1, 8_760>,
+    /// Bytes that the uploads of an account may have together.
+    pub upload_bytes_per_account: Bounded<i64, 1_048_576, 1_099_511_627_776>,
     storage: Storage,
     /// The bucket where they lie. `None`: the folder `media` of `data.dir`.
     pub s3: Option<S3>,

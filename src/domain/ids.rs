@@ -7,6 +7,7 @@ use std::{
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
+use sha2::{Digest as _, Sha256};
 use utoipa::ToSchema;
 use uuid::{ContextV7, Timestamp, Uuid};
 
@@ -110,6 +111,45 @@ impl fmt::Display for GenerationId {
     }
 }
 
+/// An uploaded picture: derived from its account and its bytes, so that the same bytes of an account
+/// have the same id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct UploadId(pub Uuid);
+
+impl UploadId {
+    const PREFIX: &str = "upl_";
+
+    pub fn of(account: AccountId, sha256: &[u8; 32]) -> Self {
+        let digest = Sha256::new()
+            .chain_update(b"gensvc upload v1")
+            .chain_update(account.0.to_be_bytes())
+            .chain_update(sha256)
+            .finalize();
+        let mut first = [0; 16];
+        first.copy_from_slice(&digest[..16]);
+        Self(Uuid::from_bytes(first))
+    }
+
+    /// Parses `upl_` and 32 lower-case hexadecimal digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        let id = Uuid::try_parse(text.strip_prefix(Self::PREFIX)?).ok()?;
+        let id = Self(id);
+        (id.to_string() == text).then_some(id)
+    }
+}
+
+impl fmt::Display for UploadId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", Self::PREFIX, self.0.simple())
+    }
+}
+
+impl Serialize for UploadId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 /// A running server process, which owns the rows that carry its id (their lease).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct InstanceId(pub Uuid);
@@ -123,6 +163,19 @@ impl fmt::Display for InstanceId {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn upload_ids_follow_account_and_bytes() {
+        let id = UploadId::of(AccountId(1), &[7; 32]);
+        assert_eq!(id, UploadId::of(AccountId(1), &[7; 32]));
+        assert_ne!(id, UploadId::of(AccountId(2), &[7; 32]));
+        assert_ne!(id, UploadId::of(AccountId(1), &[8; 32]));
+        let text = id.to_string();
+        assert_eq!(UploadId::parse(&text), Some(id));
+        for wrong in [&text[4..], &text.to_uppercase(), "upl_", "upl_x"] {
+            assert_eq!(UploadId::parse(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn ids_ascend_and_follow_a_clock_that_is_set_back() {

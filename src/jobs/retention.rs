@@ -18,7 +18,8 @@ impl Runner {
     pub async fn purge(&self, log_age: TimeDelta, batch: i64) -> Result<bool, StoreError> {
         let (store, now) = (&self.0.store, self.0.clock.now());
         let expired = store.purge_expired(now, batch).await?;
+        let uploads = store.purge_uploads(now, batch).await?;
         let deliveries = store.purge_deliveries(now - log_age, now, batch).await?;
-        Ok(expired || deliveries)
+        Ok(expired || uploads || deliveries)
     }
 }

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use futures_util::TryStreamExt as _;
 use uuid::Uuid;
 
-use super::Runner;
+use super::{Runner, upload_key};
 use crate::{
-    domain::ids::{AccountId, GenerationId},
+    domain::ids::{AccountId, GenerationId, UploadId},
     media::{MediaKey, MediaStoreError},
     store::StoreError,
 };
@@ -59,21 +59,20 @@ impl Runner {
             let Some(last) = records.last() else { break };
             after = (last.account_id, last.id);
             for file in records.iter().flat_map(|record| &record.outputs.0) {
-                let Ok(key) = file.key.parse::<MediaKey>() else {
-                    audit.missing.push(file.key.clone());
-                    continue;
-                };
-                audit.files += 1;
-                let bytes = match found.remove(&key) {
-                    Some(bytes) => Some(bytes),
-                    // It may have been stored since.
-                    None => media.head(&key).await?.map(|head| head.bytes),
-                };
-                match bytes {
-                    None => audit.missing.push(key.to_string()),
-                    Some(bytes) if bytes != file.bytes => audit.damaged.push(key.to_string()),
-                    Some(_) => {}
-                }
+                self.compare(&file.key, file.bytes, &mut found, &mut audit)
+                    .await?;
+            }
+        }
+        let mut after = (AccountId(0), UploadId(Uuid::nil()));
+        loop {
+            let uploads = store.upload_files(after, BATCH).await?;
+            let Some(last) = uploads.last() else { break };
+            after = (last.account_id, last.id);
+            for upload in uploads {
+                let key = upload_key(upload.file_id, &upload.content_type);
+                let key = key.map_or_else(|| upload.id.to_string(), |key| key.to_string());
+                let bytes = u64::try_from(upload.bytes).unwrap_or_default();
+                self.compare(&key, bytes, &mut found, &mut audit).await?;
             }
         }
         let left: Vec<MediaKey> = found.into_keys().collect();
@@ -91,5 +90,31 @@ impl Runner {
         }
         audit.unknown.sort();
         Ok(audit)
+    }
+
+    /// Compares the file that a record names.
+    async fn compare(
+        &self,
+        name: &str,
+        recorded: u64,
+        found: &mut HashMap<MediaKey, u64>,
+        audit: &mut FilesAudit,
+    ) -> Result<(), MediaStoreError> {
+        let Ok(key) = name.parse::<MediaKey>() else {
+            audit.missing.push(name.to_owned());
+            return Ok(());
+        };
+        audit.files += 1;
+        let bytes = match found.remove(&key) {
+            Some(bytes) => Some(bytes),
+            // It may have been stored since.
+            None => self.0.media.store.head(&key).await?.map(|head| head.bytes),
+        };
+        match bytes {
+            None => audit.missing.push(key.to_string()),
+            Some(bytes) if bytes != recorded => audit.damaged.push(key.to_string()),
+            Some(_) => {}
+        }
+        Ok(())
     }
 }

@@ -23,6 +23,13 @@ pub enum InvalidMedia {
     /// An unsupported variant of the format.
     #[error("the file is of an unsupported kind: {0}")]
     Unsupported(&'static str),
+    /// Longer than this many bytes.
+    #[error("the file has more than {} MiB", .0 >> 20)]
+    TooLong(usize),
+    #[error("the image has {width}x{height} pixels; at most 40 megapixels are taken")]
+    Pixels { width: u32, height: u32 },
+    #[error("the image is animated; send one still picture")]
+    Animated,
     /// Decoding it would take too much memory.
     #[error("the file is too large once decoded")]
     TooLarge,

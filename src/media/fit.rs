@@ -90,7 +90,7 @@ fn decode(kind: MediaKind, bytes: &[u8]) -> Result<(DynamicImage, Option<Vec<u8>
     Ok((image, profile))
 }
 
-fn refusal(error: &ImageError) -> InvalidMedia {
+pub(super) fn refusal(error: &ImageError) -> InvalidMedia {
     match error {
         ImageError::Limits(_) => InvalidMedia::TooLarge,
         ImageError::Unsupported(_) => InvalidMedia::Unsupported("this kind of image"),
@@ -100,7 +100,7 @@ fn refusal(error: &ImageError) -> InvalidMedia {
 }
 
 /// Whether two sizes have the same aspect ratio within the tolerance, in exact arithmetic.
-fn same_shape(has: (u32, u32), wanted: (u32, u32)) -> bool {
+pub fn same_shape(has: (u32, u32), wanted: (u32, u32)) -> bool {
     let one = u64::from(has.0) * u64::from(wanted.1);
     let other = u64::from(has.1) * u64::from(wanted.0);
     let (low, high) = (one.min(other), one.max(other));

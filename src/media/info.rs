@@ -1,6 +1,9 @@
 //! What is known about a validated file.
 
-use super::{MediaKind, sign::hex};
+use super::{
+    MediaKind,
+    sign::{hex, unhex},
+};
 
 /// A validated file, described by its bytes alone.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +23,16 @@ impl MediaInfo {
     /// The media type for `Content-Type`.
     pub const fn content_type(&self) -> &'static str {
         self.kind.content_type()
+    }
+
+    /// Lower-case hexadecimal.
+    pub fn hex(bytes: &[u8]) -> String {
+        hex(bytes)
+    }
+
+    /// The reverse of [`Self::hex`] for a digest.
+    pub fn unhex(text: &str) -> Option<[u8; 32]> {
+        unhex(text)
     }
 
     /// The SHA-256 in lower-case hexadecimal.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use super::{Service, ServiceError, TokenRefusal};
+use super::{Service, ServiceError, TokenRefusal, generations::ability_of};
 use crate::{
     domain::{
         ability::{Abilities, Ability},
@@ -97,6 +97,15 @@ impl Caller {
         } else {
             Err(ServiceError::MissingAbility(ability))
         }
+    }
+
+    /// Refuses a suspended account's caller, and one that may not generate anything.
+    pub fn require_any_generation(&self) -> Result<(), ServiceError> {
+        let mut types = Modality::ALL.iter().map(|&modality| ability_of(modality));
+        if types.any(|ability| self.abilities.grant(ability)) {
+            return self.require_active();
+        }
+        self.require(Ability::GenerateImage)
     }
 
     /// Refuses a suspended account's caller.

@@ -16,7 +16,7 @@ use crate::domain::{
     generation::{FailureCode, FinishReason, Modality, Status, Surface},
     ids::{
         AccountId, AdminTokenId, ApiKeyId, GenerationId, InstanceId, LedgerEntryId, SessionId,
-        TemplateId, UserId, WebhookDeliveryId, WebhookId,
+        TemplateId, UploadId, UserId, WebhookDeliveryId, WebhookId,
     },
     spend::SpendPeriod,
     webhook::{DeliveryStatus, WebhookEvent},
@@ -45,7 +45,7 @@ macro_rules! decode {
 
 decode!([AccountId, AdminTokenId, ApiKeyId, LedgerEntryId, SessionId] in i64, |id| Ok(Self(id)));
 decode!([TemplateId, UserId, WebhookDeliveryId, WebhookId] in i64, |id| Ok(Self(id)));
-decode!([GenerationId, InstanceId] in Uuid, |id| Ok(Self(id)));
+decode!([GenerationId, InstanceId, UploadId] in Uuid, |id| Ok(Self(id)));
 decode!([Credits] in i64, |micros| Ok(Self::from_micros(micros)));
 decode!([DeliveryStatus, FailureCode, FinishReason, Modality, SpendPeriod, Status, Surface, WebhookEvent] in String, |name| {
     Self::parse(&name).ok_or_else(|| format!("{name:?} is unknown").into())

@@ -67,11 +67,13 @@ impl Store {
         Ok(found.into_iter().collect())
     }
 
-    /// Those of them whose files are about to be removed.
+    /// Those of them whose files are about to be removed, or belong to an upload: in one statement,
+    /// because a file that is being uploaded goes from the one to the other.
     pub async fn media_trash_of(&self, ids: &[Uuid]) -> Result<HashSet<GenerationId>, StoreError> {
         let found = sqlx::query_scalar!(
-            r#"select generation_id as "id: GenerationId" from media_trash
-               where generation_id = any($1)"#,
+            r#"select generation_id as "id!: GenerationId" from media_trash
+               where generation_id = any($1)
+               union all select file_id from uploads where file_id = any($1)"#,
             ids
         )
         .fetch_all(self.requests.named("find files that are to be removed"))

@@ -10,7 +10,10 @@ use http::Method;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use crate::common::{Account, Answer, TestApp};
+use crate::{
+    common::{Account, Answer, TestApp, vendors::png},
+    v1::uploads,
+};
 
 /// The abilities that a key can have individually.
 const ABILITIES: [&str; 7] = [
@@ -38,6 +41,7 @@ pub struct Objects {
     pub webhook_id: i64,
     pub delivery_id: i64,
     pub template_id: i64,
+    pub upload_id: String,
 }
 
 /// The document that the server serves.
@@ -109,15 +113,16 @@ impl Operation {
             return self.path.replace("{id}", "sandbox%2Fsandbox-text-1");
         }
         let id = match self.path.as_str() {
-            path if path.starts_with("/v1/webhooks/") => objects.webhook_id,
-            path if path.starts_with("/v1/templates/") => objects.template_id,
-            _ => objects.key_id,
+            path if path.starts_with("/v1/webhooks/") => objects.webhook_id.to_string(),
+            path if path.starts_with("/v1/templates/") => objects.template_id.to_string(),
+            path if path.starts_with("/v1/uploads/") => objects.upload_id.clone(),
+            _ => objects.key_id.to_string(),
         };
         let url = self
             .path
             .replace("{uuid}", &objects.uuid)
             .replace("{file}", "0.png")
-            .replace("{id}", &id.to_string())
+            .replace("{id}", &id)
             .replace("{delivery}", &objects.delivery_id.to_string())
             .replace("{provider}", "sandbox")
             .replace("{model}", "sandbox-text-1");
@@ -145,6 +150,9 @@ impl Operation {
     }
 
     pub async fn call_at(&self, app: &TestApp, token: &str, url: &str) -> Answer {
+        if self.takes_pictures() && url.starts_with(&self.path) {
+            return uploads::post(app, token, "image/png", png(4, 4)).await;
+        }
         let body = self.body().map(|body| body.to_string());
         let json = [("content-type", "application/json")];
         let headers: &[(&str, &str)] = if body.is_some() { &json } else { &[] };
@@ -154,6 +162,11 @@ impl Operation {
         } else {
             calling.await
         }
+    }
+
+    /// Whether its body is a picture.
+    pub fn takes_pictures(&self) -> bool {
+        self.spec["requestBody"]["content"]["image/png"].is_object()
     }
 
     /// Whether its answer is the end of a job.
@@ -213,6 +226,10 @@ pub async fn objects(app: &TestApp, account: &Account) -> Objects {
         webhook_id,
         delivery_id: delivery(app, account, webhook_id).await,
         template_id: app.template(account, "{{ prompt }}", None).await,
+        upload_id: uploads::upload(app, account, 4, 4).await["id"]
+            .as_str()
+            .unwrap()
+            .to_owned(),
     }
 }
 
@@ -299,7 +316,7 @@ async fn what_sdks_get_is_as_documented(_: PgPoolOptions, options: PgConnectOpti
         }
         walked += 1;
     }
-    assert_eq!(walked, 11);
+    assert_eq!(walked, 12);
 }
 
 #[sqlx::test]
@@ -315,6 +332,8 @@ async fn a_key_of_one_ability_gets_what_needs_it(_: PgPoolOptions, options: PgCo
             operation.check(&answer, ability);
             let needed = match operation.ability() {
                 "of the type" => "generate:text",
+                "generate:*" if ability.starts_with("generate:") => ability,
+                "generate:*" => "generate:image",
                 other => other,
             };
             let at = format!("{} {} with {ability}", operation.method, operation.path);
@@ -369,6 +388,7 @@ async fn what_another_account_owns_is_not_found(_: PgPoolOptions, options: PgCon
         webhook_id: i64::MAX,
         delivery_id: i64::MAX,
         template_id: i64::MAX,
+        upload_id: format!("upl_{}", "0".repeat(32)),
     };
     for operation in operations().iter().filter(|o| o.owned()) {
         for token in [&mine.key, &session] {

@@ -57,6 +57,7 @@ impl From<ServiceError> for ApiError {
             )
             .retry_after(seconds),
             ServiceError::Invalid(errors) => Self::invalid(errors),
+            ServiceError::StorageUnavailable => Self::storage_unavailable(),
             ServiceError::ContextLength(overflow) => {
                 Self::new(Code::ContextLengthExceeded, overflow.to_string())
             }

@@ -146,7 +146,7 @@ struct Link {
     to: &'static [(&'static str, &'static str, &'static str)],
 }
 
-const LINKS: [Link; 5] = [
+const LINKS: [Link; 6] = [
     Link {
         from: &[
             "/v1/generate/text",
@@ -160,6 +160,14 @@ const LINKS: [Link; 5] = [
             ("delete", "/v1/generate/{uuid}", "uuid"),
             ("post", "/v1/generate/{uuid}/cancel", "uuid"),
             ("get", "/v1/credits/ledger", "generation"),
+        ],
+    },
+    Link {
+        from: &["/v1/uploads"],
+        id: "id",
+        to: &[
+            ("get", "/v1/uploads/{id}", "id"),
+            ("delete", "/v1/uploads/{id}", "id"),
         ],
     },
     Link {

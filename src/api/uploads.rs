@@ -1,0 +1,152 @@
+//! Uploads: pictures that are used as inputs of generations.
+
+use axum::{
+    Json,
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
+use chrono::{DateTime, Utc};
+use http::{StatusCode, Uri};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{
+    ApiState, MediaLinks,
+    body::RawBody,
+    error::ApiError,
+    extract::{Authorized, NoQuery, PathId, Query, UsePictures},
+    record::{self, PageBody},
+};
+use crate::{
+    domain::{clock::rfc3339, ids::UploadId, page::PageOf},
+    jobs::upload_key,
+    media::{MediaInfo, PICTURE_KINDS},
+    store::uploads::UploadRecord,
+};
+
+pub const UPLOADS: &str = "/v1/uploads";
+
+/// An uploaded picture.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct UploadBody {
+    /// Its id, for `inputs[].upload`.
+    #[schema(value_type = String, pattern = "^upl_[0-9a-f]{32}$")]
+    pub id: UploadId,
+    /// Media type.
+    #[schema(example = "image/png")]
+    pub r#type: String,
+    /// Pixels, as displayed.
+    pub width: i32,
+    /// Pixels, as displayed.
+    pub height: i32,
+    /// Length.
+    pub bytes: i64,
+    /// SHA-256, hexadecimal.
+    pub sha256: String,
+    /// Where it is, signed anew at every lookup.
+    pub url: String,
+    /// When it was uploaded.
+    #[serde(serialize_with = "rfc3339")]
+    pub created_at: DateTime<Utc>,
+    /// When it is deleted, unless it is used before.
+    #[serde(serialize_with = "rfc3339")]
+    pub expires_at: DateTime<Utc>,
+}
+
+impl UploadBody {
+    fn of(upload: UploadRecord, links: &MediaLinks) -> Self {
+        let key = upload_key(upload.file_id, &upload.content_type);
+        Self {
+            id: upload.id,
+            url: key.map_or_else(String::new, |key| links.url(&key.to_string())),
+            r#type: upload.content_type,
+            width: upload.width,
+            height: upload.height,
+            bytes: upload.bytes,
+            sha256: MediaInfo::hex(&upload.sha256),
+            created_at: upload.created_at,
+            expires_at: upload.expires_at,
+        }
+    }
+}
+
+/// Upload a picture
+///
+/// For `inputs` of images and videos. The body is the file itself: a PNG, JPEG or WebP of at most
+/// 20 MiB and 40 megapixels, not animated. Free. The same bytes of an account have the same id;
+/// another upload or use of them lets them expire later. Needs any ability `generate:*`.
+#[utoipa::path(
+    post, path = UPLOADS, tag = "uploads",
+    request_body(content(
+        (Vec<u8> = "image/png"), (Vec<u8> = "image/jpeg"), (Vec<u8> = "image/webp"),
+    )),
+    responses((status = 201, description = "The upload", body = UploadBody)),
+)]
+pub async fn create(
+    State(state): State<ApiState>,
+    auth: Authorized<UsePictures>,
+    _query: NoQuery,
+    body: RawBody,
+) -> Result<Response, ApiError> {
+    let claimed = PICTURE_KINDS
+        .into_iter()
+        .find(|kind| kind.content_type() == body.media_type)
+        .ok_or_else(|| ApiError::media_type("image/png, image/jpeg or image/webp"))?;
+    let made = state.service.upload(&auth.caller, claimed, body.bytes);
+    let body = UploadBody::of(made.await?, state.links());
+    Ok((StatusCode::CREATED, Json(body)).into_response())
+}
+
+/// List uploads
+///
+/// Newest first.
+#[utoipa::path(
+    get, path = UPLOADS, tag = "uploads",
+    responses((status = 200, description = "A page of uploads", body = PageBody<UploadBody>)),
+)]
+pub async fn list(
+    State(state): State<ApiState>,
+    auth: Authorized<UsePictures>,
+    query: Query<PageOf<b'g'>>,
+    uri: Uri,
+) -> Result<Response, ApiError> {
+    let PageOf(page) = query.read()?;
+    let found = state.service.uploads(&auth.caller, &page).await?;
+    Ok(record::page(found, &uri, |upload| {
+        UploadBody::of(upload, state.links())
+    }))
+}
+
+/// Look up an upload
+#[utoipa::path(
+    get, path = "/v1/uploads/{id}", tag = "uploads",
+    params(("id" = String, Path, description = "The upload's id")),
+    responses((status = 200, description = "The upload", body = UploadBody)),
+)]
+pub async fn get(
+    State(state): State<ApiState>,
+    auth: Authorized<UsePictures>,
+    PathId(id): PathId<UploadId>,
+    _query: NoQuery,
+) -> Result<Json<UploadBody>, ApiError> {
+    let found = state.service.find_upload(&auth.caller, id).await?;
+    Ok(Json(UploadBody::of(found, state.links())))
+}
+
+/// Delete an upload
+///
+/// Generations that were accepted with it are not affected.
+#[utoipa::path(
+    delete, path = "/v1/uploads/{id}", tag = "uploads",
+    params(("id" = String, Path, description = "The upload's id")),
+    responses((status = 204, description = "Deleted")),
+)]
+pub async fn delete(
+    State(state): State<ApiState>,
+    auth: Authorized<UsePictures>,
+    PathId(id): PathId<UploadId>,
+    _query: NoQuery,
+) -> Result<StatusCode, ApiError> {
+    state.service.delete_upload(&auth.caller, id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,100 @@
+//! Pictures that callers send: stored as uploads, and read again where they are submitted.
+
+use bytes::{Bytes, BytesMut};
+use futures_util::TryStreamExt as _;
+use uuid::Uuid;
+
+use super::Runner;
+use crate::{
+    domain::ids::{AccountId, GenerationId, UploadId},
+    media::{MediaInfo, MediaKey, MediaStoreError, PICTURE_KINDS},
+    store::{
+        StoreError,
+        uploads::{UploadRecord, UploadStored, UploadTerm},
+    },
+};
+
+#[derive(Debug, thiserror::Error)]
+pub enum KeepError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Media(#[from] MediaStoreError),
+    /// Holds the bytes that the account has.
+    #[error("the account has {0} bytes of uploads")]
+    OverQuota(i64),
+    #[error("the file was not recorded soon enough")]
+    TooLate,
+}
+
+impl Runner {
+    /// Stores a picture of an account, once for the same bytes. `quota`: bytes that its uploads may
+    /// have together.
+    pub async fn keep_picture(
+        &self,
+        account: AccountId,
+        info: &MediaInfo,
+        bytes: Bytes,
+        term: UploadTerm,
+        quota: i64,
+    ) -> Result<UploadRecord, KeepError> {
+        let (store, now) = (&self.0.store, self.0.clock.now());
+        let id = UploadId::of(account, &info.sha256);
+        if let Some(before) = store.extend_upload(account, id, term, false, now).await? {
+            return Ok(before);
+        }
+        let file_id = self.0.ids.next(now);
+        let new = UploadRecord {
+            id,
+            file_id: file_id.0,
+            content_type: info.content_type().to_owned(),
+            bytes: i64::try_from(info.bytes).unwrap_or(i64::MAX),
+            width: side(info.width),
+            height: side(info.height),
+            sha256: info.sha256.to_vec(),
+            created_at: now,
+            expires_at: term.expires_at,
+        };
+        store.begin_upload(file_id.0, now).await?;
+        let key = MediaKey::new(file_id, 0, info.kind);
+        self.0.media.store.put(&key, bytes).await?;
+        let stored = store.store_upload(account, &new, term, quota).await?;
+        if !matches!(&stored, UploadStored::Stored(record) if record.file_id == file_id.0) {
+            // The trash names it, should this fail.
+            self.remove_files(file_id).await;
+        }
+        match stored {
+            UploadStored::Stored(record) => Ok(record),
+            UploadStored::OverQuota(used) => Err(KeepError::OverQuota(used)),
+            UploadStored::TooLate => Err(KeepError::TooLate),
+        }
+    }
+
+    /// The bytes of a stored file; none if it does not exist.
+    pub async fn stored_bytes(&self, key: &MediaKey) -> Result<Option<Bytes>, MediaStoreError> {
+        let Some(file) = self.0.media.store.get(key, None).await? else {
+            return Ok(None);
+        };
+        let length = usize::try_from(file.head.bytes).unwrap_or_default();
+        let mut bytes = BytesMut::with_capacity(length);
+        let mut body = file.body;
+        while let Some(piece) = body.try_next().await? {
+            bytes.extend_from_slice(&piece);
+        }
+        Ok(Some(bytes.freeze()))
+    }
+}
+
+/// Sides of a picture are below 40 million.
+fn side(pixels: Option<u32>) -> i32 {
+    pixels
+        .and_then(|pixels| i32::try_from(pixels).ok())
+        .unwrap_or_default()
+}
+
+/// The key of an upload's file.
+pub fn upload_key(file_id: Uuid, content_type: &str) -> Option<MediaKey> {
+    let mut kinds = PICTURE_KINDS.into_iter();
+    let kind = kinds.find(|kind| kind.content_type() == content_type)?;
+    Some(MediaKey::new(GenerationId(file_id), 0, kind))
+}

@@ -1,0 +1,311 @@
+//! Uploaded pictures. A file exists as long as its row: while it is written, and after its row is
+//! deleted, `media_trash` names it, so that a crash leaves no file without an owner.
+
+use chrono::{DateTime, Utc};
+use uuid::Uuid;
+
+use super::{Store, StoreError, exactly_one};
+use crate::domain::{
+    ids::{AccountId, UploadId},
+    page::{Cursor, Page, PageRequest},
+};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UploadRecord {
+    pub id: UploadId,
+    /// The folder of the file in the media store.
+    pub file_id: Uuid,
+    pub content_type: String,
+    pub bytes: i64,
+    /// In pixels, as displayed.
+    pub width: i32,
+    /// As `width`.
+    pub height: i32,
+    pub sha256: Vec<u8>,
+    pub created_at: DateTime<Utc>,
+    /// When its owner no longer sees it.
+    pub expires_at: DateTime<Utc>,
+}
+
+/// Until when an upload is at least needed. Neither is ever shortened by another use.
+#[derive(Debug, Clone, Copy)]
+pub struct UploadTerm {
+    /// For its owner.
+    pub expires_at: DateTime<Utc>,
+    /// For generations that were accepted.
+    pub kept_until: DateTime<Utc>,
+}
+
+/// The name of a file that `media verify` expects.
+#[derive(Debug)]
+pub struct UploadFile {
+    pub account_id: AccountId,
+    pub id: UploadId,
+    pub file_id: Uuid,
+    pub content_type: String,
+    pub bytes: i64,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum UploadStored {
+    /// The row, which names the file just written or that of an earlier upload.
+    Stored(UploadRecord),
+    /// The account would have more bytes than it may. Holds the bytes that it has.
+    OverQuota(i64),
+    /// The file was not recorded soon enough and has been removed.
+    TooLate,
+}
+
+/// How a deletion ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum UploadDeleted {
+    /// There is no such upload.
+    NotFound,
+    /// A generation may still read the file, which the purge removes later.
+    FileLater,
+    /// The file is to be removed now.
+    File(Uuid),
+}
+
+impl Store {
+    /// Names a file that is about to be written, so that it is removed unless
+    /// [`Self::store_upload`] follows.
+    pub async fn begin_upload(&self, file_id: Uuid, now: DateTime<Utc>) -> Result<(), StoreError> {
+        let done = sqlx::query!(
+            "insert into media_trash (generation_id, created_at) values ($1, $2)",
+            file_id,
+            now
+        )
+        .execute(self.requests.named("begin an upload"))
+        .await?;
+        exactly_one("beginning an upload", done.rows_affected())
+    }
+
+    /// Records a file that was written, unless the account has the same bytes already: then the
+    /// file remains in `media_trash`, and the earlier upload lasts longer.
+    pub async fn store_upload(
+        &self,
+        account: AccountId,
+        new: &UploadRecord,
+        term: UploadTerm,
+        quota: i64,
+    ) -> Result<UploadStored, StoreError> {
+        let mut tx = self.requests.named("store an upload").begin().await?;
+        // One at a time for an account. Not its row's lock, for which settlements would wait.
+        sqlx::query!(
+            "select pg_advisory_xact_lock(hashtextextended('uploads of ' || $1::bigint, 0))",
+            account.0
+        )
+        .execute(&mut tx)
+        .await?;
+        let before = sqlx::query_as!(
+            UploadRecord,
+            r#"update uploads set expires_at = greatest(expires_at, $3),
+                                  kept_until = greatest(kept_until, $4)
+               where account_id = $1 and id = $2
+               returning id as "id: _", file_id, content_type, bytes, width, height, sha256,
+                         created_at, expires_at"#,
+            account.0,
+            new.id.0,
+            term.expires_at,
+            term.kept_until,
+        )
+        .fetch_optional(&mut tx)
+        .await?;
+        if let Some(before) = before {
+            tx.commit().await?;
+            return Ok(UploadStored::Stored(before));
+        }
+        let used = sqlx::query_scalar!(
+            r#"select coalesce(sum(bytes), 0)::bigint as "used!" from uploads
+               where account_id = $1 and greatest(expires_at, kept_until) > $2"#,
+            account.0,
+            new.created_at,
+        )
+        .fetch_one(&mut tx)
+        .await?;
+        if used.saturating_add(new.bytes) > quota {
+            return Ok(UploadStored::OverQuota(used));
+        }
+        let stored = sqlx::query_as!(
+            UploadRecord,
+            r#"with file as (
+                   delete from media_trash where generation_id = $3 returning generation_id
+               )
+               insert into uploads (account_id, id, file_id, content_type, bytes, width, height,
+                                    sha256, created_at, expires_at, kept_until)
+               select $1, $2, generation_id, $4, $5, $6, $7, $8, $9, $10, $11 from file
+               returning id as "id: _", file_id, content_type, bytes, width, height, sha256,
+                         created_at, expires_at"#,
+            account.0,
+            new.id.0,
+            new.file_id,
+            new.content_type,
+            new.bytes,
+            new.width,
+            new.height,
+            new.sha256,
+            new.created_at,
+            term.expires_at,
+            term.kept_until,
+        )
+        .fetch_optional(&mut tx)
+        .await?;
+        tx.commit().await?;
+        Ok(stored.map_or(UploadStored::TooLate, UploadStored::Stored))
+    }
+
+    /// Lets an upload last longer, if there is one. `visible`: only if its owner still sees it.
+    pub async fn extend_upload(
+        &self,
+        account: AccountId,
+        id: UploadId,
+        term: UploadTerm,
+        visible: bool,
+        now: DateTime<Utc>,
+    ) -> Result<Option<UploadRecord>, StoreError> {
+        let row = sqlx::query_as!(
+            UploadRecord,
+            r#"update uploads set expires_at = greatest(expires_at, $3),
+                                  kept_until = greatest(kept_until, $4)
+               where account_id = $1 and id = $2 and (not $5 or expires_at > $6)
+               returning id as "id: _", file_id, content_type, bytes, width, height, sha256,
+                         created_at, expires_at"#,
+            account.0,
+            id.0,
+            term.expires_at,
+            term.kept_until,
+            visible,
+            now,
+        )
+        .fetch_optional(self.requests.named("extend an upload"))
+        .await?;
+        Ok(row)
+    }
+
+    /// One upload of an account, unless it has expired or was deleted.
+    pub async fn upload(
+        &self,
+        account: AccountId,
+        id: UploadId,
+        now: DateTime<Utc>,
+    ) -> Result<Option<UploadRecord>, StoreError> {
+        let row = sqlx::query_as!(
+            UploadRecord,
+            r#"select id as "id: _", file_id, content_type, bytes, width, height, sha256,
+                      created_at, expires_at
+               from uploads where account_id = $1 and id = $2 and expires_at > $3"#,
+            account.0,
+            id.0,
+            now,
+        )
+        .fetch_optional(self.requests.named("read an upload"))
+        .await?;
+        Ok(row)
+    }
+
+    /// The account's uploads, newest first.
+    pub async fn uploads(
+        &self,
+        account: AccountId,
+        page: &PageRequest,
+        now: DateTime<Utc>,
+    ) -> Result<Page<UploadRecord>, StoreError> {
+        let rows = sqlx::query_as!(
+            UploadRecord,
+            r#"select id as "id: _", file_id, content_type, bytes, width, height, sha256,
+                      created_at, expires_at
+               from uploads
+               where account_id = $1 and expires_at > $4 and ($2::uuid is null or file_id < $2)
+               order by file_id desc limit $3"#,
+            account.0,
+            page.after_generation(),
+            page.per_page + 1,
+            now,
+        )
+        .fetch_all(self.requests.named("list uploads"))
+        .await?;
+        Ok(Page::from_surplus(
+            rows,
+            page.per_page,
+            |upload: &UploadRecord| Cursor::Generation(upload.file_id),
+        ))
+    }
+
+    /// Deletes an upload for its owner.
+    pub async fn delete_upload(
+        &self,
+        account: AccountId,
+        id: UploadId,
+        now: DateTime<Utc>,
+    ) -> Result<UploadDeleted, StoreError> {
+        let mut tx = self.requests.named("delete an upload").begin().await?;
+        let hidden = sqlx::query!(
+            "update uploads set expires_at = $3
+             where account_id = $1 and id = $2 and expires_at > $3",
+            account.0,
+            id.0,
+            now,
+        )
+        .execute(&mut tx)
+        .await?;
+        if hidden.rows_affected() == 0 {
+            return Ok(UploadDeleted::NotFound);
+        }
+        let file = sqlx::query_scalar!(
+            r#"with gone as (
+                   delete from uploads where account_id = $1 and id = $2 and kept_until <= $3
+                   returning file_id
+               )
+               insert into media_trash (generation_id, created_at) select file_id, $3 from gone
+               returning generation_id"#,
+            account.0,
+            id.0,
+            now,
+        )
+        .fetch_optional(&mut tx)
+        .await?;
+        tx.commit().await?;
+        Ok(file.map_or(UploadDeleted::FileLater, UploadDeleted::File))
+    }
+
+    /// Deletes up to `batch` uploads that nobody needs any more. Their files follow.
+    pub async fn purge_uploads(&self, now: DateTime<Utc>, batch: i64) -> Result<bool, StoreError> {
+        let done = sqlx::query!(
+            "with gone as (
+                 delete from uploads where (account_id, id) in (
+                     select account_id, id from uploads
+                     where greatest(expires_at, kept_until) <= $1
+                     order by greatest(expires_at, kept_until) limit $2
+                     for update skip locked
+                 ) returning file_id
+             )
+             insert into media_trash (generation_id, created_at) select file_id, $1 from gone",
+            now,
+            batch
+        )
+        .execute(self.requests.named("purge uploads").long())
+        .await?;
+        Ok(i64::try_from(done.rows_affected()).is_ok_and(|rows| rows >= batch))
+    }
+
+    /// The next uploads, in the order of accounts and ids.
+    pub async fn upload_files(
+        &self,
+        after: (AccountId, UploadId),
+        limit: i64,
+    ) -> Result<Vec<UploadFile>, StoreError> {
+        let rows = sqlx::query_as!(
+            UploadFile,
+            r#"select account_id as "account_id: _", id as "id: _", file_id, content_type, bytes
+               from uploads where (account_id, id) > ($1, $2)
+               order by account_id, id limit $3"#,
+            after.0.0,
+            after.1.0,
+            limit
+        )
+        .fetch_all(self.requests.named("read the names of uploads").long())
+        .await?;
+        Ok(rows)
+    }
+}
