@@ -11,8 +11,13 @@ use super::{
     extract::{Authorized, ReadCredits},
 };
 use crate::domain::{
-    credits::Credits, generation::Modality, pricing::Prices, request::GenerationRequest,
+    credits::Credits,
+    generation::Modality,
+    pricing::Prices,
+    request::{GenerationRequest, InputRole},
 };
+
+pub const ESTIMATE: &str = "/v1/credits/estimate";
 
 /// What a generation would cost.
 #[derive(Debug, Serialize, ToSchema)]
@@ -32,6 +37,23 @@ pub struct EstimateBody {
     pub sufficient: bool,
     /// The price row that it is computed from.
     pub prices: Prices,
+    /// What the inputs add to the hold, one line each.
+    pub inputs: Vec<EstimatedInputBody>,
+}
+
+/// An input's part of a hold.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct EstimatedInputBody {
+    /// What it is for.
+    pub role: InputRole,
+    /// SHA-256, hexadecimal.
+    pub sha256: String,
+    /// Pixels, as displayed.
+    pub width: u32,
+    /// Pixels, as displayed.
+    pub height: u32,
+    /// Credits, at most.
+    pub price: Credits,
 }
 
 /// Estimate a generation
@@ -39,7 +61,7 @@ pub struct EstimateBody {
 /// Takes what the generation would take, and its `type`. Checks it likewise, templates
 /// included, and makes nothing.
 #[utoipa::path(
-    post, path = "/v1/credits/estimate", tag = "credits",
+    post, path = ESTIMATE, tag = "credits",
     responses((status = 200, description = "What would be held", body = EstimateBody)),
 )]
 pub async fn estimate(
@@ -58,5 +80,16 @@ pub async fn estimate(
         hold: found.hold,
         sufficient: found.sufficient,
         prices: found.prices,
+        inputs: found
+            .inputs
+            .into_iter()
+            .map(|input| EstimatedInputBody {
+                role: input.role,
+                sha256: input.sha256,
+                width: input.size.0,
+                height: input.size.1,
+                price: input.price,
+            })
+            .collect(),
     }))
 }

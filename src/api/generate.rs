@@ -38,8 +38,8 @@ use crate::{
 };
 
 const TEXT: &str = "/v1/generate/text";
-const IMAGE: &str = "/v1/generate/image";
-const VIDEO: &str = "/v1/generate/video";
+pub const IMAGE: &str = "/v1/generate/image";
+pub const VIDEO: &str = "/v1/generate/video";
 const AUDIO: &str = "/v1/generate/audio";
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// Seconds after which an unfinished generation is worth another look.
@@ -185,7 +185,7 @@ pub async fn audio(
 }
 
 /// Reads a body and submits its request; with what a streamed text will deliver.
-async fn submit<T: Body>(
+async fn submit<T: Body + Send + 'static>(
     state: &ApiState,
     caller: &Caller,
     headers: &HeaderMap,
@@ -196,8 +196,9 @@ where
     GenerationRequest: From<T>,
 {
     let key = idempotency_key(headers, route, body.members())?;
-    let request: GenerationRequest =
-        body.read_as(|request| state.service.violations(caller, request))?;
+    let (service, who) = (state.service.clone(), caller.clone());
+    let reading = body.apart(move |body| body.read_as(|request| service.violations(&who, request)));
+    let request: GenerationRequest = reading.await?;
     let respond_async = !request.is_streamed() && Prefer::read(headers).respond_async;
     let (sink, deltas) = request
         .is_streamed()

@@ -9,6 +9,7 @@ use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 use super::{generate::replayed, media::MediaLinks};
 use crate::domain::{
@@ -16,7 +17,9 @@ use crate::domain::{
     credits::Credits,
     generation::{FailureCode, FinishReason, Generation, Modality, Output, Status, Surface},
     ids::{ApiKeyId, GenerationId, TemplateId},
+    inputs::{INPUTS, InputOrigin, StoredInput},
     page::Page,
+    request::InputRole,
     usage::TextUsage,
 };
 use crate::service::forms::Created;
@@ -119,6 +122,67 @@ impl OutputBody {
     }
 }
 
+/// A picture that a generation was made from.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct InputBody {
+    /// What it was for.
+    pub role: InputRole,
+    /// Where it came from.
+    pub from: InputOrigin,
+    /// The upload's id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upload: Option<String>,
+    /// The uuid of the generation that made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub generation: Option<Uuid>,
+    /// Which of the generation's files, from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<u16>,
+    /// Media type.
+    #[schema(example = "image/png")]
+    pub content_type: String,
+    /// Length.
+    pub bytes: u64,
+    /// SHA-256, hexadecimal.
+    pub sha256: String,
+    /// Pixels, as displayed.
+    pub width: u32,
+    /// Pixels, as displayed.
+    pub height: u32,
+}
+
+impl InputBody {
+    /// Takes the inputs out of stored parameters.
+    fn taken_from(parameters: &mut Value) -> Vec<Self> {
+        let inputs = parameters
+            .as_object_mut()
+            .and_then(|all| all.remove(INPUTS));
+        let inputs = inputs.map(serde_json::from_value::<Vec<StoredInput>>);
+        let inputs = inputs.transpose().unwrap_or_else(|error| {
+            tracing::error!(%error, "the inputs of a record cannot be read");
+            None
+        });
+        inputs.into_iter().flatten().map(Self::from).collect()
+    }
+}
+
+impl From<StoredInput> for InputBody {
+    fn from(input: StoredInput) -> Self {
+        Self {
+            role: input.role,
+            from: input.from,
+            upload: input.upload,
+            generation: input.generation,
+            output: input.output,
+            content_type: input.content_type,
+            bytes: input.bytes,
+            sha256: input.sha256,
+            width: input.width,
+            height: input.height,
+        }
+    }
+}
+
 /// What a generation used, in the units that it is billed by.
 #[derive(ToSchema)]
 #[serde(untagged)]
@@ -130,11 +194,17 @@ enum Usage {
     Image {
         /// Stored images.
         images: u32,
+        /// Inputs; absent without.
+        input_images: Option<u32>,
+        /// Tokens of the inputs, where they are billed by these.
+        input_image_tokens: Option<u64>,
     },
     /// Video.
     Video {
         /// Seconds.
         seconds: u32,
+        /// Inputs; absent without.
+        input_images: Option<u32>,
     },
     /// Speech.
     Audio {
@@ -198,6 +268,8 @@ pub struct GenerationRecord {
     /// Resolved parameters.
     #[schema(value_type = Object)]
     pub parameters: Value,
+    /// The pictures that it was made from.
+    pub inputs: Vec<InputBody>,
     /// The stored files; empty for text.
     pub outputs: Vec<OutputBody>,
     /// Where it came from and how it went.
@@ -278,8 +350,10 @@ impl GenerationRecord {
             pricing: sorted(g.pricing.take()),
             joined: g.joined,
         };
+        let inputs = InputBody::taken_from(&mut g.parameters);
         let parameters = sorted(g.parameters.take());
         Self {
+            inputs,
             outputs,
             summary: summary(g),
             parameters,

@@ -6,6 +6,7 @@
 //! (`domain::catalogue`).
 
 mod image;
+mod inputs;
 pub(super) mod markup;
 mod rules;
 mod speech;

@@ -1,6 +1,7 @@
 //! The catalogue: the models that this server offers, with their prices and limits.
 
 mod dialogue;
+mod inputs;
 mod media;
 mod text;
 mod translate;
@@ -10,6 +11,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use chrono::NaiveDate;
 pub use dialogue::Dialogue;
+pub use inputs::InputLimits;
 pub use media::{
     ImageLimits, ImageModel, SpeechLimits, SpeechModel, Support, VideoLimits, VideoModel,
 };
@@ -39,7 +41,7 @@ impl ModelKind {
         match self {
             Self::Text(model) => markup.apply(Arc::make_mut(&mut model.prices).amounts()),
             Self::Image(model) => markup.apply(model.prices.amounts()),
-            Self::Video(model) => markup.apply([&mut model.prices.per_second]),
+            Self::Video(model) => markup.apply(model.prices.amounts()),
             Self::Speech(model) => markup.apply([&mut model.prices.per_1000_characters]),
         }
     }

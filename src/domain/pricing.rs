@@ -9,8 +9,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 pub use exact::{
-    ImageCeiling, ImagePrices, QualityPrices, SpeechCeiling, SpeechPrices, VideoCeiling,
-    VideoPrices,
+    ImageCeiling, ImagePrices, InputCeiling, QualityPrices, SpeechCeiling, SpeechPrices,
+    VideoCeiling, VideoPrices,
 };
 pub use markup::Markup;
 pub use text::{CacheWrites, PriceTier, TextCeiling, TextPrices, TokenPrices};

@@ -3,6 +3,7 @@
 
 mod account;
 mod dialogue;
+mod inputs;
 mod media;
 mod operator;
 mod original;
@@ -15,6 +16,10 @@ pub use account::{
     AccountChange, KeyRequest, Login, PasswordChange, TemplatePreview, TemplateText, WebhookRequest,
 };
 pub use dialogue::DialogueRequest;
+pub use inputs::{
+    InputFrom, InputRequest, InputRole, MAX_ALL_INPUT_BYTES, MAX_INPUT_BYTES, MAX_INPUTS,
+    read_inputs,
+};
 pub use media::{
     ImageRequest, Quality, Ratio, SIZES, SpeechFormat, SpeechRequest, Style, VOICE, VideoRequest,
     size,
@@ -172,6 +177,23 @@ impl GenerationRequest {
     /// Whether the prompt is rendered from a stored template.
     pub fn has_template(&self) -> bool {
         matches!(self, Self::Text(text) if text.template.is_some())
+    }
+
+    pub fn take_inputs(&mut self) -> Vec<InputRequest> {
+        match self {
+            Self::Image(request) => std::mem::take(&mut request.inputs),
+            Self::Video(request) => std::mem::take(&mut request.inputs),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The pictures to work from.
+    pub fn inputs(&self) -> &[InputRequest] {
+        match self {
+            Self::Image(request) => &request.inputs,
+            Self::Video(request) => &request.inputs,
+            _ => &[],
+        }
     }
 
     pub const fn prompt(&self) -> &String {

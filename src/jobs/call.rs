@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::{
     domain::{
         generation::Modality,
+        inputs::{INPUTS, StoredInput},
         pricing::{ImageCeiling, TextPrices},
         receipt::Blank,
         request::{Ratio, SpeechFormat},
@@ -16,7 +17,7 @@ use crate::{
 pub enum Call {
     Text(Box<TextWork>),
     Image(ImageWork),
-    Video(VideoCall),
+    Video(VideoWork),
     Speech(SpeechCall),
 }
 
@@ -38,6 +39,14 @@ pub struct ImageWork {
     /// Size in pixels to store; the provider may generate larger ones.
     pub size: (u32, u32),
     pub price: ImageCeiling,
+    /// What the call is given when it is submitted.
+    pub inputs: Vec<StoredInput>,
+}
+
+/// A video call, and what it is given when it is submitted.
+pub struct VideoWork {
+    pub call: VideoCall,
+    pub inputs: Vec<StoredInput>,
 }
 
 impl Call {
@@ -51,14 +60,20 @@ impl Call {
     }
 }
 
-fn video(job: &Job) -> Option<VideoCall> {
+fn video(job: &Job) -> Option<VideoWork> {
+    let inputs = match job.parameters.get(INPUTS) {
+        Some(inputs) => serde_json::from_value(inputs.clone()).ok()?,
+        None => Vec::new(),
+    };
     let ratio = Ratio::parse(job.parameters["ratio"].as_str()?)?.reduced();
-    Some(VideoCall {
+    let call = VideoCall {
         model: job.model.clone(),
         prompt: job.prompt.clone(),
         duration: u32::try_from(job.parameters["duration"].as_u64()?).ok()?,
         ratio: (ratio.width, ratio.height),
-    })
+        inputs: Vec::new(),
+    };
+    Some(VideoWork { call, inputs })
 }
 
 fn speech(job: &Job) -> Option<SpeechCall> {

@@ -15,7 +15,7 @@ use crate::{
         ids::GenerationId,
     },
     media::{MediaKind, fit_png},
-    providers::ImageAnswer,
+    providers::{ImageAnswer, ImageCall},
     store::{
         generations::{Completion, Outcome},
         jobs::Job,
@@ -46,11 +46,20 @@ impl Runner {
     ) -> Result<Step, Step> {
         let provider = self.0.providers.image.get(&job.provider);
         let provider = provider.ok_or_else(|| Step::no_provider(job))?;
-        let answer = self
-            .submit(job, guard, Submission::Once, || {
-                provider.generate(&work.call)
-            })
-            .await?;
+        let answer = {
+            let loaded = self.load_inputs(job, guard, &work.inputs).await;
+            let loaded = loaded.map_err(|step| match step {
+                // Its caller waits: there is no other time.
+                Step::NotStored(failure) => Step::failed(failure),
+                step => step,
+            })?;
+            let call = ImageCall {
+                inputs: loaded.pictures.clone(),
+                ..work.call.clone()
+            };
+            let submitting = self.submit(job, guard, Submission::Once, || provider.generate(&call));
+            submitting.await?
+        };
         let request_id = answer.request_id.clone();
         let keeping = self.store_images(job.id, work, answer);
         Ok(Step::Finished {
@@ -69,6 +78,7 @@ impl Runner {
     ) -> Outcome {
         let mut outputs: Vec<Output> = Vec::new();
         let mut failed = None;
+        let tokens = answer.input_image_tokens;
         let most = usize::try_from(work.price.n).unwrap_or(usize::MAX);
         for image in answer.images.into_iter().take(most) {
             let (width, height) = work.size;
@@ -84,12 +94,25 @@ impl Runner {
             }
         }
         let images = u32::try_from(outputs.len()).unwrap_or(0);
-        match work.price.price(images) {
+        let by_tokens = work.price.inputs.price_by_tokens(tokens);
+        let mut usage = json!({ "images": images });
+        if !work.inputs.is_empty() {
+            usage["input_images"] = work.inputs.len().into();
+        }
+        // The tokens are part of the record where they are what is billed.
+        let price = if let Some(inputs) = by_tokens.filter(|_| !work.inputs.is_empty()) {
+            usage["input_image_tokens"] = tokens.into();
+            let made = work.price.images(images);
+            made.and_then(|price| price.checked_add(inputs))
+        } else {
+            work.price.price(images)
+        };
+        match price {
             Some(charged) if images > 0 => Outcome::Completed(Completion {
                 result: None,
                 outputs,
                 answer: None,
-                usage: json!({ "images": images }),
+                usage,
                 charged,
                 finish_reason: None,
             }),

@@ -201,7 +201,7 @@ impl Runner {
             None => self.unreadable(job).await,
             Some(Call::Text(work)) => self.text_step(job, guard, work).await,
             Some(Call::Image(work)) => self.image_step(job, guard, work).await,
-            Some(Call::Video(call)) => self.video_step(job, guard, call).await,
+            Some(Call::Video(work)) => self.video_step(job, guard, work).await,
             Some(Call::Speech(call)) => self.speech_step(job, guard, call).await,
         }
     }

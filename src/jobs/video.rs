@@ -6,7 +6,7 @@ use chrono::TimeDelta;
 use serde_json::json;
 
 use super::{
-    Runner, RunningGuard,
+    Runner, RunningGuard, VideoWork,
     files::{not_stored, output, unusable},
     running::Stopped,
     step::{Step, storable},
@@ -36,25 +36,44 @@ impl Runner {
         &self,
         job: &Job,
         guard: &RunningGuard,
-        call: &VideoCall,
+        work: &VideoWork,
     ) -> Step {
         let Some(provider) = self.0.providers.video.get(&job.provider) else {
             return Step::no_provider(job);
         };
-        if let Some(task) = &job.remote_id {
-            return self
-                .poll_video(job, guard, provider.as_ref(), task, call)
-                .await;
-        }
-        if job.submitted_at.is_some() {
+        if job.remote_id.is_none() && job.submitted_at.is_some() {
             // An intent without a task: the outcome of the call is unknown.
             return Step::interrupted();
         }
+        let is_poll = job.remote_id.is_some();
         // Polls need no permit: there are no more of them than workers, and they must not wait
         // for new work.
-        let Some(_permit) = self.provider_permit(job).await else {
-            return Step::retry();
+        let permit = if is_poll {
+            None
+        } else {
+            self.provider_permit(job).await
         };
+        if permit.is_none() && !is_poll {
+            return Step::retry();
+        }
+        let is_loading = !is_poll || provider.polls_with_inputs();
+        let inputs = if is_loading { &work.inputs[..] } else { &[] };
+        let loaded = match self.load_inputs(job, guard, inputs).await {
+            Ok(loaded) => loaded,
+            // Nothing was submitted, or the task continues: the next worker begins again.
+            Err(Step::Finished { .. }) if self.0.interrupt.is_cancelled() => return Step::retry(),
+            Err(step) => return step,
+        };
+        let call = &VideoCall {
+            inputs: loaded.pictures.clone(),
+            ..work.call.clone()
+        };
+        if let Some(task) = &job.remote_id {
+            let count = work.inputs.len();
+            return self
+                .poll_video(job, guard, provider.as_ref(), task, (call, count))
+                .await;
+        }
         let submit = self.submit(job, guard, Submission::OfTask, || provider.submit(call));
         match submit.await {
             Ok(task) => {
@@ -99,7 +118,7 @@ impl Runner {
         guard: &RunningGuard,
         provider: &dyn VideoProvider,
         task: &str,
-        call: &VideoCall,
+        (call, inputs): (&VideoCall, usize),
     ) -> Step {
         match self.unless_stopped(guard, provider.poll(task, call)).await {
             Err(Stopped::Cancelled) => Step::Cancelled,
@@ -125,7 +144,10 @@ impl Runner {
                     .await
                 {
                     Ok(Ok(output)) => {
-                        let usage = json!({ "seconds": call.duration });
+                        let mut usage = json!({ "seconds": call.duration });
+                        if inputs > 0 {
+                            usage["input_images"] = inputs.into();
+                        }
                         Step::stored(job, output, usage, Some(task.to_owned()))
                     }
                     Ok(Err(step)) => *step,

@@ -137,7 +137,9 @@ impl HttpClient {
         form: Form,
         timeout: Duration,
     ) -> Result<Answer, ProviderError> {
-        let (kind, body) = form.encoded();
+        let encoded = form.encoded();
+        let (kind, body) =
+            encoded.map_err(|_| ProviderError::failed("no randomness").not_started())?;
         let request = self.inner.post(url).header(CONTENT_TYPE, kind).body(body);
         send(request, headers, timeout).await
     }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::ProviderError;
+use super::{InputPicture, ProviderError};
 use crate::domain::request::{Quality, Style};
 
 /// An image generation as every adapter receives it. What a model has no field for
@@ -22,6 +22,8 @@ pub struct ImageCall {
     pub style: Option<Style>,
     /// How many, 1 to 4.
     pub n: u32,
+    /// The pictures to work from.
+    pub inputs: Vec<InputPicture>,
 }
 
 /// PNG, JPEG or WebP images, at least one and at most as many as requested.
@@ -30,6 +32,8 @@ pub struct ImageAnswer {
     /// At most 20 MiB each, not validated.
     pub images: Vec<Bytes>,
     pub request_id: Option<String>,
+    /// Tokens of the inputs, if the provider counts them.
+    pub input_image_tokens: Option<u64>,
 }
 
 #[async_trait]

@@ -1,9 +1,10 @@
-//! Runway: video from text, as a task that is polled.
+//! Runway: video from text or from pictures, as a task that is polled.
 //!
 //! Here: the calls and their settings; in [`response`]: tasks and failure codes. Sources:
 //! runwayml 5.24.0 (`PyPI`) `runwayml/types/text_to_video_create_params.py`,
 //! `task_retrieve_response.py`, `resources/tasks.py`; docs.dev.runwayml.com
-//! errors/task-failures; checked against requests recorded from the package.
+//! errors/task-failures; checked against requests recorded from the package; `image_to_video_create_params.py`
+//! for pictures.
 
 pub mod response;
 pub mod settings;
@@ -20,7 +21,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::{
-    ProviderError, VideoCall, VideoProvider, VideoStatus,
+    InputPicture, ProviderError, VideoCall, VideoProvider, VideoStatus,
     answer::task_id,
     http::{
         Answer, HttpClient, JsonPost, RequestJson, SetupError, TEXT_BODY_CAP,
@@ -31,6 +32,7 @@ use super::{
 };
 use crate::domain::{
     generation::Modality,
+    request::InputRole,
     vendor::{Vendor, read_settings},
 };
 pub use settings::RunwayModel;
@@ -60,6 +62,29 @@ struct Body<'a> {
     resolution: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     audio: Option<bool>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    prompt_image: Vec<PromptImage>,
+}
+
+/// A picture as a data URI of at most 5 MB; without a position, a reference.
+#[derive(Serialize)]
+struct PromptImage {
+    uri: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    position: Option<&'static str>,
+}
+
+impl From<&InputPicture> for PromptImage {
+    fn from(picture: &InputPicture) -> Self {
+        Self {
+            uri: picture.data_uri(),
+            position: match picture.role {
+                InputRole::FirstFrame => Some("first"),
+                InputRole::LastFrame => Some("last"),
+                _ => None,
+            },
+        }
+    }
 }
 
 fn body(call: &VideoCall, settings: &RunwayModel) -> Option<Value> {
@@ -71,6 +96,7 @@ fn body(call: &VideoCall, settings: &RunwayModel) -> Option<Value> {
         duration: call.duration,
         resolution: settings.resolution.as_deref(),
         audio: settings.audio,
+        prompt_image: call.inputs.iter().map(PromptImage::from).collect(),
     };
     serde_json::to_value(body).ok()
 }
@@ -128,7 +154,12 @@ impl VideoProvider for Runway {
         let settings = self.models.get(&call.model).cloned().unwrap_or_default();
         let body =
             body(call, &settings).ok_or_else(|| ProviderError::rejected("no such aspect ratio"))?;
-        let url = self.url(&["text_to_video"])?;
+        let path = if call.inputs.is_empty() {
+            "text_to_video"
+        } else {
+            "image_to_video"
+        };
+        let url = self.url(&[path])?;
         let post = JsonPost {
             url,
             headers: self.headers.clone(),

@@ -4,6 +4,7 @@
 //! the same call gets the same answer.
 
 mod art;
+mod edit;
 pub mod fault;
 mod film;
 pub mod image;

@@ -1,11 +1,14 @@
-//! Stability AI's `stable-image` (v2beta): core, ultra and sd3.
+//! Stability AI's `stable-image` (v2beta): core, ultra, sd3 and inpaint.
 //!
-//! Here: the calls and their settings; in [`errors`]: error codes. The endpoints take an aspect
-//! ratio, not a size; the caller scales the result. Sources: api-evangelist/stability-ai
+//! Here: the calls and their settings; in [`errors`]: error codes; in [`mask`]: masks as it takes
+//! them. The endpoints take an aspect ratio, not a size, or keep that of the source; the caller
+//! scales the result. Sources: api-evangelist/stability-ai
 //! `openapi/_original/stability-ai-stable-image-generate-openapi.yml`; Comfy-Org/ComfyUI
-//! `comfy_api_nodes/apis/stability_api.py`.
+//! `comfy_api_nodes/apis/stability_api.py`; `Stability-AI/ComfyUI-SAI_API` `stability_api.py` for
+//! `image`, `mask` and `strength`.
 
 pub mod errors;
+mod mask;
 pub mod settings;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -26,11 +29,12 @@ use super::{
         form::Form,
         secret_header,
     },
+    picture::of_role,
     setup::{Adapters, Setup},
 };
 use crate::domain::{
     generation::Modality,
-    request::{Quality, Style},
+    request::{InputRole, Quality, Style},
     vendor::Vendor,
 };
 pub use settings::{StabilityEndpoint, StabilityModel, StabilityTarget};
@@ -80,13 +84,31 @@ fn form(call: &ImageCall, settings: &StabilityModel, target: &StabilityTarget) -
         Some(Style::Natural) => settings.natural.as_deref(),
         None => None,
     };
-    let form = Form::default()
+    let source = of_role(&call.inputs, InputRole::Source).next();
+    let ratio = match source {
+        Some(_) => None,
+        None => Some(aspect_ratio(call.size)?),
+    };
+    let mut form = Form::default()
         .with("prompt", &call.prompt)
         .with_some("negative_prompt", call.negative_prompt.as_deref())
-        .with("aspect_ratio", aspect_ratio(call.size)?)
+        .with_some("aspect_ratio", ratio)
         .with("output_format", "png")
         .with_some("style_preset", style)
         .with_some("model", target.model.as_deref());
+    let Some(source) = source else {
+        return Some(form);
+    };
+    if target.endpoint == StabilityEndpoint::Sd3 {
+        form = form.with("mode", "image-to-image");
+    }
+    if target.endpoint != StabilityEndpoint::Inpaint {
+        form = form.with("strength", settings.strength.to_string());
+    }
+    form = form.with_file("image", source);
+    for mask in of_role(&call.inputs, InputRole::Mask) {
+        form = form.with_file("mask", mask);
+    }
     Some(form)
 }
 
@@ -119,12 +141,13 @@ impl Stability {
     }
 
     fn url(&self, target: StabilityEndpoint) -> Result<Url, BaseUrlError> {
-        let last = match target {
-            StabilityEndpoint::Core => "core",
-            StabilityEndpoint::Ultra => "ultra",
-            StabilityEndpoint::Sd3 => "sd3",
+        let [kind, last] = match target {
+            StabilityEndpoint::Core => ["generate", "core"],
+            StabilityEndpoint::Ultra => ["generate", "ultra"],
+            StabilityEndpoint::Sd3 => ["generate", "sd3"],
+            StabilityEndpoint::Inpaint => ["edit", "inpaint"],
         };
-        let path = ["stable-image", "generate", last];
+        let path = ["stable-image", kind, last];
         endpoint(&self.base_url, VersionPath::Last("v2beta"), &path)
     }
 
@@ -169,6 +192,7 @@ impl ImageProvider for Stability {
             Quality::Standard => &settings.standard,
             Quality::Hd => settings.hd.as_ref().unwrap_or(&settings.standard),
         };
+        let call = &mask::converted(call).await?;
         let form = form(call, settings, target)
             .ok_or_else(|| ProviderError::rejected("no such aspect ratio"))?;
         let url = self.url(target.endpoint)?;
@@ -197,7 +221,11 @@ impl ImageProvider for Stability {
                 error.not_started = !started;
                 Err(error)
             }
-            _ => Ok(ImageAnswer { images, request_id }),
+            _ => Ok(ImageAnswer {
+                images,
+                request_id,
+                input_image_tokens: None,
+            }),
         }
     }
 }

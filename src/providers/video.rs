@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use http::{HeaderName, HeaderValue};
 use url::Url;
 
-use super::ProviderError;
+use super::{InputPicture, ProviderError};
 
 /// A video generation as every adapter receives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub struct VideoCall {
     pub duration: u32,
     /// Aspect ratio in lowest terms.
     pub ratio: (u32, u32),
+    /// The pictures to work from; empty in most polls.
+    pub inputs: Vec<InputPicture>,
 }
 
 #[derive(Debug, Clone)]
@@ -51,6 +53,11 @@ pub trait VideoProvider: Send + Sync {
 
     /// Polls a task once. An error means that the poll failed (and will be retried), not the task.
     async fn poll(&self, task: &str, call: &VideoCall) -> Result<VideoStatus, ProviderError>;
+
+    /// Whether a poll needs the inputs of its call, as the sandbox does, which makes the result then.
+    fn polls_with_inputs(&self) -> bool {
+        false
+    }
 
     /// The time between two polls, where it may be shorter than the configured one.
     fn poll_interval(&self) -> Option<Duration> {

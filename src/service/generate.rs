@@ -4,6 +4,7 @@ mod attempts;
 mod dialogue;
 mod estimate;
 mod hold_wait;
+mod inputs;
 mod plan;
 mod refusal;
 mod template;
@@ -79,7 +80,7 @@ impl Service {
     ) -> Result<Submitted, ServiceError> {
         let confirmed;
         let mut caller = caller;
-        if request.has_template() {
+        if request.has_template() || !request.inputs().is_empty() {
             confirmed = self.confirmed(caller).await?;
             caller = &confirmed;
         }
@@ -259,6 +260,7 @@ impl Service {
             let short = explain::above_max_cost(hold, max_cost, balance, &plan.ceiling);
             return Err(ServiceError::CreditsShort(Box::new(short)));
         }
+        self.keep_inputs(caller, plan).await?;
         let id = self.0.ids.next(self.0.clock.now());
         let now = id.created_at();
         let queued = plan.call.is_none();

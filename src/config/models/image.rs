@@ -10,17 +10,19 @@ use toml::Value;
 
 use super::{
     super::{ConfigError, values::Price},
+    inputs::{self, RawInputs},
     rules::{check_list, table, unpriced},
 };
 use crate::domain::{
     catalogue::{ImageLimits, ImageModel, Support},
     pricing::{ImagePrices, QualityPrices},
-    request::{IMAGE_PROMPT_CHARS, Quality},
+    request::{IMAGE_PROMPT_CHARS, InputRole, Quality},
     settings::{quoted, range::Bounded},
 };
 
 /// Images of one request that the API takes at most.
 const MAX_N: u32 = 4;
+const ROLES: [InputRole; 3] = [InputRole::Source, InputRole::Mask, InputRole::Reference];
 /// The longest side of an image, in pixels.
 const MAX_SIDE: u32 = 8_192;
 
@@ -28,6 +30,8 @@ const MAX_SIDE: u32 = 8_192;
 #[serde(default, deny_unknown_fields)]
 struct RawPrices {
     per_image: BTreeMap<String, RawTiers>,
+    per_input_image: Option<Price>,
+    input_image_per_million: Option<Price>,
 }
 
 #[derive(Deserialize, Default, Clone, Copy)]
@@ -45,6 +49,7 @@ struct RawLimits {
     max_n: Option<Bounded<u32, 1, { MAX_N as usize }>>,
     style: Option<Support>,
     negative_prompt: Option<Support>,
+    inputs: Option<RawInputs>,
 }
 
 pub(super) fn read(
@@ -57,6 +62,8 @@ pub(super) fn read(
     let mut model = ImageModel {
         prices: ImagePrices {
             per_image: BTreeMap::new(),
+            per_input_image: None,
+            input_image_per_million: None,
         },
         limits: ImageLimits {
             max_prompt_chars: limits.max_prompt_chars.map_or(IMAGE_PROMPT_CHARS, |n| *n),
@@ -65,6 +72,7 @@ pub(super) fn read(
             max_n: limits.max_n.map_or(MAX_N, |n| *n),
             style: limits.style.unwrap_or(Support::Guided),
             negative_prompt: limits.negative_prompt.unwrap_or(Support::Guided),
+            inputs: inputs::read(limits.inputs, &ROLES).map_err(|error| error.under("limits"))?,
         },
         native_sizes,
     };
@@ -168,5 +176,9 @@ fn complete(
         let hd = tiers.hd.map(|price| price.0);
         per_image.insert(own, QualityPrices { standard, hd });
     }
-    Ok(ImagePrices { per_image })
+    Ok(ImagePrices {
+        per_image,
+        per_input_image: inputs::price(model.limits.inputs.as_ref(), raw.per_input_image)?,
+        input_image_per_million: raw.input_image_per_million.map(|price| price.0),
+    })
 }

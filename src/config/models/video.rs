@@ -5,12 +5,13 @@ use toml::Value;
 
 use super::{
     super::{ConfigError, values::Price},
+    inputs::{self, RawInputs},
     rules::{check_list, table, unpriced},
 };
 use crate::domain::{
     catalogue::{VideoLimits, VideoModel},
     pricing::VideoPrices,
-    request::{MAX_DURATION, Ratio, VIDEO_PROMPT_CHARS},
+    request::{InputRole, MAX_DURATION, Ratio, VIDEO_PROMPT_CHARS},
     settings::{quoted, range::Bounded, shown},
     vendor::{Access, Vendor},
 };
@@ -19,6 +20,7 @@ use crate::domain::{
 #[serde(default, deny_unknown_fields)]
 struct RawPrices {
     per_second: Option<Price>,
+    per_input_image: Option<Price>,
 }
 
 #[derive(Deserialize, Default)]
@@ -30,7 +32,14 @@ struct RawLimits {
     durations: Option<Durations>,
     default_duration: Option<Bounded<u32, 1, { MAX_DURATION as usize }>>,
     ratios: Option<Vec<String>>,
+    inputs: Option<RawInputs>,
 }
+
+const ROLES: [InputRole; 3] = [
+    InputRole::FirstFrame,
+    InputRole::LastFrame,
+    InputRole::Reference,
+];
 
 /// Seconds, ascending.
 struct Durations(Vec<u32>);
@@ -99,13 +108,18 @@ pub(super) fn read(
     if let Some(ratios) = &limits.ratios {
         check_ratios(ratios).map_err(|error| error.under("limits"))?;
     }
+    let inputs = inputs::read(limits.inputs, &ROLES).map_err(|error| error.under("limits"))?;
     Ok(VideoModel {
-        prices: VideoPrices { per_second },
+        prices: VideoPrices {
+            per_second,
+            per_input_image: inputs::price(inputs.as_ref(), prices.per_input_image)?,
+        },
         limits: VideoLimits {
             max_prompt_chars: limits.max_prompt_chars.map_or(VIDEO_PROMPT_CHARS, |n| *n),
             durations,
             default_duration,
             ratios: limits.ratios,
+            inputs,
         },
         max_prompt_utf16: limits.max_prompt_utf16.map(|n| *n),
     })

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::InputLimits;
 use crate::domain::{
     pricing::{ImagePrices, SpeechPrices, VideoPrices},
     request::{
@@ -38,6 +39,8 @@ pub struct ImageLimits {
     pub style: Support,
     /// How `negative_prompt` is supported.
     pub negative_prompt: Support,
+    /// The pictures that it takes; null: none.
+    pub inputs: Option<InputLimits>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +63,8 @@ pub struct VideoLimits {
     pub default_duration: u32,
     /// Supported aspect ratios; null: any.
     pub ratios: Option<Vec<String>>,
+    /// The pictures that it takes; null: none.
+    pub inputs: Option<InputLimits>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,6 +10,8 @@ use crate::domain::credits::Credits;
 
 /// Speech prices are per this many characters.
 const PER_THOUSAND: u64 = 1_000;
+/// Token prices are per this many tokens.
+const PER_MILLION: u64 = 1_000_000;
 
 /// Prices of the quality tiers of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -28,6 +30,13 @@ pub struct QualityPrices {
 pub struct ImagePrices {
     /// Credits per image, by size.
     pub per_image: BTreeMap<String, QualityPrices>,
+    /// Credits per input, at most; absent where the model takes none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_input_image: Option<Credits>,
+    /// Credits per 1,000,000 tokens of the inputs, as the provider counts them; absent where
+    /// `per_input_image` is the price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_image_per_million: Option<Credits>,
 }
 
 /// Prices of a video model.
@@ -36,6 +45,9 @@ pub struct ImagePrices {
 pub struct VideoPrices {
     /// Credits per second.
     pub per_second: Credits,
+    /// Credits per input; absent where the model takes none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_input_image: Option<Credits>,
 }
 
 /// Prices of a speech model.
@@ -49,7 +61,41 @@ pub struct SpeechPrices {
 impl ImagePrices {
     pub fn amounts(&mut self) -> impl Iterator<Item = &mut Credits> {
         let tiers = self.per_image.values_mut();
-        tiers.flat_map(|tiers| [&mut tiers.standard].into_iter().chain(&mut tiers.hd))
+        tiers
+            .flat_map(|tiers| [&mut tiers.standard].into_iter().chain(&mut tiers.hd))
+            .chain(&mut self.per_input_image)
+            .chain(&mut self.input_image_per_million)
+    }
+}
+
+impl VideoPrices {
+    pub fn amounts(&mut self) -> impl Iterator<Item = &mut Credits> {
+        let per_second = [&mut self.per_second].into_iter();
+        per_second.chain(&mut self.per_input_image)
+    }
+}
+
+/// The inputs of a request, and their prices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct InputCeiling {
+    pub images: u32,
+    /// Credits per input.
+    pub per_image: Credits,
+    /// Credits per 1,000,000 tokens.
+    pub per_million: Option<Credits>,
+}
+
+impl InputCeiling {
+    /// `None` on overflow.
+    pub fn price(&self) -> Option<Credits> {
+        Credits::pro_rata(&[(self.per_image, self.images.into())], 1)
+    }
+
+    /// The price of `tokens`, if they are what is billed; `None`: [`Self::price`] is, as where the
+    /// tokens would cost more.
+    pub fn price_by_tokens(&self, tokens: Option<u64>) -> Option<Credits> {
+        let by_tokens = Credits::pro_rata(&[(self.per_million?, tokens?)], PER_MILLION)?;
+        Some(by_tokens).filter(|price| self.price().is_some_and(|ceiling| *price <= ceiling))
     }
 }
 
@@ -58,6 +104,7 @@ pub struct ImageCeiling {
     /// Credits per image of the requested size and quality.
     pub per_image: Credits,
     pub n: u32,
+    pub inputs: InputCeiling,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +115,7 @@ pub struct VideoCeiling {
     pub seconds: u32,
     /// Durations that the model supports, in seconds, ascending.
     pub durations: Vec<u32>,
+    pub inputs: InputCeiling,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,8 +127,13 @@ pub struct SpeechCeiling {
 }
 
 impl ImageCeiling {
-    /// `None` on overflow.
+    /// Of `n` images and all inputs. `None` on overflow.
     pub fn price(&self, n: u32) -> Option<Credits> {
+        self.images(n)?.checked_add(self.inputs.price()?)
+    }
+
+    /// Of `n` images alone. `None` on overflow.
+    pub fn images(&self, n: u32) -> Option<Credits> {
         Credits::pro_rata(&[(self.per_image, n.into())], 1)
     }
 
@@ -93,7 +146,8 @@ impl ImageCeiling {
 impl VideoCeiling {
     /// `None` on overflow.
     pub fn price(&self, seconds: u32) -> Option<Credits> {
-        Credits::pro_rata(&[(self.per_second, seconds.into())], 1)
+        let video = Credits::pro_rata(&[(self.per_second, seconds.into())], 1)?;
+        video.checked_add(self.inputs.price()?)
     }
 
     /// The longest supported duration that fits.
@@ -152,14 +206,48 @@ mod tests {
             per_second: credits("10"),
             seconds: 8,
             durations: vec![4, 6, 8],
+            inputs: InputCeiling::default(),
         };
         assert_eq!(video.affordable(credits("79")), Some(6));
         assert_eq!(video.affordable(credits("39.999999")), None);
         let image = ImageCeiling {
             per_image: credits("1.32"),
             n: 4,
+            inputs: InputCeiling::default(),
         };
         assert_eq!(image.affordable(credits("4")), Some(3));
         assert_eq!(image.affordable(credits("1")), None);
+    }
+
+    #[test]
+    fn inputs_are_added_and_bounded_by_their_ceiling() {
+        let inputs = InputCeiling {
+            images: 2,
+            per_image: credits("6"),
+            per_million: Some(credits("800")),
+        };
+        let image = ImageCeiling {
+            per_image: credits("1.5"),
+            n: 2,
+            inputs,
+        };
+        assert_eq!(image.price(2), Some(credits("15")));
+        assert_eq!(image.affordable(credits("14")), Some(1));
+        assert_eq!(inputs.price_by_tokens(Some(1_001)), Some(credits("0.8008")));
+        assert_eq!(inputs.price_by_tokens(Some(15_001)), None);
+        assert_eq!(inputs.price_by_tokens(None), None);
+        let flat = InputCeiling {
+            per_million: None,
+            ..inputs
+        };
+        assert_eq!(flat.price_by_tokens(Some(1)), None);
+        let video = VideoCeiling {
+            per_second: credits("10"),
+            seconds: 6,
+            durations: vec![4, 6],
+            inputs,
+        };
+        assert_eq!(video.price(6), Some(credits("72")));
+        assert_eq!(video.affordable(credits("71")), Some(4));
     }
 }

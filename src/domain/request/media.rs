@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    IMAGE_PROMPT_CHARS, MAX_DURATION, NEGATIVE_PROMPT_CHARS, SPEECH_PROMPT_CHARS, SPEED, Target,
-    VIDEO_PROMPT_CHARS, VOICE_CHARS, max_cost,
+    IMAGE_PROMPT_CHARS, InputRequest, MAX_DURATION, NEGATIVE_PROMPT_CHARS, SPEECH_PROMPT_CHARS,
+    SPEED, Target, VIDEO_PROMPT_CHARS, VOICE_CHARS, max_cost, read_inputs,
 };
 use crate::domain::{
     credits::Credits,
@@ -101,6 +101,7 @@ pub struct ImageRequest {
     pub surface: Surface,
     pub prompt: String,
     pub negative_prompt: Option<String>,
+    pub inputs: Vec<InputRequest>,
     pub target: Target,
     /// One of [`SIZES`].
     pub size: Option<(u32, u32)>,
@@ -115,6 +116,7 @@ pub struct ImageRequest {
 #[derive(Debug, Clone, PartialEq)]
 pub struct VideoRequest {
     pub prompt: String,
+    pub inputs: Vec<InputRequest>,
     pub target: Target,
     /// Seconds.
     pub duration: Option<u32>,
@@ -197,6 +199,7 @@ impl Input for ImageRequest {
             "What to avoid.",
             text(NEGATIVE_PROMPT_CHARS),
         );
+        let inputs = read_inputs(fields);
         let target = Target::read(fields);
         let read = |p: &Fields<'_>| {
             (
@@ -215,6 +218,7 @@ impl Input for ImageRequest {
         Some(Self {
             prompt: prompt.unwrap_or_default(),
             negative_prompt,
+            inputs,
             target,
             surface: Surface::Generate,
             size,
@@ -237,6 +241,7 @@ impl Object for ImageRequest {
 impl Input for VideoRequest {
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let prompt = fields.required("prompt", "Not blank.", text(VIDEO_PROMPT_CHARS).not_blank());
+        let inputs = read_inputs(fields);
         let target = Target::read(fields);
         let read = |p: &Fields<'_>| {
             (
@@ -251,6 +256,7 @@ impl Input for VideoRequest {
         let (duration, ratio) = fields.object("parameters", "Parameters.", VIDEO_PARAMETERS, read);
         Some(Self {
             prompt: prompt.unwrap_or_default(),
+            inputs,
             target,
             duration,
             ratio,

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::super::{
-    ProviderError, VideoCall, VideoOutput, VideoProvider, VideoStatus,
+    InputPicture, ProviderError, VideoCall, VideoOutput, VideoProvider, VideoStatus,
     answer::task_id,
     http::{
         Answer, HttpClient, JsonPost, RequestJson, SetupError, TEXT_BODY_CAP,
@@ -29,7 +29,7 @@ use super::super::{
 };
 use crate::domain::{
     catalogue::ModelKind,
-    request::Ratio,
+    request::{InputRole, Ratio},
     settings::{ConfigError, word},
     vendor::ModelSettings,
 };
@@ -80,9 +80,9 @@ impl ModelSettings for OmniModel {
 /// Without `background` the call would take as long as the generation (live).
 fn body(call: &VideoCall, settings: &OmniModel) -> Value {
     let (width, height) = call.ratio;
-    json!({
+    let mut body = json!({
         "model": call.model,
-        "input": call.prompt,
+        "input": input(call),
         "background": true,
         "response_format": {
             "type": "video",
@@ -92,7 +92,33 @@ fn body(call: &VideoCall, settings: &OmniModel) -> Value {
             // A bare number is refused (live).
             "duration": format!("{}s", call.duration),
         },
-    })
+    });
+    let is_frame = |picture: &InputPicture| picture.role == InputRole::FirstFrame;
+    if !call.inputs.is_empty() {
+        let task = if call.inputs.iter().any(is_frame) {
+            "image_to_video"
+        } else {
+            "reference_to_video"
+        };
+        body["generation_config"] = json!({"video_config": {"task": task}});
+    }
+    body
+}
+
+/// The prompt, after the pictures if there are some.
+fn input(call: &VideoCall) -> Value {
+    if call.inputs.is_empty() {
+        return json!(call.prompt);
+    }
+    let pictures = call.inputs.iter().map(|picture| {
+        json!({
+            "type": "image",
+            "data": picture.base64(),
+            "mime_type": picture.content_type,
+        })
+    });
+    let prompt = json!({"type": "text", "text": call.prompt});
+    pictures.chain([prompt]).collect()
 }
 
 /// The video adapter of Gemini.

@@ -1,8 +1,9 @@
-//! `OpenAI` images: the GPT image family, by `images/generations`.
+//! `OpenAI` images: the GPT image family, by `images/generations`, and with inputs by
+//! `images/edits`.
 //!
 //! Style and negative prompt have no field here; they are part of the prompt. Source: openai
-//! 3.52.0 (`PyPI`) `openai/types/image_generate_params.py`, `images_response.py`; checked
-//! against a request recorded from the package.
+//! 3.52.0 (`PyPI`) `openai/types/image_generate_params.py`, `image_edit_params.py`,
+//! `images_response.py`; checked against requests recorded from the package.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,14 +21,16 @@ use super::{
             HttpClient, IMAGE_CAP, IMAGES_BODY_CAP, JsonPost, RequestJson, SetupError,
             base_url::{VersionPath, endpoint},
             classify::{self, Head},
+            form::Form,
         },
+        picture::of_role,
         setup::Setup,
     },
     authorization, errors,
 };
 use crate::domain::{
     catalogue::{ModelKind, Support},
-    request::Quality,
+    request::{InputRole, Quality},
     settings::{ConfigError, word, word_or_blank},
     vendor::ModelSettings,
 };
@@ -48,6 +51,9 @@ pub struct OpenAiImageModel {
     /// `moderation`. `None` sends nothing.
     #[serde(deserialize_with = "moderation")]
     pub moderation: Option<String>,
+    /// `input_fidelity` of edits. `None` sends nothing: gpt-image-2 and later have no choice.
+    #[serde(deserialize_with = "input_fidelity")]
+    pub input_fidelity: Option<String>,
 }
 
 impl Default for OpenAiImageModel {
@@ -57,6 +63,7 @@ impl Default for OpenAiImageModel {
             hd: "high".to_owned(),
             output_format: Some("png".to_owned()),
             moderation: Some("auto".to_owned()),
+            input_fidelity: None,
         }
     }
 }
@@ -71,6 +78,10 @@ fn output_format<'de, D: Deserializer<'de>>(source: D) -> Result<Option<String>,
 
 fn moderation<'de, D: Deserializer<'de>>(source: D) -> Result<Option<String>, D::Error> {
     word_or_blank(source, &["auto", "low"])
+}
+
+fn input_fidelity<'de, D: Deserializer<'de>>(source: D) -> Result<Option<String>, D::Error> {
+    word_or_blank(source, &["low", "high"])
 }
 
 impl ModelSettings for OpenAiImageModel {
@@ -122,12 +133,39 @@ fn body(call: &ImageCall, settings: &OpenAiImageModel) -> Value {
     serde_json::to_value(body).unwrap_or_default()
 }
 
+/// As the package sends it: `image[]` for each picture, of which the mask is for the first.
+/// `moderation` is no field of edits.
+fn form(call: &ImageCall, settings: &OpenAiImageModel) -> Form {
+    let quality = match call.quality {
+        Quality::Standard => &settings.standard,
+        Quality::Hd => &settings.hd,
+    };
+    let mut form = Form::default()
+        .with("model", &call.model)
+        .with("prompt", &call.prompt)
+        .with("n", call.n.to_string())
+        .with("size", format!("{}x{}", call.size.0, call.size.1))
+        .with("quality", quality)
+        .with_some("output_format", settings.output_format.as_deref())
+        .with_some("input_fidelity", settings.input_fidelity.as_deref());
+    for role in [InputRole::Source, InputRole::Reference] {
+        for picture in of_role(&call.inputs, role) {
+            form = form.with_file("image[]", picture);
+        }
+    }
+    for mask in of_role(&call.inputs, InputRole::Mask) {
+        form = form.with_file("mask", mask);
+    }
+    form
+}
+
 /// The image adapter of `OpenAI`.
 #[derive(Debug)]
 pub struct OpenAiImages {
     name: String,
     http: HttpClient,
     url: Url,
+    edits: Url,
     headers: HeaderMap,
     timeout: Duration,
     models: BTreeMap<String, OpenAiImageModel>,
@@ -142,6 +180,7 @@ impl OpenAiImages {
             name: setup.name.clone(),
             http: setup.http.clone(),
             url: endpoint(&setup.base_url, version, &["images", "generations"])?,
+            edits: endpoint(&setup.base_url, version, &["images", "edits"])?,
             headers: authorization(setup)?,
             timeout: setup.timeout,
             models: setup.models(),
@@ -160,6 +199,7 @@ fn read(
         let error_info = errors::error_info(Some(&root));
         return Err(classify::from_error_in_body(provider, head, &error_info));
     }
+    let input_image_tokens = root["usage"]["input_tokens_details"]["image_tokens"].as_u64();
     let Some(Value::Array(items)) = root.get_mut("data").map(Value::take) else {
         return Err(head.failed("data is no array"));
     };
@@ -180,6 +220,7 @@ fn read(
     Ok(ImageAnswer {
         images,
         request_id: head.request_id.clone(),
+        input_image_tokens,
     })
 }
 
@@ -195,14 +236,20 @@ fn image(item: &Value) -> Result<Bytes, ProviderError> {
 impl ImageProvider for OpenAiImages {
     async fn generate(&self, call: &ImageCall) -> Result<ImageAnswer, ProviderError> {
         let settings = self.models.get(&call.model).cloned().unwrap_or_default();
-        let body = body(call, &settings);
-        let post = JsonPost {
-            url: self.url.clone(),
-            headers: self.headers.clone(),
-            body: RequestJson::of(&body)?,
-            timeout: self.timeout,
+        let headers = self.headers.clone();
+        let answer = if call.inputs.is_empty() {
+            let post = JsonPost {
+                url: self.url.clone(),
+                headers,
+                body: RequestJson::of(&body(call, &settings))?,
+                timeout: self.timeout,
+            };
+            self.http.post_json(post).await?
+        } else {
+            let (url, form) = (self.edits.clone(), form(call, &settings));
+            let posting = self.http.post_form(url, headers, form, self.timeout);
+            posting.await?
         };
-        let answer = self.http.post_json(post).await?;
         if !answer.head().is_success() {
             let (head, body) = answer.error_json().await;
             let error_info = errors::error_info(body.as_ref());

@@ -76,7 +76,7 @@ pub const ADAPTERS: Adapters = Adapters {
     },
 };
 
-/// A server that is compatible with `OpenAI`'s Chat Completions.
+/// A server that is compatible with `OpenAI`'s Chat Completions or Images.
 pub const COMPATIBLE: Adapters = Adapters {
     vendor: Vendor {
         access: Access::OptionalKey,
@@ -89,16 +89,35 @@ pub const COMPATIBLE: Adapters = Adapters {
             reasoning_fields: true,
             ..DIALOGUE
         },
-        ..Vendor::new("openai_compatible", &[Modality::Text], |_, _, wire| {
-            read_settings::<OpenAiModel>(wire)
-        })
+        ..Vendor::new(
+            "openai_compatible",
+            &[Modality::Text, Modality::Image],
+            |_, modality, wire| match modality {
+                Modality::Image => compatible_image(wire),
+                _ => read_settings::<OpenAiModel>(wire),
+            },
+        )
     },
     add: |registry, setup| {
-        let adapter = OpenAi::new(setup)?;
-        registry.text.insert(setup.name.clone(), Arc::new(adapter));
+        let name = || setup.name.clone();
+        registry.text.insert(name(), Arc::new(OpenAi::new(setup)?));
+        let images = OpenAiImages::new(setup)?;
+        registry.image.insert(name(), Arc::new(images));
         Ok(())
     },
 };
+
+/// Fields that only `OpenAI` has are not sent unless configured.
+fn compatible_image(wire: Option<Value>) -> Result<SharedSettings, ConfigError> {
+    let blank = |name: &str| (name.to_owned(), Value::from(""));
+    let mut table = Table::from_iter(["output_format", "moderation"].map(blank));
+    match wire {
+        None => {}
+        Some(Value::Table(given)) => table.extend(given),
+        Some(other) => return read_settings::<OpenAiImageModel>(Some(other)),
+    }
+    read_settings::<OpenAiImageModel>(Some(Value::Table(table)))
+}
 
 /// `OpenAI` itself: other defaults, and checked values.
 fn text(id: &str, wire: Option<Value>) -> Result<SharedSettings, ConfigError> {

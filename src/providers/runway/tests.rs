@@ -18,6 +18,7 @@ fn call() -> VideoCall {
         prompt: "A red fox.".to_owned(),
         duration: 5,
         ratio: (16, 9),
+        inputs: Vec::new(),
     }
 }
 

@@ -6,6 +6,7 @@
 use std::num::NonZeroU32;
 
 use bytes::Bytes;
+use image::RgbImage;
 use openh264::{
     OpenH264API,
     encoder::{
@@ -27,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     art::{Field, Mood, palette},
+    edit::opening,
     seed::{Seed, broken},
 };
 use crate::providers::{ProviderError, VideoCall};
@@ -50,7 +52,14 @@ pub(super) fn make(
     let size = size(call.ratio);
     let total = call.duration.max(1).saturating_mul(RATE);
     let seed = Seed::of(&[call.model.as_bytes(), prompt.as_bytes()]);
-    let frames = encode(&seed, size, total.min(PERIOD), abandoned);
+    let opening = if call.inputs.is_empty() {
+        None
+    } else {
+        // Frames are drawn at half the size.
+        let opening = opening(&call.inputs, (size.0 / 2, size.1 / 2));
+        Some(opening.map_err(|_| ProviderError::rejected("an input cannot be decoded"))?)
+    };
+    let frames = encode(&seed, size, total.min(PERIOD), opening.as_ref(), abandoned);
     let frames = frames.map_err(|error| broken(&error))?;
     mux(&frames, total).map_err(|error| broken(&error))
 }
@@ -75,11 +84,12 @@ fn size(ratio: (u32, u32)) -> (u32, u32) {
     }
 }
 
-/// `count` frames, the first a key frame, each as an Annex B access unit; fewer once cancelled.
+/// `count` frames, those of the first second as `opening`, the first a key frame, each as an Annex B access unit; fewer once cancelled.
 pub(super) fn encode(
     seed: &Seed,
     size: (u32, u32),
     count: u32,
+    opening: Option<&RgbImage>,
     abandoned: &CancellationToken,
 ) -> Result<Vec<Vec<u8>>, openh264::Error> {
     // Drawn at half the size, at which chroma is stored; luma is doubled.
@@ -114,11 +124,15 @@ pub(super) fn encode(
         for (y, (luma, (u_row, v_row))) in (0..).zip(planes) {
             field.row(y, frame, &mut sums, &mut indices);
             let (upper, lower) = luma.split_at_mut(columns * 2);
-            for (index, ((pair, u), v)) in indices
-                .iter()
-                .zip(upper.chunks_exact_mut(2).zip(u_row).zip(v_row))
-            {
-                let [bright, blue, red] = colours[usize::from(*index)];
+            for (x, (index, ((pair, u), v))) in (0..).zip(
+                indices
+                    .iter()
+                    .zip(upper.chunks_exact_mut(2).zip(u_row).zip(v_row)),
+            ) {
+                let [bright, blue, red] = match opening.filter(|_| frame < RATE) {
+                    Some(opening) => yuv(opening.get_pixel(x, y).0),
+                    None => colours[usize::from(*index)],
+                };
                 pair.fill(bright);
                 (*u, *v) = (blue, red);
             }

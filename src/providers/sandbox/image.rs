@@ -3,12 +3,16 @@
 //! The same call gets the same images, the images of a call differ, and quality and style change
 //! the look but not the motif.
 
+use std::io::Cursor;
+
 use async_trait::async_trait;
 use bytes::Bytes;
+use image::{ImageError, ImageFormat};
 
 use super::{
     Faults,
     art::{Field, Mood, palette},
+    edit::edited,
     seed::{Seed, away, broken},
 };
 use crate::{
@@ -35,13 +39,31 @@ impl ImageProvider for SandboxImage {
         let images = away(move |abandoned| {
             (0..call.n)
                 .take_while(|_| !abandoned.is_cancelled())
-                .map(|index| draw(&call, &seed(&call, &faults.rest, index)))
-                .collect::<Result<_, _>>()
-                .map_err(|error| broken(&error))
+                .map(|index| {
+                    let drawn = draw(&call, &seed(&call, &faults.rest, index));
+                    let drawn = drawn.map_err(|error| broken(&error))?;
+                    if call.inputs.is_empty() {
+                        return Ok(drawn);
+                    }
+                    edit_of(&call, &drawn)
+                        .map_err(|_| ProviderError::rejected("an input cannot be decoded"))
+                })
+                .collect()
         })
         .await?;
-        Ok(ImageAnswer { images, request_id })
+        Ok(ImageAnswer {
+            images,
+            request_id,
+            input_image_tokens: None,
+        })
     }
+}
+
+fn edit_of(call: &ImageCall, drawn: &Bytes) -> Result<Bytes, ImageError> {
+    let drawn = image::load_from_memory(drawn)?.into_rgb8();
+    let mut file = Cursor::new(Vec::new());
+    edited(&call.inputs, drawn)?.write_to(&mut file, ImageFormat::Png)?;
+    Ok(file.into_inner().into())
 }
 
 /// The seed of the motif, on purpose without size, quality and style.

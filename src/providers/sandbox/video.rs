@@ -146,6 +146,10 @@ impl VideoProvider for SandboxVideo {
         Ok(VideoStatus::Done(VideoOutput::Bytes(file)))
     }
 
+    fn polls_with_inputs(&self) -> bool {
+        true
+    }
+
     fn poll_interval(&self) -> Option<Duration> {
         Some(POLL_INTERVAL)
     }

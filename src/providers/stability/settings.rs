@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, de::Error as _};
 use toml::Value;
 
 use crate::domain::{
     catalogue::{ImageModel, ModelKind, Support},
-    request::Quality,
+    request::{InputRole, Quality},
     settings::{ConfigError, blank_is_none, read_table, word_or_blank},
     vendor::{ModelSettings, SharedSettings},
 };
@@ -19,6 +19,8 @@ pub enum StabilityEndpoint {
     Ultra,
     /// Stable Diffusion 3.5, one of several models.
     Sd3,
+    /// Changes a part of a source.
+    Inpaint,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -31,7 +33,7 @@ pub struct StabilityTarget {
 }
 
 /// Settings of one model. There is no default: a model without settings cannot be called.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StabilityModel {
     pub standard: StabilityTarget,
@@ -44,6 +46,23 @@ pub struct StabilityModel {
     /// `style_preset` of the style natural. `None` sends nothing.
     #[serde(default, deserialize_with = "preset")]
     pub natural: Option<String>,
+    /// `strength` of a request with a source: 0 returns it, 1 ignores it.
+    #[serde(default = "strength", deserialize_with = "read_strength")]
+    pub strength: f64,
+}
+
+/// As in the vendor's own nodes for `ComfyUI`.
+const fn strength() -> f64 {
+    0.7
+}
+
+fn read_strength<'de, D: Deserializer<'de>>(source: D) -> Result<f64, D::Error> {
+    let strength = f64::deserialize(source)?;
+    if (0.0..=1.0).contains(&strength) {
+        return Ok(strength);
+    }
+    let problem = format!("is {strength}: must be from 0.0 to 1.0");
+    Err(D::Error::custom(problem))
 }
 
 fn preset<'de, D: Deserializer<'de>>(source: D) -> Result<Option<String>, D::Error> {
@@ -76,7 +95,7 @@ pub(super) fn read(wire: Option<Value>) -> Result<SharedSettings, ConfigError> {
     let has_hd = wire.as_ref().is_some_and(|wire| wire.get("hd").is_some());
     for tier in ["standard", "hd"] {
         if endpoint(tier).is_none() && (tier == "standard" || has_hd) {
-            let problem = "is missing: write one of core, ultra, sd3";
+            let problem = "is missing: write one of core, ultra, sd3, inpaint";
             return Err(ConfigError::new(format!("{tier}.endpoint"), problem));
         }
     }
@@ -104,7 +123,35 @@ impl ModelSettings for StabilityModel {
 }
 
 impl StabilityModel {
+    fn check_inputs(&self, image: &ImageModel) -> Result<(), ConfigError> {
+        let targets = [Some(&self.standard), self.hd.as_ref()];
+        let endpoints = || targets.iter().flatten().map(|target| target.endpoint);
+        let inpaints = endpoints().any(|endpoint| endpoint == StabilityEndpoint::Inpaint);
+        let Some(inputs) = &image.limits.inputs else {
+            if inpaints {
+                let problem = "is missing: the endpoint inpaint needs a source";
+                return Err(ConfigError::new("limits.inputs", problem));
+            }
+            return Ok(());
+        };
+        let problem = if endpoints().any(|endpoint| endpoint == StabilityEndpoint::Core) {
+            "is not used by the endpoint core: remove it"
+        } else if inputs.roles.get(&InputRole::Source) != Some(&1) || !inputs.keeps_shape {
+            "must have source = 1 and keeps_shape = true: results have the source's shape"
+        } else if inputs.roles.contains_key(&InputRole::Reference) {
+            "has reference, which Stability does not take: remove it"
+        } else if inputs.roles.contains_key(&InputRole::Mask) && !inpaints {
+            "has mask, which only the endpoint inpaint takes: remove it"
+        } else if inpaints && inputs.required != Some(InputRole::Source) {
+            "must have required = \"source\" for the endpoint inpaint"
+        } else {
+            return Ok(());
+        };
+        Err(ConfigError::new("limits.inputs", problem))
+    }
+
     fn check_image(&self, image: &ImageModel) -> Result<(), ConfigError> {
+        self.check_inputs(image)?;
         let has_hd = image.limits.qualities.contains(&Quality::Hd);
         if has_hd && self.hd.is_none() {
             let problem = "is missing: prices have a tier hd; say what makes it";

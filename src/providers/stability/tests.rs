@@ -15,6 +15,7 @@ fn call() -> ImageCall {
         quality: Quality::Standard,
         style: Some(Style::Vivid),
         n: 1,
+        inputs: Vec::new(),
     }
 }
 
@@ -31,6 +32,7 @@ fn adapter(base: &str, timeout: Duration) -> Stability {
         hd: Some(target(StabilityEndpoint::Ultra, None)),
         vivid: Some("cinematic".to_owned()),
         natural: None,
+        strength: 0.7,
     };
     Stability::new(&setup(base, timeout).with("sd3.5-large", settings)).unwrap()
 }

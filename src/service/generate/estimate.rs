@@ -1,7 +1,12 @@
 //! The hold that a request would need, computed by the same plan as the generation itself.
 
 use crate::{
-    domain::{credits::Credits, generation::Modality, pricing::Prices, request::GenerationRequest},
+    domain::{
+        credits::Credits,
+        generation::Modality,
+        pricing::{Ceiling, Prices},
+        request::{GenerationRequest, InputRole},
+    },
     service::{Service, ServiceError, auth::Caller},
     store::generations::SpendLimit,
 };
@@ -15,6 +20,19 @@ pub struct Estimate {
     /// Whether it could be held now.
     pub sufficient: bool,
     pub prices: Prices,
+    pub inputs: Vec<EstimatedInput>,
+}
+
+/// An input's line of the estimate.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EstimatedInput {
+    pub role: InputRole,
+    /// SHA-256, hexadecimal.
+    pub sha256: String,
+    /// In pixels, as displayed.
+    pub size: (u32, u32),
+    /// Its share of the hold.
+    pub price: Credits,
 }
 
 impl Service {
@@ -36,6 +54,11 @@ impl Service {
             cap.map(SpendLimit::left),
             Some(balance.available()),
         ];
+        let price = match &plan.ceiling {
+            Ceiling::Image(image) => image.inputs.per_image,
+            Ceiling::Video(video) => video.inputs.per_image,
+            Ceiling::Text(_) | Ceiling::Speech(_) => Credits::ZERO,
+        };
         Ok(Estimate {
             modality: plan.model.modality(),
             provider: plan.model.provider.clone(),
@@ -43,6 +66,19 @@ impl Service {
             hold,
             sufficient: limits.into_iter().flatten().all(|limit| hold <= limit),
             prices: plan.model.prices(),
+            inputs: plan
+                .inputs
+                .iter()
+                .map(|input| {
+                    let (role, sha256, size) = input.described();
+                    EstimatedInput {
+                        role,
+                        sha256,
+                        size,
+                        price,
+                    }
+                })
+                .collect(),
         })
     }
 }

@@ -5,21 +5,25 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{dialogue::check_context, template::RenderedPrompt};
+use super::{dialogue::check_context, inputs::FoundInput, template::RenderedPrompt};
 use crate::{
     domain::{
         catalogue::{ImageModel, Model, ModelKind, SpeechModel, Support, TextModel, VideoModel},
         conversation::{Conversation, Sampling},
         credits::Credits,
         generation::TemplateUse,
-        pricing::{CacheWrites, Ceiling, ImageCeiling, SpeechCeiling, TextCeiling, VideoCeiling},
+        pricing::{
+            CacheWrites, Ceiling, ImageCeiling, InputCeiling, SpeechCeiling, TextCeiling,
+            VideoCeiling,
+        },
         request::{
-            DEFAULT_MAX_TOKENS, GenerationRequest, ImageRequest, Quality, SpeechRequest,
+            DEFAULT_MAX_TOKENS, GenerationRequest, ImageRequest, InputRole, Quality, SpeechRequest,
             TextRequest, VideoRequest,
         },
-        validate::FieldError,
+        validate::{FieldCode, FieldError},
     },
     jobs::{Call, ImageWork, TextWork},
+    media::same_shape,
     providers::{DeltaSink, ImageCall, TextCall},
     service::{Service, ServiceError, auth::Caller},
 };
@@ -40,6 +44,7 @@ pub(super) struct Plan<'a> {
     pub max_cost: Option<Credits>,
     /// What this process runs immediately; `None`: a job, for which the row has everything.
     pub call: Option<Call>,
+    pub inputs: Vec<FoundInput>,
     /// Whether nobody waits for it, so that it counts as a job.
     pub job: bool,
     /// Whether it may write what the caller can pay for.
@@ -75,7 +80,10 @@ impl Service {
         let model = request.resolve(&self.0.catalogue, &account);
         let model = model.map_err(|error| vec![error])?;
         match model.violations(request, chars) {
-            none if none.is_empty() => Ok(model),
+            none if none.is_empty() => match self.0.catalogue.input_violations(model, request) {
+                none if none.is_empty() => Ok(model),
+                errors => Err(errors),
+            },
             errors => Err(errors),
         }
     }
@@ -84,7 +92,7 @@ impl Service {
     pub(super) async fn plan(
         &self,
         caller: &Caller,
-        request: GenerationRequest,
+        mut request: GenerationRequest,
         deltas: Option<DeltaSink>,
     ) -> Result<Plan<'_>, ServiceError> {
         let rendered = match &request {
@@ -104,6 +112,8 @@ impl Service {
                 return Err(ServiceError::Invalid(errors));
             }
         };
+        let inputs = request.take_inputs();
+        let inputs = self.find_inputs(caller, inputs, model.inputs()).await?;
         match (&model.kind, request) {
             (ModelKind::Text(text), GenerationRequest::Text(request)) => {
                 plan_text(model, text, &request, rendered, deltas)
@@ -113,10 +123,10 @@ impl Service {
                     .await
             }
             (ModelKind::Image(image), GenerationRequest::Image(request)) => {
-                plan_image(model, image, request)
+                plan_image(model, image, request, inputs)
             }
             (ModelKind::Video(video), GenerationRequest::Video(request)) => {
-                Ok(plan_video(model, video, request))
+                Ok(plan_video(model, video, request, inputs))
             }
             (ModelKind::Speech(speech), GenerationRequest::Audio(request)) => {
                 Ok(plan_speech(model, speech, request))
@@ -220,6 +230,7 @@ pub(super) fn plan_call<'a>(
             cache_writes: input.cache_writes,
         }),
         max_cost: None,
+        inputs: Vec::new(),
         call: Some(Call::Text(Box::new(TextWork {
             call,
             prices: Arc::clone(&text.prices),
@@ -236,6 +247,7 @@ fn plan_image<'a>(
     model: &'a Model,
     image: &ImageModel,
     request: ImageRequest,
+    inputs: Vec<FoundInput>,
 ) -> Result<Plan<'a>, ServiceError> {
     // The defaults are ours, so the model may change them.
     let size = request.size.or_else(|| {
@@ -243,6 +255,7 @@ fn plan_image<'a>(
         made.or_else(|| ImageModel::servable(&image.native_sizes).first().copied())
     });
     let size = size.unwrap_or(DEFAULT_SIZE);
+    check_shape(image, size, &inputs)?;
     let quality = request.quality.unwrap_or(Quality::Standard);
     let n = request.n.unwrap_or(1);
     let name = format!("{}x{}", size.0, size.1);
@@ -255,7 +268,15 @@ fn plan_image<'a>(
         let message = format!("{} has no price for {name}", model.id);
         return Err(ServiceError::Internal(message));
     };
-    let price = ImageCeiling { per_image, n };
+    let price = ImageCeiling {
+        per_image,
+        n,
+        inputs: InputCeiling {
+            images: count(&inputs),
+            per_image: image.prices.per_input_image.unwrap_or_default(),
+            per_million: image.prices.input_image_per_million,
+        },
+    };
     let mut parameters = json!({"size": name, "quality": quality, "n": n});
     if let Some(style) = request.style {
         parameters["style"] = json!(style);
@@ -273,6 +294,7 @@ fn plan_image<'a>(
             .style
             .filter(|_| image.limits.style == Support::Native),
         n,
+        inputs: Vec::new(),
     };
     Ok(Plan {
         model,
@@ -283,13 +305,59 @@ fn plan_image<'a>(
         parameters,
         ceiling: Ceiling::Image(price),
         max_cost: request.max_cost,
-        call: Some(Call::Image(ImageWork { call, size, price })),
+        call: Some(Call::Image(ImageWork {
+            call,
+            size,
+            price,
+            inputs: Vec::new(),
+        })),
+        inputs,
         job: false,
         unlimited: false,
     })
 }
 
-fn plan_video<'a>(model: &'a Model, video: &VideoModel, request: VideoRequest) -> Plan<'a> {
+/// Refuses a source of another shape than the result's, where the model keeps it.
+fn check_shape(
+    image: &ImageModel,
+    (width, height): (u32, u32),
+    inputs: &[FoundInput],
+) -> Result<(), ServiceError> {
+    let limits = image.limits.inputs.as_ref();
+    let source = inputs
+        .iter()
+        .find(|input| input.role() == InputRole::Source);
+    let Some(source) = source.filter(|_| limits.is_some_and(|limits| limits.keeps_shape)) else {
+        return Ok(());
+    };
+    let size = source.size();
+    if same_shape(size, (width, height)) {
+        return Ok(());
+    }
+    let message = format!(
+        "must have the shape of the source, {}x{}, for this model, which keeps it; it makes {}",
+        size.0,
+        size.1,
+        image.limits.sizes.join(", ")
+    );
+    let param = "parameters.size";
+    Err(ServiceError::invalid(FieldError::new(
+        param,
+        FieldCode::NotSupported,
+        message,
+    )))
+}
+
+fn count(inputs: &[FoundInput]) -> u32 {
+    u32::try_from(inputs.len()).unwrap_or(u32::MAX)
+}
+
+fn plan_video<'a>(
+    model: &'a Model,
+    video: &VideoModel,
+    request: VideoRequest,
+    inputs: Vec<FoundInput>,
+) -> Plan<'a> {
     let duration = request.duration.unwrap_or(video.limits.default_duration);
     let ratio = request.ratio.unwrap_or_else(|| video.default_ratio());
     Plan {
@@ -303,9 +371,15 @@ fn plan_video<'a>(model: &'a Model, video: &VideoModel, request: VideoRequest) -
             per_second: video.prices.per_second,
             seconds: duration,
             durations: video.limits.durations.clone(),
+            inputs: InputCeiling {
+                images: count(&inputs),
+                per_image: video.prices.per_input_image.unwrap_or_default(),
+                per_million: None,
+            },
         }),
         max_cost: request.max_cost,
         call: None,
+        inputs,
         job: true,
         unlimited: false,
     }
@@ -330,6 +404,7 @@ fn plan_speech<'a>(model: &'a Model, speech: &SpeechModel, request: SpeechReques
         parameters: json!({"voice": voice, "speed": speed, "format": format}),
         max_cost: request.max_cost,
         call: None,
+        inputs: Vec::new(),
         job: true,
         unlimited: false,
     }

@@ -54,6 +54,7 @@ pub async fn mp4(seconds: u32) -> Bytes {
         prompt: "x".to_owned(),
         duration: seconds,
         ratio: (16, 9),
+        inputs: Vec::new(),
     };
     let task = sandbox.submit(&call).await.unwrap();
     match sandbox.poll(&task, &call).await.unwrap() {
@@ -94,7 +95,7 @@ pub fn runway(upstream: &Upstream, done_at: usize, output: Option<String>, file:
     let output = output.unwrap_or_else(|| format!("{}/files/out.mp4", upstream.url()));
     let (tasks, polls) = (AtomicUsize::new(0), AtomicUsize::new(0));
     upstream.play(move |request: &Recorded| {
-        if request.path.ends_with("/text_to_video") {
+        if request.path.ends_with("_to_video") {
             let n = tasks.fetch_add(1, Ordering::Relaxed);
             return Reply::Status(200, json!({"id": format!("task-{n}")}));
         }

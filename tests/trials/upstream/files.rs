@@ -61,6 +61,7 @@ async fn mp4(seconds: u32) -> Vec<u8> {
         prompt: "chaos".to_owned(),
         duration: seconds,
         ratio: (16, 9),
+        inputs: Vec::new(),
     };
     let task = sandbox.submit(&call).await.unwrap();
     for _ in 0..100 {

@@ -225,11 +225,11 @@ fn of_vendors_of_images() {
     for (lines, want) in [
         (
             one.to_owned(),
-            "wire.standard.endpoint is missing: write one of core, ultra, sd3",
+            "wire.standard.endpoint is missing: write one of core, ultra, sd3, inpaint",
         ),
         (
             "wire.standard.endpoint = \"sdxl\"".to_owned(),
-            r#"wire.standard.endpoint is "sdxl": must be one of core, ultra, sd3"#,
+            r#"wire.standard.endpoint is "sdxl": must be one of core, ultra, sd3, inpaint"#,
         ),
         (
             format!("{core}wire.standard.model = \"x\""),
@@ -237,7 +237,7 @@ fn of_vendors_of_images() {
         ),
         (
             format!("{core}wire.hd.model = \"x\""),
-            "wire.hd.endpoint is missing: write one of core, ultra, sd3",
+            "wire.hd.endpoint is missing: write one of core, ultra, sd3, inpaint",
         ),
         (
             format!("{core}wire.vivid = \"bright\""),
@@ -281,5 +281,41 @@ fn of_vendors_of_images() {
         ),
     ] {
         refused("openai", "image", &[(&format!("{one}{lines}"), want)]);
+    }
+}
+
+#[test]
+fn of_inputs() {
+    let image = "prices.per_image.1024x1024 = { standard = \"1\" }\n\
+                 limits.native_sizes = [\"1024x1024\"]\nwire.standard.endpoint = \"ultra\"\n";
+    let shape = "limits.inputs must have source = 1 and keeps_shape = true: results have the \
+                 source's shape";
+    let free = "prices.per_input_image = \"0\"\n";
+    let unpriced = "prices.per_input_image is missing: a model without a complete price is not \
+                    served; add it (\"0\": free) or set enabled = false";
+    let unused = "prices.per_input_image is not used: the model takes no inputs; add \
+                  limits.inputs or remove it";
+    for (lines, want) in [
+        ("limits.inputs = { source = 1 }".to_owned(), unpriced),
+        (free.to_owned(), unused),
+        (
+            format!("{free}limits.inputs = {{}}"),
+            "limits.inputs names no role: write one, such as { source = 1 }, or remove it",
+        ),
+        (
+            format!("{free}limits.inputs = {{ first_frame = 1 }}"),
+            "limits.inputs.first_frame is not a role of this type: use source, mask, reference",
+        ),
+        (
+            format!("{free}limits.inputs = {{ source = 1, required = \"mask\" }}"),
+            "limits.inputs.required is \"mask\", which is none of the roles: add it",
+        ),
+        (format!("{free}limits.inputs = {{ source = 1 }}"), shape),
+        (
+            format!("{free}limits.inputs = {{ source = 1, mask = 1, keeps_shape = true }}"),
+            "limits.inputs has mask, which only the endpoint inpaint takes: remove it",
+        ),
+    ] {
+        refused("stability", "image", &[(&format!("{image}{lines}"), want)]);
     }
 }

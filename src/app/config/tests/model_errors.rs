@@ -96,7 +96,7 @@ fn of_models() {
         ("type = \"text\"".to_owned(), "providers.x.models[0].id is missing: give the provider's own name of the model".to_owned()),
         ("id = \"a\\nb\"".to_owned(), r#"providers.x.models[0].id is "a\nb": must have at most 200 characters, none of them a control character"#.to_owned()),
         ("id = \"m\"".to_owned(), r#"providers.x.models[0].type is missing: write type = "text""#.to_owned()),
-        ("id = \"m\"\ntype = \"image\"".to_owned(), r#"providers.x.models[0].type is "image": must be "text" for a provider of kind "openai_compatible""#.to_owned()),
+        ("id = \"m\"\ntype = \"video\"".to_owned(), r#"providers.x.models[0].type is "video": must be "text" or "image" for a provider of kind "openai_compatible""#.to_owned()),
         ("id = \"m\"\ntype = \"speech\"".to_owned(), r#"providers.x.models[0].type is "speech": must be one of text, image, video, audio"#.to_owned()),
         ("id = \"m\"\ntype = \"text\"".to_owned(), format!("providers.x.models[0].prices is missing: {unpriced}; add input_per_million and output_per_million or set enabled = false")),
         ("id = \"m\"\ntype = \"text\"\nprices = {output_per_million = \"1\"}".to_owned(), format!("providers.x.models[0].prices.input_per_million is missing: {unpriced}; add it or set enabled = false")),

@@ -14,6 +14,7 @@ fn call() -> VideoCall {
         prompt: "A red fox.".to_owned(),
         duration: 8,
         ratio: (16, 9),
+        inputs: Vec::new(),
     }
 }
 

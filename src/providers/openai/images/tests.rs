@@ -18,6 +18,7 @@ fn call() -> ImageCall {
         quality: Quality::Hd,
         style: None,
         n: 2,
+        inputs: Vec::new(),
     }
 }
 

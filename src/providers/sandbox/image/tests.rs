@@ -10,6 +10,7 @@ fn call(prompt: &str, size: (u32, u32)) -> ImageCall {
         quality: Quality::Standard,
         style: None,
         n: 1,
+        inputs: Vec::new(),
     }
 }
 
@@ -21,7 +22,7 @@ async fn one(call: &ImageCall) -> Bytes {
 
 /// Size and pixels, as the png crate reads them, which checks all sums.
 fn decode(file: &Bytes) -> ((u32, u32), Vec<u8>) {
-    let mut decoder = png::Decoder::new(std::io::Cursor::new(file));
+    let mut decoder = png::Decoder::new(Cursor::new(file));
     decoder.set_transformations(png::Transformations::EXPAND);
     let mut reader = decoder.read_info().unwrap();
     let mut pixels = vec![0; reader.output_buffer_size().unwrap()];

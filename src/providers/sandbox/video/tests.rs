@@ -17,6 +17,7 @@ fn call(prompt: &str, duration: u32, ratio: (u32, u32)) -> VideoCall {
         prompt: prompt.to_owned(),
         duration,
         ratio,
+        inputs: Vec::new(),
     }
 }
 
@@ -86,7 +87,7 @@ async fn pictures_move_and_differ() {
         let file = film(&call).await;
         assert_eq!(file, film(&call).await);
         let seed = Seed::of(&[b"sandbox-video", prompt.as_bytes()]);
-        let units = film::encode(&seed, (480, 360), 24, &CancellationToken::new()).unwrap();
+        let units = film::encode(&seed, (480, 360), 24, None, &CancellationToken::new()).unwrap();
         let mut decoder = Decoder::new().unwrap();
         let mut pictures = Vec::new();
         for unit in units {
@@ -171,6 +172,6 @@ async fn work_that_nobody_waits_for_ends() {
     let seed = Seed::of(&[b"x"]);
     let abandoned = CancellationToken::new();
     abandoned.cancel();
-    let frames = film::encode(&seed, (480, 360), 24, &abandoned).unwrap();
+    let frames = film::encode(&seed, (480, 360), 24, None, &abandoned).unwrap();
     assert!(frames.is_empty());
 }

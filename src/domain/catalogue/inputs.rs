@@ -1,0 +1,107 @@
+//! Which pictures a model takes.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{Catalogue, Model, ModelKind};
+use crate::domain::{
+    request::{GenerationRequest, InputRequest, InputRole},
+    validate::{FieldCode, FieldError},
+};
+
+/// The pictures that a model takes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct InputLimits {
+    /// How many of each role.
+    #[schema(value_type = BTreeMap<String, u32>)]
+    pub roles: BTreeMap<InputRole, u32>,
+    /// The role without which the model makes nothing; null: inputs are optional.
+    pub required: Option<InputRole>,
+    /// Maximum bytes of one.
+    pub max_bytes: usize,
+    /// Whether the result has the shape of the source, which must be that of `parameters.size`.
+    pub keeps_shape: bool,
+}
+
+impl Model {
+    pub const fn inputs(&self) -> Option<&InputLimits> {
+        match &self.kind {
+            ModelKind::Image(model) => model.limits.inputs.as_ref(),
+            ModelKind::Video(model) => model.limits.inputs.as_ref(),
+            ModelKind::Text(_) | ModelKind::Speech(_) => None,
+        }
+    }
+
+    fn takes(&self, role: InputRole) -> bool {
+        let limits = self.inputs();
+        limits.is_some_and(|limits| limits.roles.contains_key(&role))
+    }
+}
+
+impl Catalogue {
+    /// What is wrong with the roles of a request's inputs, with the models that take them.
+    pub fn input_violations(&self, model: &Model, request: &GenerationRequest) -> Vec<FieldError> {
+        let inputs = request.inputs();
+        let count = |role| inputs.iter().filter(|input| input.role == role).count();
+        let mut errors = Vec::new();
+        let required = model.inputs().and_then(|limits| limits.required);
+        if let Some(role) = required.filter(|&role| count(role) == 0) {
+            let message = format!("of role {} is required by this model", role.as_str());
+            errors.push(FieldError::new("inputs", FieldCode::Required, message));
+        }
+        let mut seen: BTreeMap<InputRole, u32> = BTreeMap::new();
+        for (at, InputRequest { role, .. }) in inputs.iter().enumerate() {
+            let number = *seen.entry(*role).and_modify(|n| *n += 1).or_insert(1);
+            let allowed = model.inputs().and_then(|limits| limits.roles.get(role));
+            let message = match allowed {
+                None => format!(
+                    "is not taken by {}; {}",
+                    model.id,
+                    self.takers(model, *role)
+                ),
+                Some(&most) if number > most => {
+                    format!("is taken at most {most} times by {}", model.id)
+                }
+                Some(_) => match missing_company(*role, &count) {
+                    Some(message) => message.to_owned(),
+                    None => continue,
+                },
+            };
+            let param = format!("inputs[{at}].role");
+            errors.push(FieldError::new(param, FieldCode::NotSupported, message));
+        }
+        errors
+    }
+
+    /// The models that take a role, for an error.
+    fn takers(&self, model: &Model, role: InputRole) -> String {
+        let takers = self.models().iter();
+        let takers =
+            takers.filter(|other| other.modality() == model.modality() && other.takes(role));
+        let names: Vec<_> = takers.map(|m| format!("{}/{}", m.provider, m.id)).collect();
+        if names.is_empty() {
+            return format!(
+                "no {} model of this server takes it",
+                model.modality().as_str()
+            );
+        }
+        format!("use {}", names.join(", "))
+    }
+}
+
+/// Why a role is not taken beside, or without, another.
+fn missing_company(role: InputRole, count: &impl Fn(InputRole) -> usize) -> Option<&'static str> {
+    let has = |role| count(role) > 0;
+    match role {
+        InputRole::Mask if !has(InputRole::Source) => Some("needs an input of role source"),
+        InputRole::LastFrame if !has(InputRole::FirstFrame) => {
+            Some("needs an input of role first_frame")
+        }
+        InputRole::Reference if has(InputRole::FirstFrame) => {
+            Some("is not taken together with first_frame")
+        }
+        _ => None,
+    }
+}

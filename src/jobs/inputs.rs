@@ -1,0 +1,88 @@
+//! Inputs: in memory only while they are submitted, within a budget that accounts share.
+
+use std::sync::LazyLock;
+
+use super::{Runner, RunningGuard, step::Step};
+use crate::{
+    domain::{
+        generation::{Failure, FailureCode},
+        ids::AccountId,
+        inputs::StoredInput,
+        limiter::{Limiter, Permit},
+        request::MAX_ALL_INPUT_BYTES,
+    },
+    media::MediaKey,
+    providers::InputPicture,
+    store::jobs::Job,
+};
+
+/// A file, its base64 and the body that has it.
+const COPIES: u64 = 3;
+
+/// Bytes of inputs in memory, of all accounts and of one: two and one of the largest requests.
+static LOADED: LazyLock<Limiter<AccountId>> = LazyLock::new(|| {
+    let most = weight(MAX_ALL_INPUT_BYTES);
+    Limiter::with_queue((2 * most, most), (usize::MAX, usize::MAX))
+});
+
+fn weight(bytes: u64) -> usize {
+    usize::try_from(bytes.saturating_mul(COPIES)).unwrap_or(usize::MAX)
+}
+
+/// Pictures, as long as they may be in memory.
+pub(super) struct Loaded {
+    pub pictures: Vec<InputPicture>,
+    _permit: Option<Permit<AccountId>>,
+}
+
+impl Runner {
+    /// Reads the inputs of a generation, once there is room for them. `Err`: what the step comes to
+    /// instead.
+    pub(super) async fn load_inputs(
+        &self,
+        job: &Job,
+        guard: &RunningGuard,
+        inputs: &[StoredInput],
+    ) -> Result<Loaded, Step> {
+        let permit = if inputs.is_empty() {
+            None
+        } else {
+            let bytes = weight(inputs.iter().map(|input| input.bytes).sum());
+            let acquiring = LOADED.acquire(job.account_id, bytes);
+            self.unless_stopped(guard, acquiring).await?
+        };
+        let mut pictures = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            let key: Option<MediaKey> = input.key.parse().ok();
+            let found = match &key {
+                Some(key) => self.unless_stopped(guard, self.stored_bytes(key)).await?,
+                None => Ok(None),
+            };
+            let bytes = found.map_err(|error| {
+                let error = &error as &dyn std::error::Error;
+                tracing::error!(generation = %job.id, error, "an input could not be read");
+                Step::NotStored(unreadable())
+            })?;
+            let Some(bytes) = bytes else {
+                tracing::error!(generation = %job.id, key = input.key, "an input is missing");
+                return Err(Step::failed(unreadable()));
+            };
+            pictures.push(InputPicture {
+                role: input.role,
+                content_type: input.content_type.clone(),
+                bytes,
+            });
+        }
+        Ok(Loaded {
+            pictures,
+            _permit: permit,
+        })
+    }
+}
+
+pub(super) fn unreadable() -> Failure {
+    Failure::new(
+        FailureCode::StorageUnavailable,
+        "an input could not be read",
+    )
+}

@@ -1,0 +1,36 @@
+//! A picture that a model is given.
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+
+use crate::domain::request::InputRole;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InputPicture {
+    pub role: InputRole,
+    /// `image/png`, `image/jpeg` or `image/webp`.
+    pub content_type: String,
+    pub bytes: Bytes,
+}
+
+impl InputPicture {
+    pub fn base64(&self) -> String {
+        BASE64_STANDARD.encode(&self.bytes)
+    }
+
+    /// A `data:` URI.
+    pub fn data_uri(&self) -> String {
+        format!("data:{};base64,{}", self.content_type, self.base64())
+    }
+
+    /// A name with the extension of its type, which some vendors look at.
+    pub fn file_name(&self) -> String {
+        let extension = self.content_type.trim_start_matches("image/");
+        format!("{}.{extension}", self.role.as_str())
+    }
+}
+
+/// The pictures of a role, in their order.
+pub fn of_role(pictures: &[InputPicture], role: InputRole) -> impl Iterator<Item = &InputPicture> {
+    pictures.iter().filter(move |picture| picture.role == role)
+}

@@ -1,0 +1,151 @@
+//! What the sandbox makes of pictures: the source with the drawing of the prompt where the mask is
+//! transparent, or else around it; references as small pictures at the lower edge. A video begins
+//! with its first frame.
+
+use std::io::Cursor;
+
+use image::{
+    DynamicImage, ImageDecoder as _, ImageError, ImageReader, Limits, RgbImage, imageops,
+    imageops::FilterType, metadata::Orientation,
+};
+
+use crate::{
+    domain::request::InputRole,
+    providers::{InputPicture, picture::of_role},
+};
+
+/// Memory for decoding: 40 million pixels of RGBA, and some more.
+const MAX_MEMORY: u64 = 192 << 20;
+/// Parts of the short side: the frame around a source, and the side of a reference.
+const FRAME: u32 = 16;
+const REFERENCE: u32 = 5;
+
+/// The picture of a call whose prompt alone gives `drawn`.
+pub(super) fn edited(inputs: &[InputPicture], mut drawn: RgbImage) -> Result<RgbImage, ImageError> {
+    let (width, height) = drawn.dimensions();
+    let short = width.min(height);
+    if let Some(source) = of_role(inputs, InputRole::Source).next() {
+        let source = filling(source, (width, height))?.into_rgb8();
+        let mask = of_role(inputs, InputRole::Mask).next();
+        let mask = mask.map(|mask| stretched(mask, (width, height)));
+        let mask = mask.transpose()?.map(DynamicImage::into_rgba8);
+        let inner = |x: u32, y: u32| {
+            let edge = short / FRAME;
+            x.min(width - 1 - x).min(y).min(height - 1 - y) >= edge
+        };
+        for (x, y, pixel) in drawn.enumerate_pixels_mut() {
+            let keeps = match &mask {
+                Some(mask) => mask.get_pixel(x, y).0[3] > 127,
+                None => inner(x, y),
+            };
+            if keeps {
+                *pixel = *source.get_pixel(x, y);
+            }
+        }
+    }
+    add_small(inputs, &mut drawn)?;
+    Ok(drawn)
+}
+
+/// What a video of these inputs begins with: the first frame, with the others as small pictures.
+pub(super) fn opening(inputs: &[InputPicture], size: (u32, u32)) -> Result<RgbImage, ImageError> {
+    let mut opening = match of_role(inputs, InputRole::FirstFrame).next() {
+        Some(first) => filling(first, size)?.into_rgb8(),
+        None => RgbImage::new(size.0, size.1),
+    };
+    add_small(inputs, &mut opening)?;
+    Ok(opening)
+}
+
+/// Adds references and the last frame at the lower edge.
+fn add_small(inputs: &[InputPicture], picture: &mut RgbImage) -> Result<(), ImageError> {
+    let side = (picture.width().min(picture.height()) / REFERENCE).max(1);
+    let references = of_role(inputs, InputRole::Reference);
+    let others = references.chain(of_role(inputs, InputRole::LastFrame));
+    for (at, other) in (0..).zip(others) {
+        let small = filling(other, (side, side))?.into_rgb8();
+        let (left, top) = (i64::from(side) * at, i64::from(picture.height() - side));
+        imageops::replace(picture, &small, left, top);
+    }
+    Ok(())
+}
+
+/// Scaled so that it fills `size`, and cut to it.
+fn filling(
+    picture: &InputPicture,
+    (width, height): (u32, u32),
+) -> Result<DynamicImage, ImageError> {
+    Ok(decoded(picture)?.resize_to_fill(width, height, FilterType::Triangle))
+}
+
+fn stretched(
+    picture: &InputPicture,
+    (width, height): (u32, u32),
+) -> Result<DynamicImage, ImageError> {
+    Ok(decoded(picture)?.resize_exact(width, height, FilterType::Nearest))
+}
+
+/// Upright.
+fn decoded(picture: &InputPicture) -> Result<DynamicImage, ImageError> {
+    let mut limits = Limits::no_limits();
+    limits.max_alloc = Some(MAX_MEMORY);
+    let mut reader = ImageReader::new(Cursor::new(&picture.bytes)).with_guessed_format()?;
+    reader.limits(limits);
+    let mut decoder = reader.into_decoder()?;
+    let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
+    let mut image = DynamicImage::from_decoder(decoder)?;
+    image.apply_orientation(orientation);
+    Ok(image)
+}
+
+#[cfg(test)]
+mod tests {
+    use image::{ImageFormat, Rgb, Rgba, RgbaImage};
+
+    use super::*;
+
+    const DRAWN: Rgb<u8> = Rgb([9, 9, 9]);
+
+    fn picture(role: InputRole, image: &DynamicImage) -> InputPicture {
+        let mut png = Cursor::new(Vec::new());
+        image.write_to(&mut png, ImageFormat::Png).unwrap();
+        InputPicture {
+            role,
+            content_type: "image/png".to_owned(),
+            bytes: png.into_inner().into(),
+        }
+    }
+
+    fn plain(color: [u8; 3], side: u32) -> DynamicImage {
+        RgbImage::from_pixel(side, side, Rgb(color)).into()
+    }
+
+    #[test]
+    fn an_edit_shows_its_source_and_references() {
+        let drawn = RgbImage::from_pixel(64, 64, DRAWN);
+        let source = picture(InputRole::Source, &plain([200, 0, 0], 30));
+        let reference = picture(InputRole::Reference, &plain([0, 200, 0], 30));
+        let edited = edited(&[source, reference], drawn).unwrap();
+        assert_eq!(edited.get_pixel(32, 32), &Rgb([200, 0, 0]));
+        assert_eq!(edited.get_pixel(0, 0), &DRAWN);
+        assert_eq!(edited.get_pixel(1, 63), &Rgb([0, 200, 0]));
+    }
+
+    #[test]
+    fn a_mask_says_what_changes() {
+        let drawn = RgbImage::from_pixel(64, 64, DRAWN);
+        let source = picture(InputRole::Source, &plain([200, 0, 0], 64));
+        let mask = RgbaImage::from_fn(64, 64, |x, _| Rgba([0, 0, 0, if x < 32 { 0 } else { 255 }]));
+        let mask = picture(InputRole::Mask, &mask.into());
+        let edited = edited(&[source, mask], drawn).unwrap();
+        assert_eq!(edited.get_pixel(10, 32), &DRAWN);
+        assert_eq!(edited.get_pixel(63, 0), &Rgb([200, 0, 0]));
+    }
+
+    #[test]
+    fn what_cannot_be_decoded_is_an_error() {
+        let mut source = picture(InputRole::Source, &plain([1, 2, 3], 30));
+        source.bytes = source.bytes.slice(..40);
+        assert!(edited(&[source], RgbImage::new(8, 8)).is_err());
+    }
+}

@@ -1,0 +1,340 @@
+//! `inputs` of images and videos.
+
+mod vendors;
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use chrono::TimeDelta;
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::uploads::upload;
+use crate::common::{
+    Account, Answer, Reply, TestApp, Upstream,
+    vendors::{mp4, png, runway},
+};
+
+const IMAGE: &str = "/v1/generate/image";
+
+async fn edit(app: &TestApp, account: &Account, inputs: Value) -> Answer {
+    let body = json!({"prompt": "At night", "provider": "sandbox", "inputs": inputs,
+        "parameters": {"size": "256x256"}});
+    app.post(&account.key, IMAGE, &body).await
+}
+
+fn data(role: &str, width: u32, height: u32) -> Value {
+    json!({"role": role, "data": BASE64_STANDARD.encode(png(width, height))})
+}
+
+/// A mask, transparent everywhere.
+fn mask(width: u32, height: u32) -> Value {
+    let mut bytes = std::io::Cursor::new(Vec::new());
+    let clear = image::RgbaImage::new(width, height);
+    clear.write_to(&mut bytes, image::ImageFormat::Png).unwrap();
+    json!({"role": "mask", "data": BASE64_STANDARD.encode(bytes.into_inner())})
+}
+
+#[sqlx::test]
+async fn a_picture_is_edited_and_the_result_edited_again(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    let account = app.account("10").await;
+    let cat = upload(&app, &account, 300, 300).await;
+    let estimate = json!({"type": "image", "prompt": "At night", "provider": "sandbox",
+        "inputs": [{"role": "source", "upload": cat["id"]}, data("reference", 9, 9)]});
+    let estimate = app
+        .post(&account.key, "/v1/credits/estimate", &estimate)
+        .await;
+    let estimate = estimate.expect(200);
+    assert_eq!(estimate["hold"], "2");
+    assert_eq!(estimate["inputs"][0]["sha256"], cat["sha256"]);
+    assert_eq!(
+        estimate["inputs"][1],
+        json!({"role": "reference", "width": 9, "height": 9,
+        "sha256": estimate["inputs"][1]["sha256"], "price": "0.5"})
+    );
+    assert_eq!(app.files().len(), 1);
+
+    let source = json!({"role": "source", "upload": cat["id"]});
+    let first = edit(&app, &account, json!([source, data("reference", 9, 9)])).await;
+    let first = first.expect(200);
+    assert_eq!(first["credits"]["charged"], "2");
+    assert_eq!(first["usage"], json!({"images": 1, "input_images": 2}));
+    let input = &first["inputs"][0];
+    assert_eq!(
+        (&input["from"], &input["upload"]),
+        (&json!("upload"), &cat["id"])
+    );
+    assert_eq!(
+        (&input["width"], &input["sha256"]),
+        (&json!(300), &cat["sha256"])
+    );
+    assert_eq!(first["inputs"][1]["from"], "data");
+    assert_eq!(
+        first["parameters"],
+        json!({"n": 1, "quality": "standard", "size": "256x256"})
+    );
+
+    let source = json!({"role": "source", "generation": first["uuid"]});
+    let second = edit(&app, &account, json!([source])).await.expect(200);
+    let input = &second["inputs"][0];
+    assert_eq!(
+        (&input["generation"], &input["output"]),
+        (&first["uuid"], &json!(0))
+    );
+    assert_eq!(input["sha256"], first["outputs"][0]["sha256"]);
+    let uuid = second["uuid"].as_str().unwrap();
+    assert_eq!(app.record(&account, uuid).await["inputs"], second["inputs"]);
+    // Only what was uploaded is listed, and its use extends it.
+    let listed = app.get(&account.key, "/v1/uploads").await.expect(200);
+    assert_eq!(listed["data"].as_array().unwrap().len(), 1);
+    let audit = app.app.runner.verify_files().await.unwrap();
+    assert_eq!((audit.files, audit.unknown.len()), (5, 0));
+
+    // Pictures that came within requests go soon, uploads after their time.
+    app.advance(TimeDelta::hours(2));
+    app.app.runner.purge(TimeDelta::days(1), 10).await.unwrap();
+    let audit = app.app.runner.verify_files().await.unwrap();
+    assert_eq!((audit.files, audit.missing.len()), (3, 0));
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn what_a_model_does_not_take_is_refused_with_those_that_do(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::vendors(options, &upstream, &[]).await;
+    let account = app.account("100").await;
+    let post = async |kind: &str, model: &str, inputs: Value| {
+        let (provider, model) = model.split_once('/').unwrap();
+        let body = json!({"prompt": "x", "provider": provider, "model": model, "inputs": inputs});
+        app.post(&account.key, &format!("/v1/generate/{kind}"), &body)
+            .await
+    };
+    for (kind, model, inputs, param, message) in [
+        (
+            "image",
+            "stability/core",
+            json!([data("source", 4, 4)]),
+            "inputs[0].role",
+            "use openai/",
+        ),
+        (
+            "image",
+            "sandbox/sandbox-image-1",
+            json!([data("source", 4, 4), data("source", 4, 4)]),
+            "inputs[1].role",
+            "at most 1 times",
+        ),
+        (
+            "image",
+            "openai/gpt-image-2",
+            json!([mask(4, 4)]),
+            "inputs[0].role",
+            "needs an input",
+        ),
+        (
+            "video",
+            "runway/gen4.5",
+            json!([data("last_frame", 4, 4)]),
+            "inputs[0].role",
+            "runway/veo3.1",
+        ),
+        (
+            "video",
+            "runway/gen4_turbo",
+            json!([]),
+            "inputs",
+            "is required by this model",
+        ),
+        (
+            "image",
+            "stability/inpaint",
+            json!([data("source", 40, 20)]),
+            "parameters.size",
+            "40x20",
+        ),
+        (
+            "image",
+            "openai/gpt-image-2",
+            json!([data("source", 8, 8), mask(4, 4)]),
+            "inputs[1].data",
+            "must be 8x8",
+        ),
+        (
+            "image",
+            "openai/gpt-image-2",
+            json!([data("source", 8, 8), data("mask", 4, 4)]),
+            "inputs[1].data",
+            "must be 8x8",
+        ),
+    ] {
+        let error = post(kind, model, inputs)
+            .await
+            .error(422, "validation_failed");
+        assert_eq!(error["param"], param, "{error}");
+        let found = error["message"].as_str().unwrap();
+        assert!(found.contains(message), "{found}");
+    }
+    assert_eq!(upstream.count(), 0);
+    app.assert_nothing_kept().await;
+}
+
+#[sqlx::test]
+async fn an_input_that_cannot_be_used_is_refused_and_leaves_nothing(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    let (account, other) = (app.account("10").await, app.account("10").await);
+    let theirs = upload(&app, &other, 8, 8).await;
+    app.delete(
+        &other.key,
+        &format!("/v1/uploads/{}", theirs["id"].as_str().unwrap()),
+    )
+    .await
+    .expect(204);
+    let body = json!({"prompt": "x"});
+    let text = app.text(&account.key, body.clone()).await.expect(200);
+    let failed = json!({"prompt": "[[reject]]"});
+    let failed = app.post(&account.key, IMAGE, &failed).await.json();
+    let foreign = app.post(&other.key, IMAGE, &body).await.expect(200);
+    let mut cut = png(64, 64).to_vec();
+    cut.truncate(90);
+    for (input, field) in [
+        (json!({"upload": theirs["id"]}), "upload"),
+        (json!({"generation": foreign["uuid"]}), "generation"),
+        (json!({"generation": text["uuid"]}), "generation"),
+        (
+            json!({"generation": failed["generation"]["uuid"]}),
+            "generation",
+        ),
+        (json!({"data": BASE64_STANDARD.encode(cut)}), "data"),
+        (json!({"data": BASE64_STANDARD.encode("<svg/>")}), "data"),
+        (json!({"data": ""}), "data"),
+    ] {
+        let mut input = input;
+        input["role"] = json!("source");
+        let answer = edit(&app, &account, json!([input])).await;
+        let error = answer.error(422, "validation_failed");
+        assert_eq!(error["param"], format!("inputs[0].{field}"), "{error}");
+    }
+    let files = app.files().len();
+    assert_eq!(files, 1, "only the other account's image");
+    app.assert_settled().await;
+    // A key that may neither look up nor make images may not use them.
+    let image = app.post(&account.key, IMAGE, &body).await.expect(200);
+    let narrow = json!({"name": "n", "abilities": ["generate:video"]});
+    let narrow = app.key(account.id, narrow).await;
+    let body = json!({"prompt": "x",
+        "inputs": [{"role": "first_frame", "generation": image["uuid"]}]});
+    let answer = app.post(&narrow, "/v1/generate/video", &body).await;
+    assert!(
+        answer.text.contains("needs the ability read:history"),
+        "{}",
+        answer.text
+    );
+}
+
+#[sqlx::test]
+async fn the_same_key_with_other_pictures_is_another_request(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    let account = app.account("10").await;
+    let post = async |input: Value| {
+        let body = json!({"prompt": "x", "inputs": [input], "parameters": {"size": "256x256"}});
+        let key = [("idempotency-key", "k")];
+        app.post_with(&account.key, IMAGE, &key, &body).await
+    };
+    let first = post(data("source", 8, 8)).await.expect(200);
+    let again = post(data("source", 8, 8)).await;
+    assert_eq!(again.header("idempotent-replayed"), "true");
+    assert_eq!(again.expect(200)["uuid"], first["uuid"]);
+    let other = post(data("source", 9, 8)).await;
+    other.error(422, "idempotency_key_reused");
+    let balance = app.balance(&account).await;
+    assert_eq!(balance, ("8.5".to_owned(), "0".to_owned()));
+}
+
+#[sqlx::test]
+async fn a_result_becomes_the_first_frame_of_a_video(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("100").await;
+    let image = edit(&app, &account, json!([data("source", 64, 64)]))
+        .await
+        .expect(200);
+    let body = json!({"prompt": "Waves", "parameters": {"duration": 1, "ratio": "1:1"}, "inputs": [
+        {"role": "first_frame", "generation": image["uuid"]}, data("last_frame", 16, 16)]});
+    let uuid = app.queue(&account, "video", &body).await;
+    let record = app.until_finished(&account, &uuid).await;
+    assert_eq!(record["status"], "completed", "{record}");
+    assert_eq!(record["credits"]["charged"], "6");
+    assert_eq!(record["usage"], json!({"seconds": 1, "input_images": 2}));
+    let plain = json!({"prompt": "Waves", "parameters": {"duration": 1, "ratio": "1:1"}});
+    let plain = app.queue(&account, "video", &plain).await;
+    let plain = app.until_finished(&account, &plain).await;
+    assert_ne!(
+        plain["outputs"][0]["sha256"],
+        record["outputs"][0]["sha256"]
+    );
+    app.assert_settled().await;
+}
+
+/// From the hold on, a job has what it needs.
+#[sqlx::test]
+async fn a_deleted_or_expired_input_does_not_break_an_accepted_job(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    runway(&upstream, 1, None, Reply::File("video/mp4", mp4(2).await));
+    let app = TestApp::vendors(options, &upstream, &[]).await;
+    let account = app.account("1000").await;
+    let frame = upload(&app, &account, 64, 36).await;
+    let image = json!({"prompt": "x", "provider": "sandbox", "parameters": {"size": "256x256"}});
+    let image = app.post(&account.key, IMAGE, &image).await.expect(200);
+    let mut jobs = Vec::new();
+    for input in [
+        json!({"role": "first_frame", "upload": frame["id"]}),
+        json!({"role": "first_frame", "generation": image["uuid"]}),
+        data("first_frame", 32, 18),
+    ] {
+        let body = json!({"prompt": "Waves", "provider": "runway", "model": "gen4.5",
+            "inputs": [input], "parameters": {"duration": 2}});
+        jobs.push(app.queue(&account, "video", &body).await);
+    }
+    let path = format!("/v1/uploads/{}", frame["id"].as_str().unwrap());
+    app.delete(&account.key, &path).await.expect(204);
+    let path = format!("/v1/generate/{}", image["uuid"].as_str().unwrap());
+    app.delete(&account.key, &path).await.expect(204);
+    app.advance(TimeDelta::minutes(20));
+    app.app.runner.purge(TimeDelta::days(1), 10).await.unwrap();
+    while app.app.runner.empty_trash(10).await.unwrap() {}
+    for uuid in &jobs {
+        let record = app.until_finished(&account, uuid).await;
+        assert_eq!(record["status"], "completed", "{record}");
+        assert_eq!(record["usage"], json!({"seconds": 2, "input_images": 1}));
+        assert_eq!(record["credits"]["charged"], "24");
+    }
+    let sent = upstream.requests().into_iter();
+    let sent: Vec<_> = sent
+        .filter(|r| r.path.ends_with("/image_to_video"))
+        .collect();
+    assert_eq!(sent.len(), 3);
+    for request in &sent {
+        let picture = &request.body["promptImage"][0];
+        assert_eq!(picture["position"], "first");
+        let uri = picture["uri"].as_str().unwrap();
+        assert!(uri.starts_with("data:image/png;base64,iVBORw"), "{uri}");
+    }
+    app.advance(TimeDelta::hours(25));
+    app.app.runner.purge(TimeDelta::days(1), 10).await.unwrap();
+    let audit = app.app.runner.verify_files().await.unwrap();
+    assert_eq!((audit.files, audit.unknown.len()), (3, 0));
+    app.assert_settled().await;
+}
