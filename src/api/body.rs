@@ -16,12 +16,16 @@ use tokio::{
 };
 
 use super::{
-    ApiState,
+    ApiState, Settings,
     admission::RequestPermit,
     error::ApiError,
+    estimate::ESTIMATE,
     extract::{Query, into_result, nul_errors},
+    generate::{IMAGE, VIDEO},
     middleware::CallerSlot,
-    surfaces::{RETRY_COUNT, Sdk, anthropic::BetaQuery},
+    multipart,
+    surfaces::{RETRY_COUNT, Sdk, anthropic::BetaQuery, images::EDITS},
+    uploads::UPLOADS,
 };
 use crate::{
     domain::{
@@ -30,6 +34,7 @@ use crate::{
         party::Party,
         validate::{Body as Described, FieldError, Input, read_fields},
     },
+    media::MAX_PICTURE_BYTES,
     memory::{self, Reservation},
 };
 
@@ -157,8 +162,14 @@ impl<T: Send + 'static> FromRequest<ApiState> for JsonBody<T> {
 
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
-        check_media_type(&parts.headers)?;
+        let form = form_type(&parts);
+        if form.is_none() {
+            check_media_type(&parts.headers)?;
+        }
         let (bytes, permit) = read_body(&parts, body, state).await?;
+        if let Some(content_type) = form {
+            return Self::of_form(&parts, bytes, &content_type, permit).await;
+        }
         let repeats = parts.headers.contains_key(RETRY_COUNT);
         let keeps = Sdk::of(parts.uri.path()).is_some();
         let is_slow = permit.is_some();
@@ -178,7 +189,44 @@ impl<T: Send + 'static> FromRequest<ApiState> for JsonBody<T> {
     }
 }
 
+/// The type of a form, on the one route that takes forms.
+fn form_type(parts: &Parts) -> Option<String> {
+    let is_form = media_type(&parts.headers)?.eq_ignore_ascii_case("multipart/form-data");
+    let takes_forms = parts.uri.path() == EDITS && is_plain(&parts.headers);
+    let value = parts.headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    (is_form && takes_forms).then(|| value.to_owned())
+}
+
 impl<T> JsonBody<T> {
+    /// Reads a form. Its digest does not depend on the boundary, which SDKs choose anew.
+    async fn of_form(
+        parts: &Parts,
+        bytes: Bytes,
+        content_type: &str,
+        permit: Option<Permit<Party>>,
+    ) -> Result<Self, ApiError> {
+        let reserved = memory::current();
+        // The files in base64, and again as they are read from it.
+        reserve(reserved.as_deref(), 3 * bytes.len())?;
+        let members = multipart::members(bytes, content_type).await?;
+        let value = Value::Object(members);
+        let mut errors: Vec<FieldError> = nul_errors(&value).collect();
+        errors.extend(Query::<()>::of(parts).parse().1);
+        let repeats = parts.headers.contains_key(RETRY_COUNT);
+        Ok(Self {
+            digest: repeats.then(|| Sha256::digest(value.to_string()).into()),
+            members: match value {
+                Value::Object(members) => members,
+                _ => Map::new(),
+            },
+            errors,
+            original: None,
+            permit,
+            reserved,
+            body: PhantomData,
+        })
+    }
+
     /// `repeats`: an SDK may send it again; `keeps`: the object is kept as it came.
     fn of(
         bytes: Bytes,
@@ -268,6 +316,32 @@ impl FromRequest<ApiState> for NoBody {
     }
 }
 
+/// A body of any type.
+#[derive(Debug)]
+pub struct RawBody {
+    /// Its type, in lower case and without parameters; empty if it is compressed.
+    pub media_type: String,
+    pub bytes: Bytes,
+    /// One of [`LARGE_BODIES`], as long as the bytes are worked on.
+    _permit: Option<Permit<Party>>,
+}
+
+impl FromRequest<ApiState> for RawBody {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiError> {
+        let (parts, body) = request.into_parts();
+        let media_type = media_type(&parts.headers).filter(|_| is_plain(&parts.headers));
+        let media_type = media_type.unwrap_or_default().to_ascii_lowercase();
+        let (bytes, permit) = read_body(&parts, body, state).await?;
+        Ok(Self {
+            media_type,
+            bytes,
+            _permit: permit,
+        })
+    }
+}
+
 fn parse(bytes: &[u8], reserved: Option<&Reservation>) -> Result<Value, ApiError> {
     let is_full = Cell::new(false);
     let reserve = |bytes| {
@@ -284,19 +358,34 @@ fn parse(bytes: &[u8], reserved: Option<&Reservation>) -> Result<Value, ApiError
 }
 
 fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
-    let text = |name| {
-        headers
-            .get(name)
-            .and_then(|v: &http::HeaderValue| v.to_str().ok())
-    };
-    let essence = text(header::CONTENT_TYPE).and_then(|t| t.split(';').next());
-    let json = essence.is_some_and(|e| e.trim().eq_ignore_ascii_case("application/json"));
-    let plain = headers.get(header::CONTENT_ENCODING).is_none()
-        || text(header::CONTENT_ENCODING).is_some_and(|e| e.eq_ignore_ascii_case("identity"));
-    if json && plain {
+    let json = media_type(headers).is_some_and(|t| t.eq_ignore_ascii_case("application/json"));
+    if json && is_plain(headers) {
         return Ok(());
     }
     Err(ApiError::from_status(StatusCode::UNSUPPORTED_MEDIA_TYPE))
+}
+
+/// The type of a body, without parameters.
+fn media_type(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    value.split(';').next().map(str::trim)
+}
+
+/// Whether a body is not compressed.
+fn is_plain(headers: &HeaderMap) -> bool {
+    let encoding = headers.get(header::CONTENT_ENCODING);
+    encoding.is_none_or(|encoding| encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
+}
+
+/// The largest body of a route.
+fn max_bytes(path: &str, settings: &Settings) -> usize {
+    match path {
+        UPLOADS => MAX_PICTURE_BYTES,
+        // Inputs may be part of them.
+        IMAGE | VIDEO | ESTIMATE => settings.max_sdk_body_bytes,
+        _ if Sdk::of(path).is_some() => settings.max_sdk_body_bytes,
+        _ => settings.max_body_bytes,
+    }
 }
 
 /// Reads a body, with a permit where it may be larger than those of most routes.
@@ -306,10 +395,7 @@ async fn read_body(
     state: &ApiState,
 ) -> Result<(Bytes, Option<Permit<Party>>), ApiError> {
     let settings = &state.settings;
-    let limit = match Sdk::of(parts.uri.path()) {
-        Some(_) => settings.max_sdk_body_bytes,
-        None => settings.max_body_bytes,
-    };
+    let limit = max_bytes(parts.uri.path(), settings);
     let announced = parts
         .headers
         .get(header::CONTENT_LENGTH)

@@ -3,6 +3,7 @@
 mod bodies;
 mod breakers;
 mod delivered;
+mod edits;
 mod failures;
 pub mod media;
 mod memory;

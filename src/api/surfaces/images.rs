@@ -1,4 +1,4 @@
-//! POST /openai/v1/images/generations.
+//! POST /openai/v1/images/generations and /openai/v1/images/edits.
 
 use std::io;
 
@@ -22,13 +22,14 @@ use crate::{
         extract::{Authorized, GenerateImage},
     },
     domain::{
-        dialect::images::{ImageAnswer, ImageFormat, ImagesAnswer, ImagesRequest},
+        dialect::images::{EditsRequest, ImageAnswer, ImageFormat, ImagesAnswer, ImagesRequest},
         generation::Output,
     },
     media::{MediaKey, MediaStoreError},
 };
 
 const IMAGES: &str = "/openai/v1/images/generations";
+pub const EDITS: &str = "/openai/v1/images/edits";
 
 /// Generate images
 ///
@@ -47,7 +48,7 @@ pub async fn images(
     body: JsonBody<ImagesRequest>,
 ) -> Result<Response, ApiError> {
     let (key, body) = idempotent(&auth, headers, IMAGES, body).await?;
-    let ImagesRequest { request, format } = body.read()?;
+    let request = body.read()?;
     let call = Call {
         sdk: Sdk::OpenAi,
         state,
@@ -57,6 +58,42 @@ pub async fn images(
         key,
         names: &[],
     };
+    answered(call, request).await
+}
+
+/// Edit images
+///
+/// For the `openai` packages, which send `multipart/form-data` with the files `image` or `image[]`
+/// and `mask`; the other fields are the same as here. Held, charged and stored as by POST
+/// /v1/generate/image: the first image is its source, the others are references.
+#[utoipa::path(
+    post, path = EDITS, tag = "openai", params(SdkHeaders),
+    responses((status = 200, description = "The images", body = ImagesAnswer)),
+)]
+pub async fn edits(
+    State(state): State<ApiState>,
+    auth: Authorized<GenerateImage>,
+    headers: HeaderMap,
+    permit: RequestPermit,
+    request_id: RequestId,
+    body: JsonBody<EditsRequest>,
+) -> Result<Response, ApiError> {
+    let (key, body) = idempotent(&auth, headers, EDITS, body).await?;
+    let EditsRequest(request) = body.apart(JsonBody::read).await?;
+    let call = Call {
+        sdk: Sdk::OpenAi,
+        state,
+        caller: auth.caller,
+        permit,
+        request_id,
+        key,
+        names: &[],
+    };
+    answered(call, request).await
+}
+
+async fn answered(call: Call, request: ImagesRequest) -> Result<Response, ApiError> {
+    let ImagesRequest { request, format } = request;
     let (record, is_replay) = call.files(request.into()).await?;
     let answer = ImagesAnswer {
         created: record.created_at.timestamp(),

@@ -1,6 +1,11 @@
 //! Images, as the `openai` packages ask for them (openai 3.51.0,
-//! `openai/types/image_generate_params.py`, `images_response.py`).
+//! `openai/types/image_generate_params.py`, `image_edit_params.py`,
+//! `images_response.py`).
 
+use std::iter::repeat;
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -8,8 +13,13 @@ use utoipa::ToSchema;
 use crate::domain::{
     generation::Surface,
     named::named_enum,
-    request::{ImageRequest, MODEL_NAME, Quality, SIZES, Target, size},
-    validate::{FieldCode, Fields, Input, Object, Parsed, integer, only, parsed, text, words},
+    request::{
+        ImageRequest, InputFrom, InputRequest, InputRole, MAX_INPUTS, MODEL_NAME, Quality, SIZES,
+        Target, size,
+    },
+    validate::{
+        FieldCode, Fields, Input, List, Object, Parsed, integer, only, parsed, text, words,
+    },
 };
 
 named_enum!(
@@ -55,6 +65,82 @@ const QUALITY: Parsed<Option<Quality>> = parsed(
     },
 );
 
+/// A request with pictures.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EditsRequest(pub ImagesRequest);
+
+/// A picture in a data URL, by its bytes; its type is not looked at.
+const DATA_URL: Parsed<Bytes> = parsed(
+    || json!({"type": "string", "pattern": "^data:"}),
+    |text| {
+        let wrong = |message: &'static str| (FieldCode::InvalidFormat, message.into());
+        let rest = text.strip_prefix("data:").ok_or_else(|| {
+            wrong("must be a data URL in base64: this server fetches no pictures")
+        })?;
+        let (_, data) = rest.split_once(";base64,").unwrap_or_default();
+        let bytes = BASE64_STANDARD.decode(data);
+        bytes
+            .map(Bytes::from)
+            .map_err(|_| wrong("must be a data URL in base64, with its padding"))
+    },
+);
+
+fn picture(fields: &Fields<'_>) -> Option<Bytes> {
+    fields.unsupported(&["file_id"]);
+    fields.required("image_url", "A data URL in base64.", DATA_URL)
+}
+
+impl Input for EditsRequest {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        let images = List {
+            about: "The pictures to edit, in the form `image` or `image[]`.",
+            schema: ("EditImage", "A picture to edit."),
+            required: true,
+            short: None,
+        };
+        let images = images.read(fields, "images", picture);
+        if images
+            .as_ref()
+            .is_some_and(|images| images.len() >= MAX_INPUTS)
+        {
+            let message = format!("must be at most {} pictures", MAX_INPUTS - 1);
+            fields.error("images", FieldCode::OutOfRange, message);
+        }
+        let about = "Where the first picture is edited: a PNG of its size, transparent there.";
+        let mask = fields.object("mask", about, ("EditMask", "A mask."), |mask| {
+            mask.unsupported(&["file_id"]);
+            mask.optional("image_url", "A data URL in base64.", DATA_URL)
+        });
+        let mut request = ImagesRequest::read(fields)?;
+        let roles = [InputRole::Source]
+            .into_iter()
+            .chain(repeat(InputRole::Reference));
+        let inputs = roles.zip(images?);
+        let inputs = inputs.chain(mask.map(|mask| (InputRole::Mask, mask)));
+        request.request.inputs = inputs
+            .map(|(role, bytes)| InputRequest {
+                role,
+                from: InputFrom::Data(bytes),
+            })
+            .collect();
+        Some(Self(request))
+    }
+}
+
+impl Object for EditsRequest {
+    const SCHEMA: (&'static str, &'static str) = (
+        "EditsRequest",
+        "Images from pictures and a prompt. Other fields of OpenAI's are refused by name.",
+    );
+
+    fn example() -> Value {
+        let pixel = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk\
+                     YPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
+        json!({"model": "sandbox/sandbox-image-1", "prompt": "The same at night",
+            "images": [{"image_url": pixel}], "size": "512x512", "response_format": "url"})
+    }
+}
+
 impl Input for ImagesRequest {
     fn read(fields: &Fields<'_>) -> Option<Self> {
         fields.take_unknown_nulls();
@@ -88,6 +174,7 @@ impl Input for ImagesRequest {
                 surface: Surface::OpenAiImages,
                 prompt: prompt?,
                 negative_prompt: None,
+                inputs: Vec::new(),
                 target: Target {
                     provider: None,
                     model,

@@ -1,0 +1,82 @@
+//! `multipart/form-data`, as SDKs send pictures: read into the members that the same request has in
+//! JSON.
+
+use std::convert::Infallible;
+
+use axum::body::Bytes;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use futures_util::stream;
+use multer::Multipart;
+use serde_json::{Map, Value, json};
+
+use super::error::ApiError;
+
+/// Fields of one form.
+const MAX_FIELDS: usize = 100;
+/// Fields that are numbers in JSON.
+const NUMBERS: [&str; 3] = ["n", "output_compression", "partial_images"];
+
+/// The members of an edit of images: its files become data URLs in `images` and `mask`.
+pub async fn members(bytes: Bytes, content_type: &str) -> Result<Map<String, Value>, ApiError> {
+    let malformed = |error: multer::Error| {
+        ApiError::malformed_json(format!(
+            "the body is not valid multipart/form-data: {error}"
+        ))
+    };
+    let boundary = multer::parse_boundary(content_type).map_err(malformed)?;
+    let body = stream::once(async { Ok::<_, Infallible>(bytes) });
+    let mut form = Multipart::new(body, boundary);
+    let (mut members, mut images) = (Map::new(), Vec::new());
+    let mut count = 0;
+    while let Some(field) = form.next_field().await.map_err(malformed)? {
+        count += 1;
+        if count > MAX_FIELDS {
+            let message = format!("the form has more than {MAX_FIELDS} fields");
+            return Err(ApiError::malformed_json(message));
+        }
+        let name = field.name().unwrap_or_default().to_owned();
+        let (base, _) = name.split_once('[').unwrap_or((&name, ""));
+        match base {
+            "image" | "mask" => {
+                let file = field.bytes().await.map_err(malformed)?;
+                let url = format!("data:;base64,{}", BASE64_STANDARD.encode(&file));
+                let picture = json!({"image_url": url});
+                if base == "image" {
+                    images.push(picture);
+                    continue;
+                }
+                insert(&mut members, "mask", picture)?;
+            }
+            _ => {
+                let text = field.text().await.map_err(malformed)?;
+                insert(&mut members, &name, value(&name, text))?;
+            }
+        }
+    }
+    if !images.is_empty() {
+        members.insert("images".to_owned(), Value::Array(images));
+    }
+    Ok(members)
+}
+
+fn insert(members: &mut Map<String, Value>, name: &str, value: Value) -> Result<(), ApiError> {
+    if members.insert(name.to_owned(), value).is_some() {
+        let message = format!("the form has the field {name:?} twice");
+        return Err(ApiError::malformed_json(message));
+    }
+    Ok(())
+}
+
+/// A text as the JSON value that it stands for; what does not fit stays a text, which is refused
+/// with the field's name.
+fn value(name: &str, text: String) -> Value {
+    match (name, text.as_str()) {
+        ("stream", "true") => json!(true),
+        ("stream", "false") => json!(false),
+        _ if NUMBERS.contains(&name) => match text.parse::<i64>() {
+            Ok(number) => json!(number),
+            Err(_) => json!(text),
+        },
+        _ => json!(text),
+    }
+}

@@ -1,0 +1,157 @@
+//! POST /openai/v1/images/edits, as the `openai` packages send it (openai 3.52.0,
+//! `resources/images.py`: `extract_files` names the files `image`, `image[]` and `mask`).
+
+use axum::body::Body;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use http::Request;
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::record;
+use crate::common::{Account, Answer, TestApp, vendors::png};
+
+const EDITS: &str = "/openai/v1/images/edits";
+
+/// A form as httpx writes it: each text a part without a type, each file with one.
+fn form(boundary: &str, texts: &[(&str, &str)], files: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for (name, value) in texts {
+        let head = format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n");
+        body.extend_from_slice(format!("{head}\r\n{value}\r\n").as_bytes());
+    }
+    for (name, bytes) in files {
+        let head = format!(
+            "--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"; \
+             filename=\"a.png\"\r\nContent-Type: image/png\r\n\r\n"
+        );
+        body.extend_from_slice(head.as_bytes());
+        body.extend_from_slice(bytes);
+        body.extend_from_slice(b"\r\n");
+    }
+    body.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
+    body
+}
+
+async fn send(
+    app: &TestApp,
+    account: &Account,
+    (boundary, retries): (&str, &str),
+    texts: &[(&str, &str)],
+    files: &[(&str, &[u8])],
+) -> Answer {
+    let body = form(boundary, texts, files);
+    let request = Request::post(EDITS)
+        .header("authorization", format!("Bearer {}", account.key))
+        .header(
+            "content-type",
+            format!("multipart/form-data; boundary={boundary}"),
+        )
+        .header("content-length", body.len())
+        .header("x-stainless-retry-count", retries);
+    app.send(request.body(Body::from(body)).unwrap()).await
+}
+
+const TEXTS: [(&str, &str); 4] = [
+    ("model", "sandbox/sandbox-image-1"),
+    ("prompt", "At night"),
+    ("n", "2"),
+    ("size", "256x256"),
+];
+
+#[sqlx::test]
+async fn a_form_and_its_retry_are_one_edit(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("100").await;
+    let (source, reference) = (png(64, 64), png(9, 9));
+    let files: [(&str, &[u8]); 2] = [("image[]", &source), ("image[]", &reference)];
+    let first = send(&app, &account, ("one", "0"), &TEXTS, &files).await;
+    let body = first.expect(200);
+    assert_eq!(body["data"].as_array().unwrap().len(), 2);
+    let made = record(&app, &account, &first).await;
+    assert_eq!(made["surface"], "openai.images");
+    assert_eq!(made["inputs"][0]["role"], "source");
+    assert_eq!(made["inputs"][1]["role"], "reference");
+    assert_eq!(
+        (&made["inputs"][0]["width"], &made["inputs"][0]["from"]),
+        (&json!(64), &json!("data"))
+    );
+    // 2 images, 2 inputs.
+    assert_eq!(made["credits"]["charged"], "3");
+    // A retry has another boundary.
+    let again = send(&app, &account, ("two", "1"), &TEXTS, &files).await;
+    again.expect(200);
+    assert_eq!(again.header("idempotent-replayed"), "true");
+    let other: [(&str, &[u8]); 1] = [("image", &reference)];
+    let other = send(&app, &account, ("two", "1"), &TEXTS, &other).await;
+    other.expect(200);
+    assert_eq!(other.header("idempotent-replayed"), "");
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn json_takes_data_urls(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("100").await;
+    let url = |bytes: &[u8]| {
+        json!({"image_url": format!("data:image/png;base64,{}",
+        BASE64_STANDARD.encode(bytes))})
+    };
+    let body = json!({"model": "sandbox/sandbox-image-1", "prompt": "At night",
+        "images": [url(&png(64, 64))], "mask": url(&png(64, 64)), "size": "256x256"});
+    let answer = app.post(&account.key, EDITS, &body).await;
+    answer.expect(200);
+    let made = record(&app, &account, &answer).await;
+    assert_eq!(made["inputs"][1]["role"], "mask");
+    for (images, message) in [
+        (
+            json!([{"image_url": "https://a.example/x.png"}]),
+            "fetches no pictures",
+        ),
+        (json!([{"file_id": "file-1"}]), "file_id"),
+        (json!([]), "must not be empty"),
+        (Value::Null, "is required"),
+    ] {
+        let mut body = body.clone();
+        body["images"] = images;
+        let refused = app.post(&account.key, EDITS, &body).await;
+        assert!(refused.status.is_client_error(), "{}", refused.text);
+        assert!(
+            refused.text.contains(message),
+            "{message}: {}",
+            refused.text
+        );
+    }
+}
+
+#[sqlx::test]
+async fn a_broken_form_is_refused(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("100").await;
+    let source = png(64, 64);
+    let files: [(&str, &[u8]); 1] = [("image", &source)];
+    let cut: [(&str, &[u8]); 1] = [("image", &source[..60])];
+    for (texts, files, message) in [
+        (
+            vec![("prompt", "x"), ("n", "many")],
+            &files[..],
+            "n must be",
+        ),
+        (vec![("prompt", "x"), ("prompt", "y")], &files[..], "twice"),
+        (
+            vec![("prompt", "x"), ("stream", "true")],
+            &files[..],
+            "stream",
+        ),
+        (vec![("prompt", "x")], &[][..], "images is required"),
+        (vec![("prompt", "x")], &cut[..], "cut off"),
+    ] {
+        let answer = send(&app, &account, ("b", "0"), &texts, files).await;
+        assert!(
+            (400..=422).contains(&answer.status.as_u16()),
+            "{}",
+            answer.text
+        );
+        assert!(answer.text.contains(message), "{message}: {}", answer.text);
+    }
+    app.assert_nothing_kept().await;
+}
