@@ -4,6 +4,7 @@ pub(super) mod args;
 mod connection;
 mod files;
 mod generate;
+mod inputs;
 mod read;
 
 use std::{
@@ -28,6 +29,7 @@ pub(super) async fn run(
     let done = match command {
         Command::Login(login) => log_in(&login, env, output).await,
         Command::Generate(kind) => generate::run(&kind, env, output).await,
+        Command::Upload(upload) => inputs::upload(&upload, env, output).await,
         Command::Estimate(kind) => generate::estimate(&kind, env, output).await,
         Command::History(history) => read::history(&history, env, output).await,
         Command::Show(shown) => read::show(shown, env, output).await,

@@ -11,6 +11,8 @@ pub(in crate::cli) enum Command {
     /// Generate with a running server: text, image, video, audio.
     #[command(subcommand)]
     Generate(Kind),
+    /// Upload a picture, for --input upl_... of later commands.
+    Upload(Upload),
     /// Say what a generation would cost.
     #[command(subcommand)]
     Estimate(Kind),
@@ -98,10 +100,31 @@ pub(super) struct Files {
     pub(super) force: bool,
 }
 
+/// Pictures to work from.
+#[derive(Debug, Args)]
+pub(super) struct Inputs {
+    /// A picture to work from, as often as needed: a file, an id of `gensvc upload`, or the uuid of
+    /// an image generation, with `/1` for its second image.
+    #[arg(long = "input", value_name = "FILE|UPLOAD|UUID")]
+    pub(super) inputs: Vec<String>,
+    /// What the picture of the same place is for: source, mask, reference, `first_frame` or
+    /// `last_frame`. By default source of an image, `first_frame` of a video.
+    #[arg(long = "role", value_name = "ROLE", requires = "inputs")]
+    pub(super) roles: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Upload {
+    /// A PNG, JPEG or WebP of at most 20 MiB.
+    pub(super) file: PathBuf,
+}
+
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Image {
     #[command(flatten)]
     pub(super) common: Common,
+    #[command(flatten)]
+    pub(super) inputs: Inputs,
     #[command(flatten)]
     pub(super) files: Files,
     /// Such as 1024x1024.
@@ -125,6 +148,8 @@ pub(in crate::cli) struct Image {
 pub(in crate::cli) struct Video {
     #[command(flatten)]
     pub(super) common: Common,
+    #[command(flatten)]
+    pub(super) inputs: Inputs,
     #[command(flatten)]
     pub(super) files: Files,
     /// Seconds.

@@ -216,6 +216,28 @@ impl Connection {
         if let Some(body) = body {
             request = request.json(body);
         }
+        self.answered(request).await
+    }
+
+    /// Sends a file. The same file again is the same upload, so it is repeated where its answer may
+    /// have been lost.
+    pub(super) async fn upload(
+        &self,
+        path: &str,
+        media_type: &str,
+        bytes: Vec<u8>,
+    ) -> Result<Response, Failure> {
+        let bytes = bytes::Bytes::from(bytes);
+        let send = || {
+            let request = self.client.post(format!("{}{path}", self.base_url));
+            let request = request.bearer_auth(&self.key);
+            let request = request.header("content-type", media_type);
+            self.answered(request.body(bytes.clone()))
+        };
+        again(send, |error| error.was_sent).await
+    }
+
+    async fn answered(&self, request: reqwest::RequestBuilder) -> Result<Response, Failure> {
         let sent = request.send().await;
         let response = sent.map_err(|error| self.unreachable(&error))?;
         let status = response.status();

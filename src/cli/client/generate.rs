@@ -19,7 +19,7 @@ use super::{
     args::{Audio, Common, Image, Kind, Shown, Text, Video},
     connection::{Connection, Refused},
     files::{Target, cost, extension, kept, write},
-    is_watched, passing,
+    inputs, is_watched, passing,
     read::named,
 };
 use crate::cli::{
@@ -89,6 +89,19 @@ impl Request {
         })
     }
 
+    /// The same with its pictures, which are uploaded where they are files.
+    async fn with_inputs(mut self, kind: &Kind, connection: &Connection) -> Result<Self, Failure> {
+        let (given, role) = match kind {
+            Kind::Image(image) => (&image.inputs, "source"),
+            Kind::Video(video) => (&video.inputs, "first_frame"),
+            Kind::Text(_) | Kind::Audio(_) => return Ok(self),
+        };
+        if !given.inputs.is_empty() {
+            self.body["inputs"] = inputs::resolve(connection, given, role).await?;
+        }
+        Ok(self)
+    }
+
     fn path(&self) -> String {
         format!("/v1/generate/{}", self.kind)
     }
@@ -145,9 +158,10 @@ fn prompt(common: &Common) -> Result<String, Failure> {
 
 pub(super) async fn estimate(kind: &Kind, env: &Env, output: Output) -> Result<ExitCode, Failure> {
     let request = Request::of(kind)?;
+    let connection = Connection::open(env)?;
+    let request = request.with_inputs(kind, &connection).await?;
     let mut body = request.body;
     body["type"] = json!(request.kind);
-    let connection = Connection::open(env)?;
     let answer = connection
         .send(Method::POST, "/v1/credits/estimate", &[], Some(&body))
         .await?;
@@ -176,6 +190,7 @@ pub(super) async fn estimate(kind: &Kind, env: &Env, output: Output) -> Result<E
 pub(super) async fn run(kind: &Kind, env: &Env, output: Output) -> Result<ExitCode, Failure> {
     let request = Request::of(kind)?;
     let connection = Connection::open(env)?;
+    let request = request.with_inputs(kind, &connection).await?;
     if request.kind == "text" {
         return text(&connection, request, output).await;
     }
