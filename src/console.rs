@@ -107,6 +107,10 @@ fn routes() -> Router<Console> {
             "/playground/{type}",
             get(playground::page).post(playground::run),
         )
+        .route(
+            "/playground/{type}/pictures",
+            post(playground::pictures::add),
+        )
         .route("/generations", get(generations::page))
         .route("/generations.csv", get(generations::csv))
         .route("/generations/{uuid}", get(receipt::page))

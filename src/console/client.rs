@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use axum::{
-    body::Body,
+    body::{Body, Bytes},
     extract::ConnectInfo,
     response::{IntoResponse, Redirect, Response},
 };
@@ -43,6 +43,7 @@ pub struct Call<'a> {
     query: Vec<(String, String)>,
     headers: HeaderMap,
     body: Option<Value>,
+    file: Option<(String, Bytes)>,
     form: Option<FormToken>,
 }
 
@@ -96,6 +97,7 @@ impl Client {
             query: Vec::new(),
             headers: self.headers.clone(),
             body: None,
+            file: None,
             form: None,
         }
     }
@@ -121,6 +123,12 @@ impl Call<'_> {
         self
     }
 
+    /// Sets a file as the body.
+    pub fn file(mut self, media_type: &str, bytes: Bytes) -> Self {
+        self.file = Some((media_type.to_owned(), bytes));
+        self
+    }
+
     /// Sets the token of the form that the call stands for.
     pub fn form(mut self, form: FormToken) -> Self {
         self.form = Some(form);
@@ -142,6 +150,12 @@ impl Call<'_> {
             Some(body) => Body::from(body.to_string()),
             None => Body::empty(),
         });
+        if let Some((media_type, bytes)) = self.file {
+            *request.body_mut() = Body::from(bytes);
+            let media_type = HeaderValue::from_str(&media_type);
+            let media_type = media_type.map_err(|_| Problem::bad_form("the file has no type"))?;
+            self.headers.insert(header::CONTENT_TYPE, media_type);
+        }
         *request.method_mut() = self.operation.method.clone();
         *request.uri_mut() = uri;
         if let Some(token) = &client.token {

@@ -308,3 +308,28 @@ localize(document);
 watchAll();
 for (const form of document.querySelectorAll("form[data-follows]")) follow(form);
 for (const form of document.querySelectorAll("form[data-run]")) run(form);
+
+// A picture that is chosen, dropped or pasted is added at once.
+function addPicture(pictures, files) {
+  const input = pictures.querySelector("input[type=file]");
+  if (!files.length) return;
+  if (files !== input.files) input.files = files;
+  pictures.querySelector("button").click();
+}
+
+document.addEventListener("change", ({ target }) => {
+  const pictures = target.type === "file" && target.closest("[data-pictures]");
+  if (pictures) addPicture(pictures, target.files);
+});
+document.addEventListener("dragover", (event) => {
+  if (document.querySelector("[data-pictures]")) event.preventDefault();
+});
+for (const type of ["drop", "paste"]) {
+  document.addEventListener(type, (event) => {
+    const pictures = document.querySelector("[data-pictures]");
+    const files = (event.dataTransfer ?? event.clipboardData)?.files;
+    if (!pictures || !files?.length) return;
+    event.preventDefault();
+    addPicture(pictures, files);
+  });
+}

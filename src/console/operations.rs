@@ -36,6 +36,7 @@ operations! {
     GENERATE_IMAGE = POST "/v1/generate/image";
     GENERATE_VIDEO = POST "/v1/generate/video";
     GENERATE_AUDIO = POST "/v1/generate/audio";
+    UPLOAD = POST "/v1/uploads";
     HISTORY = GET "/v1/generate/history";
     GENERATION = GET "/v1/generate/{uuid}";
     CANCEL = POST "/v1/generate/{uuid}/cancel";

@@ -2,6 +2,7 @@
 
 mod bench;
 mod parameters;
+pub mod pictures;
 mod view;
 
 use axum::{
@@ -40,6 +41,7 @@ pub async fn page(session: Session, Path(kind): Path<String>, uri: Uri) -> Resul
     };
     if let Some(record) = &record {
         form.refill(record);
+        pictures::refill(&mut form, record);
     }
     let bench = Bench::set_up(&session, &kind, form).await?;
     let outcome = outcome(&session, &bench, record, None).await;

@@ -141,6 +141,7 @@ fn actions(record: &Value) -> Markup {
                 &format!("/generations/{uuid}/cancel")))
         } @else {
             // The playground has no conversations, tools and schemas, as the other surfaces have.
+            (super::playground::pictures::uses(record))
             @if record["surface"] == "generate" {
                 a.button href={ "/playground/" (text(&record["type"])) "?generation=" (uuid) } { "Use this prompt" }
             }
@@ -241,6 +242,9 @@ fn request(record: &Value) -> Markup {
                         other => html! { code { (other.to_string()) } },
                     }))
                 }
+                @for input in list(&record["inputs"]) {
+                    (fact(&format!("Input, {}", text(&input["role"])), &input_of(input)))
+                }
                 @if template.is_object() {
                     (fact("Template", &html! {
                         a href={ "/templates/" (template["id"].to_string()) } { "Template " (template["id"].to_string()) }
@@ -248,6 +252,20 @@ fn request(record: &Value) -> Markup {
                     }))
                 }
             }
+        }
+    }
+}
+
+/// Where an input came from, and its pixels.
+fn input_of(input: &Value) -> Markup {
+    html! {
+        (input["width"].to_string()) "×" (input["height"].to_string()) ", "
+        @match text(&input["from"]) {
+            "upload" => { "upload " code { (text(&input["upload"])) } }
+            "generation" => {
+                a href={ "/generations/" (text(&input["generation"])) } { "an earlier image" }
+            }
+            _ => { "sent with the request" }
         }
     }
 }

@@ -4,6 +4,7 @@ mod forms;
 mod once;
 mod operator;
 mod pages;
+mod pictures;
 mod playground;
 mod safety;
 mod tables;

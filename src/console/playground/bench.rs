@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::parameters::{self, Parameter};
+use super::{
+    parameters::{self, Parameter},
+    pictures,
+};
 use crate::console::{
     client::Problem,
     form::Form,
@@ -94,6 +97,10 @@ impl Bench {
         }
         if parameters::takes_negative_prompt(&self.model) {
             form.put_text(&mut body, "negative_prompt");
+        }
+        let inputs = pictures::inputs(form);
+        if !inputs.is_empty() && matches!(&*self.kind, "image" | "video") {
+            body.insert("inputs".to_owned(), Value::Array(inputs));
         }
         if self.template.is_object() {
             body.insert("template_id".to_owned(), self.template["id"].clone());

@@ -7,6 +7,7 @@ use uuid::Uuid;
 use super::{
     bench::{Bench, Outcome},
     parameters::{self, Parameter},
+    pictures,
 };
 use crate::console::{
     code,
@@ -108,6 +109,7 @@ fn request(bench: &Bench, outcome: &Outcome<'_>) -> Markup {
                 @if parameters::takes_negative_prompt(&bench.model) {
                     (field(problem, "What to avoid", "negative_prompt", "", &area("negative_prompt", "short", "", false)))
                 }
+                (pictures::fields(bench))
                 div.fields {
                     @for parameter in &bench.parameters { (parameter.input(form, problem)) }
                 }
@@ -265,6 +267,7 @@ fn result(kind: &str, record: Option<&Value>) -> Markup {
                 (parts::badge(text(&record["status"])))
             }
             (receipt::result(record))
+            (pictures::uses(record))
             @if receipt::is_unfinished(record) {
                 p.without-script { a.button href=(live) { "Look again" } }
             }

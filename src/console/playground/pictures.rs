@@ -1,0 +1,184 @@
+//! Pictures to work from: added to the form as uploads, or as results of earlier generations.
+//!
+//! A field `input` of the form is a role and what the picture is: `source upl_...` or
+//! `source UUID/0`.
+
+use axum::{
+    body::Bytes,
+    extract::{FromRequest, Path, Request},
+    response::{IntoResponse as _, Response},
+};
+use futures_util::stream;
+use http::header;
+use maud::{Markup, html};
+use multer::Multipart;
+use serde_json::{Value, json};
+
+use super::{again, bench::Bench};
+use crate::{
+    console::{
+        Console,
+        client::Problem,
+        form::Form,
+        guard, operations as op,
+        parts::{list, option, text},
+        session::Session,
+    },
+    domain::request::InputRole,
+};
+
+/// The largest form with a picture.
+const MAX_BYTES: usize = 21 << 20;
+
+/// The roles that a model takes.
+fn roles(model: &Value) -> impl Iterator<Item = &'static str> {
+    let taken = model["limits"]["inputs"]["roles"].clone();
+    let roles = InputRole::ALL.iter().map(|role| role.as_str());
+    roles.filter(move |role| taken[role].is_u64())
+}
+
+/// `inputs` of the request that a form stands for.
+pub fn inputs(form: &Form) -> Vec<Value> {
+    let fields = form.all("input").into_iter();
+    let inputs = fields.filter_map(|field| {
+        let (role, what) = field.split_once(' ')?;
+        Some(match what.split_once('/') {
+            Some((uuid, output)) => {
+                let output: Value = output.parse::<u16>().map_or(Value::Null, Value::from);
+                json!({"role": role, "generation": uuid, "output": output})
+            }
+            None => json!({"role": role, "upload": what}),
+        })
+    });
+    inputs.collect()
+}
+
+/// The fields of the inputs that a record names.
+pub fn refill(form: &mut Form, record: &Value) {
+    for input in list(&record["inputs"]) {
+        let role = text(&input["role"]);
+        match text(&input["from"]) {
+            "upload" => form.push("input", &format!("{role} {}", text(&input["upload"]))),
+            "generation" => {
+                let (uuid, output) = (text(&input["generation"]), &input["output"]);
+                form.push("input", &format!("{role} {uuid}/{output}"));
+            }
+            // It came within the request and is gone.
+            _ => {}
+        }
+    }
+}
+
+/// The pictures of a form, and how to add one; nothing if the model takes none.
+pub fn fields(bench: &Bench) -> Markup {
+    let mut roles = roles(&bench.model).peekable();
+    if roles.peek().is_none() {
+        return html! {};
+    }
+    html! {
+        fieldset.stack #pictures data-pictures {
+            legend { "Pictures" }
+            @for field in bench.form.all("input") {
+                label {
+                    input type="checkbox" name="input" value=(field) checked;
+                    " " (field.replace(' ', ": "))
+                }
+            }
+            div.fields {
+                label.field {
+                    span.label { "Add as" }
+                    select name="role" { @for role in roles { (option(role, "", role)) } }
+                }
+                label.field {
+                    span.label { "PNG, JPEG or WebP" }
+                    input type="file" name="picture" accept="image/png,image/jpeg,image/webp";
+                }
+            }
+            button type="submit" name="action" value="preview" formnovalidate formenctype="multipart/form-data"
+                formaction={ "/playground/" (bench.kind) "/pictures" } { "Add picture" }
+        }
+    }
+}
+
+/// Links that use an image of a record as an input.
+pub fn uses(record: &Value) -> Markup {
+    if record["type"] != "image" || record["status"] != "completed" {
+        return html! {};
+    }
+    let uuid = text(&record["uuid"]);
+    let count = list(&record["outputs"]).len();
+    html! {
+        p.small {
+            @for at in 0..count {
+                @let number = if count > 1 { format!(" {}", at + 1) } else { String::new() };
+                "Use as input" (number) ": "
+                a href={ "/playground/image?input=source+" (uuid) "/" (at) } { "edit" } " · "
+                a href={ "/playground/video?input=first_frame+" (uuid) "/" (at) } { "animate" }
+                @if at + 1 < count { br; }
+            }
+        }
+    }
+}
+
+/// A form with a picture.
+pub struct PictureForm {
+    form: Form,
+    picture: Bytes,
+    media_type: String,
+}
+
+impl FromRequest<Console> for PictureForm {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, console: &Console) -> Result<Self, Response> {
+        let (parts, body) = request.into_parts();
+        guard::check_origin(&parts.method, &parts.headers, console)
+            .map_err(axum::response::IntoResponse::into_response)?;
+        let refused = |message: &str| Problem::bad_form(message).into_response();
+        let content_type = parts.headers.get(header::CONTENT_TYPE);
+        let content_type = content_type.and_then(|value| value.to_str().ok());
+        let boundary = multer::parse_boundary(content_type.unwrap_or_default());
+        let boundary = boundary.map_err(|_| refused("send the form as multipart/form-data"))?;
+        let bytes = axum::body::to_bytes(body, MAX_BYTES).await;
+        let bytes = bytes.map_err(|_| refused("the form is too large, or ended too early"))?;
+        let body = stream::once(async { Ok::<_, std::convert::Infallible>(bytes) });
+        let mut fields = Multipart::new(body, boundary);
+        let mut read = Self {
+            form: Form::default(),
+            picture: Bytes::new(),
+            media_type: String::new(),
+        };
+        while let Ok(Some(field)) = fields.next_field().await {
+            let name = field.name().unwrap_or_default().to_owned();
+            if name == "picture" {
+                let media_type = field.content_type().map(ToString::to_string);
+                read.media_type = media_type.unwrap_or_default();
+                read.picture = field.bytes().await.unwrap_or_default();
+            } else if let Ok(value) = field.text().await {
+                read.form.push(&name, &value);
+            }
+        }
+        Ok(read)
+    }
+}
+
+/// Uploads the picture of a form and shows the form with it.
+pub async fn add(
+    Path(kind): Path<String>,
+    session: Session,
+    sent: PictureForm,
+) -> Result<Response, Problem> {
+    let PictureForm {
+        mut form,
+        picture,
+        media_type,
+    } = sent;
+    let role = form.word("role").to_owned();
+    let uploading = session.call(op::UPLOAD, &[]).file(&media_type, picture);
+    let uploaded = uploading.json().await;
+    if let Ok(upload) = &uploaded {
+        form.push("input", &format!("{role} {}", text(&upload["id"])));
+    }
+    let bench = Bench::set_up(&session, &kind, form).await?;
+    Ok(again(&session, &bench, uploaded.as_ref().err()).await)
+}

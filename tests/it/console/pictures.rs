@@ -1,0 +1,90 @@
+//! Pictures in the playground, without JavaScript.
+
+use axum::body::Body;
+use http::{Request, StatusCode};
+use serde_json::json;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::{Browser, HTML, uuid_after, words};
+use crate::common::{Answer, TestApp, vendors::png};
+
+/// Sends the playground's form with a picture.
+async fn add(browser: &Browser<'_>, fields: &[(&str, &str)], picture: &[u8]) -> Answer {
+    let mut body = Vec::new();
+    for (name, value) in fields {
+        let part =
+            format!("--b\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n");
+        body.extend_from_slice(part.as_bytes());
+    }
+    body.extend_from_slice(
+        b"--b\r\nContent-Disposition: form-data; name=\"picture\"; filename=\"cat.png\"\r\n\
+          Content-Type: image/png\r\n\r\n",
+    );
+    body.extend_from_slice(picture);
+    body.extend_from_slice(b"\r\n--b--\r\n");
+    let request = Request::post("/playground/image/pictures")
+        .header("host", "test")
+        .header("accept", HTML)
+        .header("cookie", &browser.cookie)
+        .header("origin", "http://test")
+        .header("sec-fetch-site", "same-origin")
+        .header("content-type", "multipart/form-data; boundary=b");
+    browser
+        .app
+        .send(request.body(Body::from(body)).unwrap())
+        .await
+}
+
+#[sqlx::test]
+async fn a_picture_is_added_edited_and_used_again(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("100").await;
+    let browser = Browser::logged_in(&app, &account).await;
+    let fields = [
+        ("prompt", "At night"),
+        ("p.size", "256x256"),
+        ("role", "source"),
+    ];
+    let page = add(&browser, &fields, &png(64, 64)).await;
+    assert_eq!(page.status, StatusCode::OK, "{}", page.text);
+    assert!(page.text.contains("At night"));
+    let before = "value=\"source upl_";
+    let at = page
+        .text
+        .find(before)
+        .unwrap_or_else(|| panic!("{}", page.text));
+    let id = &page.text[at + "value=\"source ".len()..][..36];
+
+    let input = format!("source {id}");
+    let fields = [
+        ("prompt", "At night"),
+        ("p.size", "256x256"),
+        ("input", &*input),
+    ];
+    let page = browser.post("/playground/image", &fields).await;
+    let page = browser.follow(&page).await;
+    assert!(words(&page.text).contains("Use as input"), "{}", page.text);
+    let uuid = uuid_after(&page.text, "href=\"/generations/");
+    let record = app.record(&account, &uuid).await;
+    assert_eq!(record["inputs"][0]["upload"], json!(id));
+    let receipt = browser.page(&format!("/generations/{uuid}")).await;
+    assert!(
+        words(&receipt).contains("Input, source 64×64, upload"),
+        "{receipt}"
+    );
+
+    let again = format!("/playground/image?input=source+{uuid}/0");
+    let page = browser.page(&again).await;
+    assert!(
+        page.contains(&format!("value=\"source {uuid}/0\"")),
+        "{page}"
+    );
+
+    let refused = add(&browser, &[("prompt", "x"), ("role", "source")], b"<svg/>").await;
+    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(
+        words(&refused.text).contains("no known type"),
+        "{}",
+        refused.text
+    );
+}
