@@ -21,6 +21,7 @@ mod health;
 mod media;
 mod metrics;
 mod middleware;
+mod multipart;
 mod openapi;
 mod pages;
 mod prefer;
@@ -30,6 +31,7 @@ mod route;
 mod stream;
 mod surfaces;
 mod templates;
+mod uploads;
 mod usage;
 mod webhooks;
 
@@ -162,7 +164,10 @@ fn routes() -> Vec<Route> {
     vec![
         waited_for(route!(generate::text)).errors(&[ContextLengthExceeded]),
         waited_for(route!(generate::image)),
-        route!(generate::video).unbounded().errors(&REFUSED),
+        route!(generate::video)
+            .unbounded()
+            .errors(&REFUSED)
+            .errors(&[StorageUnavailable]),
         route!(generate::audio).unbounded().errors(&REFUSED),
         route!(media::file)
             .unbounded()
@@ -180,6 +185,12 @@ fn routes() -> Vec<Route> {
         route!(credits::ledger),
         route!(usage::usage),
         route!(estimate::estimate).errors(&[ContextLengthExceeded]),
+        route!(uploads::create)
+            .unbounded()
+            .errors(&[Paused, StorageUnavailable]),
+        route!(uploads::list),
+        route!(uploads::get),
+        route!(uploads::delete).errors(&[Paused]),
         route!(templates::create),
         route!(templates::preview),
         route!(templates::list),
@@ -218,6 +229,7 @@ fn routes() -> Vec<Route> {
         waited_for(route!(surfaces::responses::respond)).errors(&[ContextLengthExceeded]),
         route!(surfaces::responses::input_tokens).errors(&[NotFound]),
         waited_for(route!(surfaces::images::images)),
+        waited_for(route!(surfaces::images::edits)),
         waited_for(route!(surfaces::speech::speech)),
         route!(surfaces::openai::list),
         route!(surfaces::openai::get),
