@@ -43,7 +43,7 @@ pub struct UploadBody {
     pub bytes: i64,
     /// SHA-256, hexadecimal.
     pub sha256: String,
-    /// Where it is, signed anew at every lookup.
+    /// A link to it; every lookup signs a new one.
     pub url: String,
     /// When it was uploaded.
     #[serde(serialize_with = "rfc3339")]

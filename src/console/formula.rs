@@ -17,6 +17,8 @@ struct Line {
     what: &'static str,
     quantity: u64,
     price: Credits,
+    /// How many units the price is for; divides that of the bill.
+    per: u64,
 }
 
 /// A bill: its lines, and for how many units the prices are.
@@ -45,11 +47,13 @@ impl Bill {
                     what,
                     quantity,
                     price,
+                    per,
                 }],
                 per,
                 note: None,
             })
         };
+        let with_inputs = |bill: Self| bill.with_inputs(usage, pricing);
         match text(&record["type"]) {
             "text" => Self::of_text(usage, pricing),
             "image" => {
@@ -62,20 +66,39 @@ impl Bill {
                     text(&parameters["size"]),
                     text(&parameters["quality"])
                 ));
-                Some(bill)
+                with_inputs(bill)
             }
-            "video" => single(
-                "Seconds",
-                "second",
-                "seconds",
-                price(&pricing["per_second"]),
-                1,
-            ),
+            "video" => {
+                let price = price(&pricing["per_second"]);
+                with_inputs(single("Seconds", "second", "seconds", price, 1)?)
+            }
             _ => {
                 let price = price(&pricing["per_1000_characters"]);
                 single("Characters", "1,000 characters", "characters", price, 1_000)
             }
         }
+    }
+
+    /// Adds the inputs, by their number or by their tokens.
+    fn with_inputs(mut self, usage: &Value, pricing: &Value) -> Option<Self> {
+        let line = |what, quantity, name: &str, per| {
+            Some(Line {
+                what,
+                quantity,
+                price: price(&pricing[name])?,
+                per,
+            })
+        };
+        if let Some(tokens) = usage["input_image_tokens"].as_u64() {
+            self.per = 1_000_000;
+            let what = "Tokens of inputs, per 1,000,000";
+            self.lines
+                .push(line(what, tokens, "input_image_per_million", self.per)?);
+        } else if let Some(inputs) = usage["input_images"].as_u64() {
+            self.lines
+                .push(line("Inputs, per picture", inputs, "per_input_image", 1)?);
+        }
+        Some(self)
     }
 
     fn of_text(usage: &Value, pricing: &Value) -> Option<Self> {
@@ -99,6 +122,7 @@ impl Bill {
             what,
             quantity,
             price,
+            per: 1_000_000,
         };
         let lines = vec![
             line(
@@ -142,7 +166,10 @@ impl Bill {
 
     /// Rounded up once, to a micro-credit. `None` on overflow.
     pub fn total(&self) -> Option<Credits> {
-        let parts: Vec<(Credits, u64)> = self.lines.iter().map(|l| (l.price, l.quantity)).collect();
+        let count =
+            |line: &Line| Some((line.price, line.quantity.checked_mul(self.per / line.per)?));
+        let parts: Option<Vec<(Credits, u64)>> = self.lines.iter().map(count).collect();
+        let parts = parts?;
         Credits::pro_rata(&parts, self.per)
     }
 
@@ -160,7 +187,8 @@ impl Bill {
     /// The table: lines, their sum, its rounding, and the charge beside it.
     pub fn render(&self, credits: &Value) -> Markup {
         let product = |line: &Line| {
-            u128::from(line.price.micros().unsigned_abs()) * u128::from(line.quantity)
+            let micros = u128::from(line.price.micros().unsigned_abs());
+            micros * u128::from(line.quantity) * u128::from(self.per / line.per)
         };
         let sum: u128 = self.lines.iter().map(product).sum();
         let exact = self.exact(sum);
@@ -291,5 +319,25 @@ mod tests {
             let bill = Bill::of(&record).unwrap();
             assert_eq!(bill.total(), Some(total.parse().unwrap()), "{kind}");
         }
+    }
+
+    #[test]
+    fn inputs_are_a_line_by_number_or_by_tokens() {
+        let mut record = json!({
+            "type": "image",
+            "usage": {"images": 2, "input_images": 3},
+            "parameters": {"size": "512x512", "quality": "standard"},
+            "metadata": {"pricing": {"per_image": {"512x512": {"standard": "1.5"}},
+                "per_input_image": "6", "input_image_per_million": "800"}},
+        });
+        assert_eq!(
+            Bill::of(&record).unwrap().total(),
+            Some("21".parse().unwrap())
+        );
+        record["usage"]["input_image_tokens"] = json!(1_001);
+        let bill = Bill::of(&record).unwrap();
+        assert_eq!(bill.total(), Some("3.8008".parse().unwrap()));
+        let html = bill.render(&json!({"charged": "3.8008"})).into_string();
+        assert!(html.contains("This is what was charged"), "{html}");
     }
 }

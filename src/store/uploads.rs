@@ -269,7 +269,7 @@ impl Store {
         Ok(file.map_or(UploadDeleted::FileLater, UploadDeleted::File))
     }
 
-    /// Deletes up to `batch` uploads that nobody needs any more. Their files follow.
+    /// Deletes up to `batch` uploads that are no longer needed. Their files follow.
     pub async fn purge_uploads(&self, now: DateTime<Utc>, batch: i64) -> Result<bool, StoreError> {
         let done = sqlx::query!(
             "with gone as (

@@ -91,7 +91,7 @@ impl Catalogue {
     }
 }
 
-/// Why a role is not taken beside, or without, another.
+/// Why a role is not taken together with another, or without one.
 fn missing_company(role: InputRole, count: &impl Fn(InputRole) -> usize) -> Option<&'static str> {
     let has = |role| count(role) > 0;
     match role {

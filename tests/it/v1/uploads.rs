@@ -118,8 +118,8 @@ async fn an_upload_expires_with_its_file(_: PgPoolOptions, options: PgConnectOpt
     let audit = app.app.runner.verify_files().await.unwrap();
     assert_eq!((audit.files, audit.unknown.len()), (0, 0));
     app.assert_nothing_kept().await;
-    let anew = upload(&app, &account, 4, 4).await;
-    assert_eq!(anew["id"], made["id"]);
+    let third = upload(&app, &account, 4, 4).await;
+    assert_eq!(third["id"], made["id"]);
     assert_eq!(app.files().len(), 1);
 }
 
