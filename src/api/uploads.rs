@@ -135,7 +135,8 @@ pub async fn get(
 
 /// Delete an upload
 ///
-/// Generations that were accepted with it are not affected.
+/// Generations that were accepted with it are not affected: its file stays until they cannot need
+/// it any more, at most an hour beyond their deadline. Otherwise it is removed immediately.
 #[utoipa::path(
     delete, path = "/v1/uploads/{id}", tag = "uploads",
     params(("id" = String, Path, description = "The upload's id")),

@@ -177,10 +177,14 @@ impl Service {
         if plan.inputs.is_empty() {
             return Ok(());
         }
-        let mut stored = Vec::with_capacity(plan.inputs.len());
-        for input in &plan.inputs {
+        let inputs = std::mem::take(&mut plan.inputs);
+        let mut stored = Vec::with_capacity(inputs.len());
+        for input in &inputs {
             stored.push(self.keep_input(caller, input).await?);
         }
+        // From here on they are read from their files, within a budget of their own.
+        drop(inputs);
+        memory::release();
         plan.parameters[INPUTS] = serde_json::json!(stored);
         if let Some(Call::Image(work)) = &mut plan.call {
             work.inputs = stored;
