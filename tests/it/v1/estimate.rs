@@ -72,7 +72,7 @@ async fn an_estimate_is_what_is_held(_: PgPoolOptions, options: PgConnectOptions
             estimate,
             json!({"type": modality, "provider": record["provider"], "model": record["model"],
                 "estimated": record["credits"]["estimated"], "hold": record["credits"]["estimated"],
-                "sufficient": true, "prices": record["metadata"]["pricing"]}),
+                "sufficient": true, "prices": record["metadata"]["pricing"], "inputs": []}),
             "{modality} {body}"
         );
     }
