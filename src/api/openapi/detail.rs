@@ -1,21 +1,18 @@
 //! What the document says beyond the handlers' declarations about every route alike: the shape
 //! of headers and paths, headers of answers, and where an answer leads on.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+
+use super::operations;
 
 /// Adds all of it.
 pub(super) fn add(document: &mut Value) {
     document["components"]["headers"] = headers();
-    let Some(paths) = document["paths"].as_object_mut() else {
-        return;
-    };
-    for operations in paths.values_mut() {
-        for operation in operations.as_object_mut().into_iter().flatten() {
-            let operation = operation.1;
-            name(operation);
-            shape_parameters(operation);
-            add_headers(operation);
-        }
+    let paths = &mut document["paths"];
+    for operation in operations(paths) {
+        name(operation);
+        shape_parameters(operation);
+        add_headers(operation);
     }
     for link in LINKS {
         add_links(paths, &link);
@@ -200,15 +197,10 @@ const LINKS: [Link; 5] = [
     },
 ];
 
-fn add_links(paths: &mut Map<String, Value>, link: &Link) {
+fn add_links(paths: &mut Value, link: &Link) {
     for (method, path, parameter) in link.to {
-        let Some(target) = paths
-            .get(*path)
-            .and_then(|operations| operations.get(*method))
-        else {
-            continue;
-        };
-        let Some(operation) = target["operationId"].as_str().map(str::to_owned) else {
+        let operation = &paths[*path][*method]["operationId"];
+        let Some(operation) = operation.as_str().map(str::to_owned) else {
             continue;
         };
         for from in link.from {

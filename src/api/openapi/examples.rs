@@ -3,7 +3,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::error::{ApiError, Code};
+use super::{
+    super::error::{ApiError, Code},
+    operations,
+};
 use crate::domain::validate::FieldError;
 
 /// By operation and status.
@@ -19,9 +22,7 @@ pub(super) fn recorded() -> Result<Value, serde_json::Error> {
 
 /// Adds the recorded answers to the operations.
 pub(super) fn add(paths: &mut Value, recorded: &Value) {
-    let items = paths.as_object_mut().into_iter().flatten();
-    let operations = items.filter_map(|(_, item)| item.as_object_mut());
-    for (_, operation) in operations.flatten() {
+    for operation in operations(paths) {
         let answers = recorded[operation["operationId"].as_str().unwrap_or_default()].as_object();
         for (status, answer) in answers.into_iter().flatten() {
             operation["responses"][status]["content"]["application/json"]["example"] =
