@@ -14,6 +14,9 @@ pub(super) fn add(document: &mut Value) {
         shape_parameters(operation);
         add_headers(operation);
     }
+    for (path, url) in REFERENCES {
+        paths[path]["post"]["externalDocs"] = json!({"url": url, "description": "The vendor's reference, with the schema of the answer"});
+    }
     for link in LINKS {
         add_links(paths, &link);
     }
@@ -24,6 +27,38 @@ pub(super) fn add(document: &mut Value) {
         "parameters": {"id": "$request.path.id", "delivery": "$response.body#/data/0/id"},
     });
 }
+
+/// References of the dialects, whose schemas are not repeated here.
+const REFERENCES: [(&str, &str); 7] = [
+    (
+        "/openai/v1/chat/completions",
+        "https://platform.openai.com/docs/api-reference/chat/create",
+    ),
+    (
+        "/openai/v1/responses",
+        "https://platform.openai.com/docs/api-reference/responses/create",
+    ),
+    (
+        "/openai/v1/responses/input_tokens",
+        "https://platform.openai.com/docs/api-reference/responses/input-tokens",
+    ),
+    (
+        "/openai/v1/images/generations",
+        "https://platform.openai.com/docs/api-reference/images/create",
+    ),
+    (
+        "/openai/v1/audio/speech",
+        "https://platform.openai.com/docs/api-reference/audio/createSpeech",
+    ),
+    (
+        "/anthropic/v1/messages",
+        "https://platform.claude.com/docs/en/api/messages",
+    ),
+    (
+        "/anthropic/v1/messages/count_tokens",
+        "https://platform.claude.com/docs/en/api/messages-count-tokens",
+    ),
+];
 
 /// An operation's id is unique in the whole document: a handler's name is in its own file.
 fn name(operation: &mut Value) {

@@ -48,7 +48,7 @@ pub(super) fn errors(recorded: &Value) -> Result<Value, serde_json::Error> {
     Ok(examples.into())
 }
 
-/// One of an error that tells of the operation.
+/// An example of an error that depends on the operation.
 pub(super) fn error(code: Code, ability: Option<&str>) -> Result<Value, serde_json::Error> {
     Ok(json!({"value": body(&ApiError::example(code, ability))?}))
 }
@@ -62,7 +62,7 @@ fn body(error: &ApiError) -> Result<Value, serde_json::Error> {
     serde_json::from_str(&error.body(REQUEST_ID))
 }
 
-/// Whether the record of the failed generation stands beside the error.
+/// Whether the answer also has the record of the failed generation.
 fn is_failure(code: Code) -> bool {
     matches!(
         code,

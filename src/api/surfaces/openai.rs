@@ -25,7 +25,7 @@ use crate::{
     domain::{
         catalogue::Model,
         dialect::{
-            chat::{ChatCompletion, ChatCompletionChunk, ChatRequest, ChatWriter, original},
+            chat::{ChatRequest, ChatWriter, original},
             responses::ResponsesRequest,
         },
         generation::{Modality, Surface},
@@ -88,8 +88,10 @@ impl OpenAiModelBody {
 #[utoipa::path(
     post, path = CHAT, tag = "openai", params(SdkHeaders),
     responses(
-        (status = 200, description = "The answer. With `stream` true: server-sent events, the last `[DONE]`.",
-            content((ChatCompletion = "application/json"), (ChatCompletionChunk = "text/event-stream"))),
+        (status = 200, description = "The answer. With `stream` true: server-sent events, the last `[DONE]`. \
+            Beyond OpenAI's members, a message may have `reasoning_content` or `reasoning`, and a tool \
+            call `extra_content.google.thought_signature`; send them back unchanged in the next turn.",
+            content((Object = "application/json"), (String = "text/event-stream"))),
     ),
 )]
 pub async fn chat(

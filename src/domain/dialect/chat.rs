@@ -2,10 +2,9 @@
 //! `openai/types/chat/completion_create_params.py`, `chat_completion.py`,
 //! `chat_completion_chunk.py`).
 //!
-//! Here: the request. Submodules: its messages ([`message`]), its tools ([`tools`]), and the bodies
-//! of answers ([`answer`]) with what writes them ([`writer`]).
+//! Here: the request. Submodules: its messages ([`message`]), its tools ([`tools`]), and what
+//! writes its answers ([`writer`]).
 
-mod answer;
 mod message;
 mod tools;
 mod writer;
@@ -22,7 +21,6 @@ use crate::domain::{
         FieldCode, Fields, Input, List, Object, boolean, integer, number, only, sequences, words,
     },
 };
-pub use answer::{ChatCompletion, ChatCompletionChunk};
 pub use writer::ChatWriter;
 
 /// Fields whose answers have no place here.

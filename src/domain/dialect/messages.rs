@@ -2,9 +2,8 @@
 //! `anthropic/types/message_create_params.py`, `message.py`, `raw_message_stream_event.py`).
 //!
 //! Here: the requests. Submodules: the blocks of messages ([`block`]), tools and the form of the
-//! answer ([`tools`]), and the bodies of answers ([`answer`]) with what writes them ([`writer`]).
+//! answer ([`tools`]), and what writes answers ([`writer`]).
 
-mod answer;
 mod block;
 mod tools;
 mod writer;
@@ -23,7 +22,6 @@ use crate::domain::{
         FieldCode, Fields, Input, List, Object, Others, boolean, integer, number, only, sequences,
     },
 };
-pub use answer::{Message, MessageEvent, TokenCount};
 pub use writer::MessagesWriter;
 
 /// Fields that change no answer, or make the input smaller: where a provider does not know them

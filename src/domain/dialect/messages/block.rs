@@ -82,7 +82,6 @@ pub(super) fn message(fields: &Fields<'_>, noted: &Noted) -> Option<Message> {
     Some(Message { role, parts })
 }
 
-/// Blocks of instructions.
 pub(super) fn texts(fields: &Fields<'_>, name: &'static str) -> Option<Vec<Part>> {
     let list = List {
         about: "Instructions above the messages.",

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    own::{self, Tool},
-    secret, tools,
+    mapping::{Tool, custom_arguments, decrypted, function_name, give_to_calls},
+    tools,
 };
 use crate::domain::{
     conversation::{Detail, Image, Message, Part, Role, ToolCall, ToolResult},
@@ -80,7 +80,6 @@ const PASSED: &[&str] = &[
 pub(super) enum Item {
     Message(Message),
     Tools(Vec<Tool>),
-    /// One of [`PASSED`].
     Passed,
 }
 
@@ -152,12 +151,12 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Item> {
             );
             let arguments = match kind {
                 ItemType::FunctionCall => needed(fields, "arguments", arguments),
-                _ => needed(fields, "input", input).map(|input| own::arguments(&input)),
+                _ => needed(fields, "input", input).map(|input| custom_arguments(&input)),
             };
             let call = ToolCall {
                 arguments: arguments?,
                 id: id?,
-                name: own::function_name(namespace.as_deref(), &name?),
+                name: function_name(namespace.as_deref(), &name?),
                 thought_signature: None,
             };
             one(Role::Assistant, Part::ToolCall(call))
@@ -176,7 +175,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Item> {
         }
         ItemType::Reasoning => {
             let id = own_id.unwrap_or_default();
-            let part = secret::read(&given.unwrap_or_default(), &id, thoughts);
+            let part = decrypted(&given.unwrap_or_default(), &id, thoughts);
             one(Role::Assistant, part)
         }
     }))
@@ -204,7 +203,7 @@ fn content(fields: &Fields<'_>, name: &'static str, about: &'static str) -> Opti
     if is_empty_list(fields, name) {
         return Some(Vec::new());
     }
-    // A reasoning item has content of another kind, which nobody takes back.
+    // The content of a reasoning item is of another kind, which no provider accepts.
     list.read(fields, name, |part| {
         let kind = part.required("type", "What it is.", words::<ContentType>());
         let said = part.optional("text", "The text.", text(usize::MAX));
@@ -267,7 +266,7 @@ pub(super) fn sorted(
     }
     for message in &mut sorted {
         let parts = std::mem::take(&mut message.parts);
-        message.parts = secret::give_to_calls(parts);
+        message.parts = give_to_calls(parts);
     }
     (instructions(system), sorted)
 }
