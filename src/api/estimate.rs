@@ -36,8 +36,8 @@ pub struct EstimateBody {
 
 /// Estimate a generation
 ///
-/// Takes what the generation would take, and its `type`. Checks it likewise, templates
-/// included, and makes nothing.
+/// Takes the generation's body and its `type`. Validates it like a generation, including templates,
+/// and creates nothing.
 #[utoipa::path(
     post, path = "/v1/credits/estimate", tag = "credits",
     responses((status = 200, description = "What would be held", body = EstimateBody)),

@@ -131,7 +131,7 @@ impl From<DeliveryRecord> for DeliveryBody {
     }
 }
 
-/// Renders the record of an event as a lookup would, with links that are signed anew.
+/// Renders the record of an event as a lookup would, with newly signed links.
 pub fn renderer(links: MediaLinks) -> RenderRecord {
     Arc::new(move |generation| {
         serde_json::to_value(GenerationRecord::of(generation.clone(), &links))

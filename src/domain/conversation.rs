@@ -54,7 +54,6 @@ pub struct Conversation {
     pub system: Option<String>,
     pub messages: Vec<Message>,
     pub tools: Tools,
-    /// Of the answer.
     pub format: Format,
 }
 
@@ -115,7 +114,6 @@ pub struct ToolCall {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
     pub call_id: String,
-    /// Texts and images.
     pub parts: Vec<Part>,
     /// Whether the function failed.
     pub is_error: bool,

@@ -12,7 +12,6 @@ use super::ids::AccountId;
 pub enum Party {
     Account(AccountId),
     Address(Address),
-    /// The operator's reports.
     Operator,
 }
 

@@ -23,7 +23,6 @@ pub struct Gcra {
 /// What a response's rate headers say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateState {
-    /// Requests per minute.
     pub limit: u32,
     /// Requests that would be let through now.
     pub remaining: u32,

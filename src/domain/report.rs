@@ -80,7 +80,6 @@ impl Span {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpanParts {
-    /// Whole UTC days.
     pub days: Span,
     /// Whole hours of partial days.
     pub hours: [Span; 2],
@@ -98,9 +97,7 @@ pub struct UsageTotals {
     pub input_tokens: i64,
     pub output_tokens: i64,
     pub images: i64,
-    /// Seconds of video.
     pub seconds: i64,
-    /// Characters of speech.
     pub characters: i64,
 }
 
@@ -137,7 +134,6 @@ pub type GroupName<'a> = (
 /// A group of the report. Fields that the report is not grouped by are `None`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageRow {
-    /// In UTC.
     pub day: Option<NaiveDate>,
     pub r#type: Option<String>,
     pub provider: Option<String>,

@@ -209,7 +209,7 @@ fn max_cost(fields: &Fields<'_>) -> Option<Credits> {
     fields.optional("max_cost", about, credits())
 }
 
-/// A request of any modality, which `type` names beside the fields of that modality.
+/// A request of any modality: the fields of that modality, and `type`, which names it.
 impl Body for GenerationRequest {
     const NAME: &'static str = "EstimateRequest";
 

@@ -52,7 +52,6 @@ pub enum RenderError {
     Invalid(TemplateError),
 }
 
-/// A valid template.
 pub struct Template<'a> {
     source: &'a str,
     variables: Vec<String>,

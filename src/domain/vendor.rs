@@ -71,7 +71,7 @@ pub enum Access {
 #[derive(Debug, Clone, Copy)]
 pub struct SpeechRange {
     pub formats: &'static [SpeechFormat],
-    /// Lowest and highest.
+    /// Lowest and highest playback rate.
     pub speed: [f64; 2],
     /// Characters allowed in a voice id besides letters and digits.
     pub voice_signs: &'static str,

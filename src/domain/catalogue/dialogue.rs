@@ -20,7 +20,7 @@ use crate::domain::{
 pub struct Dialogue {
     /// Instructions between the messages.
     pub late_instructions: bool,
-    /// `top_p` beside a temperature.
+    /// `top_p` together with a temperature.
     pub top_p_with_temperature: bool,
     /// Thoughts of earlier turns, brought back.
     pub thinking: bool,
@@ -41,9 +41,7 @@ pub struct Dialogue {
     pub alternating_roles: bool,
     /// Instructions without any other message.
     pub instructions_only: bool,
-    /// Names of functions.
     pub names: Spelling,
-    /// Ids of calls.
     pub ids: Spelling,
     /// Maximum number of stop sequences.
     pub max_stops: usize,
@@ -209,7 +207,7 @@ impl TextModel {
         if asked(top_p).is_some() && none_taken {
             errors.push(unsupported("top_p", NOT_TAKEN));
         } else if !none_taken && top_p.and(temperature).is_some() && !can.top_p_with_temperature {
-            let message = "is not supported by this model beside temperature; leave one out";
+            let message = "is not supported by this model together with temperature; leave one out";
             errors.push(unsupported("top_p", message));
         }
         let wrong = self.wrong_in_images(conversation);

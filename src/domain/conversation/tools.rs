@@ -26,7 +26,6 @@ pub struct Function {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ToolChoice {
-    /// The model decides.
     #[default]
     Auto,
     None,
@@ -41,7 +40,6 @@ pub enum ToolChoice {
 pub enum Format {
     #[default]
     Text,
-    /// Any JSON object.
     JsonObject,
     Schema(Schema),
 }

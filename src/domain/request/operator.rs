@@ -260,7 +260,7 @@ pub struct SuspensionRequest {
 
 impl Input for SuspensionRequest {
     fn read(fields: &Fields<'_>) -> Option<Self> {
-        let reason = "Why, for the operator; the account is not told.";
+        let reason = "The reason, which only the operator can see.";
         Some(Self {
             reason: fields.optional("reason", reason, REFERENCE),
         })

@@ -64,8 +64,7 @@ impl FieldError {
 pub struct Errors(RefCell<Vec<FieldError>>);
 
 impl Errors {
-    /// Adds one. Beyond [`MAX_ERRORS`] they are dropped: nobody mends more at once, and an
-    /// answer must not be many times larger than what it answers.
+    /// Adds an error, up to [`MAX_ERRORS`]: an answer must not be many times larger than its request.
     pub fn add(&self, param: impl Into<String>, code: FieldCode, message: impl Into<String>) {
         let mut errors = self.0.borrow_mut();
         if errors.len() < MAX_ERRORS {

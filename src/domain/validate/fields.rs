@@ -28,7 +28,7 @@ pub struct Fields<'a> {
     pub(super) unsupported: RefCell<Vec<&'static str>>,
     pub(super) errors: &'a Errors,
     pub(super) is_query: bool,
-    /// Where members that nobody asks for are no mistake: they are kept here.
+    /// Collects unknown members, if they are allowed.
     pub(super) others: RefCell<Option<Rc<RefCell<Others>>>>,
     /// Whether unknown members are absent if they are null: SDKs send every field that they know.
     pub(super) takes_nulls: Cell<bool>,

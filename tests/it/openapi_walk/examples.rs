@@ -216,9 +216,8 @@ fn shape(value: &Value) -> Value {
 fn examples_of(document: &Value, content: &Value) -> Vec<(String, Value)> {
     let only = content.get("example");
     let named = content["examples"].as_object().into_iter().flatten();
-    let named = named.map(|(name, example)| {
-        (name.clone(), target(document, example)["value"].clone())
-    });
+    let named =
+        named.map(|(name, example)| (name.clone(), target(document, example)["value"].clone()));
     let only = only.map(|example| (String::new(), example.clone()));
     only.into_iter().chain(named).collect()
 }
