@@ -21,14 +21,14 @@ use super::{
 };
 use crate::domain::validate::FieldError;
 
-/// What the state of the server may keep any request with a token from, and a login.
+/// Errors that the state of the server may cause for a login and any request with a token.
 pub const BUSY: [Code; 3] = [
     Code::DatabaseUnavailable,
     Code::Overloaded,
     Code::ShuttingDown,
 ];
 
-/// What the handlers do not declare themselves.
+/// The parts of the document that no handler declares.
 #[derive(OpenApi)]
 #[openapi(
     info(

@@ -60,14 +60,14 @@ const REFUSED: &[&str] = &[
 /// Tools of one request.
 const MAX_TOOLS: usize = 1_000;
 
-/// What is known of an answer before its text.
+/// The members of an answer that are known before its text.
 #[derive(Debug, Clone)]
 pub struct Head {
-    /// Of the generation, in hexadecimal digits only.
+    /// The generation's id in hexadecimal digits, without hyphens.
     pub id: String,
     /// Unix time in seconds.
     pub created: i64,
-    /// As it was asked for.
+    /// The name that the request used.
     pub model: String,
     /// The input, as far as it is known.
     pub input_tokens: u64,
@@ -221,7 +221,7 @@ fn has_timed_breakpoint(value: &Value) -> bool {
     }
 }
 
-/// What cache markers may write, wherever in a body they are.
+/// Cache writes that the markers of a body allow, at any depth.
 fn marked_writes(members: &Map<String, Value>) -> CacheWrites {
     let marker = members
         .get("cache_control")

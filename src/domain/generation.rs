@@ -202,7 +202,7 @@ pub struct Generation {
     pub failure: Option<Failure>,
     /// Why a completed text may be incomplete.
     pub finish_reason: Option<FinishReason>,
-    /// What its answer says beyond its text, where it does.
+    /// The parts of the answer that are not in its text.
     pub answer: Option<Answered>,
     /// `None` for requests of a session.
     pub api_key_id: Option<ApiKeyId>,

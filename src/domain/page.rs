@@ -15,9 +15,9 @@ pub const MAX_PER_PAGE: i64 = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cursor {
-    /// Of a list of generations.
+    /// The cursor of a list of generations.
     Generation(Uuid),
-    /// Of a list with numeric ids; the letter names the list.
+    /// The cursor of a list with numeric ids; the letter names the list.
     Number(u8, i64),
 }
 

@@ -1,4 +1,4 @@
-//! Who a shared resource is counted for.
+//! The account or address whose use of a shared resource is counted.
 
 use std::{
     fmt,

@@ -20,7 +20,7 @@ pub struct Gcra {
     limit: i64,
 }
 
-/// What a response's rate headers say.
+/// The state of a rate limit, for response headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateState {
     pub limit: u32,

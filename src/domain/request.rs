@@ -59,7 +59,7 @@ const VOICE_CHARS: usize = 100;
 /// Characters in a provider or model name.
 pub const NAME_CHARS: usize = 200;
 
-/// What is asked of a provider, in any modality.
+/// A request to a provider, in any modality.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Target {
     /// Provider name; the account's or the server's default when absent.

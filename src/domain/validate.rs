@@ -21,7 +21,7 @@ pub use kinds::{
 };
 pub use lists::{List, only, sequences};
 
-/// What a request brings, read field by field.
+/// The input of a request, read field by field.
 pub trait Input: Sized {
     /// Reads the fields in the order in which their errors are reported. `None` where something
     /// failed without which there is no value.

@@ -68,7 +68,7 @@ fn shape_parameters(operation: &mut Value) {
     {
         let shape = parameter(parameter_of["name"].as_str().unwrap_or_default());
         let schema = &mut parameter_of["schema"];
-        // What is not sent is absent: no header says null.
+        // A parameter that is not sent is absent; none can be null.
         if schema["type"] == json!(["string", "null"]) {
             schema["type"] = json!("string");
         }

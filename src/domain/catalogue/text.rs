@@ -108,7 +108,7 @@ impl TextModel {
         Some(ContextOverflow::default().or(Some(maximum), estimate))
     }
 
-    /// So many input tokens, as far as the model takes them.
+    /// Limits a number of input tokens to the model's maximum.
     pub fn taken_input(&self, tokens: u64) -> u64 {
         let limit = self.limits.max_input_tokens;
         limit.map_or(tokens, |limit| tokens.min(limit.into()))

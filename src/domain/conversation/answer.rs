@@ -47,7 +47,7 @@ impl Visibility {
         opaque: false,
     };
 
-    /// What the writer of a surface's dialect sends. Responses sends encrypted thinking only on
+    /// The pieces that the writer of a surface's dialect sends. Responses sends encrypted thinking only on
     /// request.
     pub const fn of(surface: Surface) -> Self {
         match surface {
@@ -120,7 +120,7 @@ impl ReasoningField {
     }
 }
 
-/// What an answer says beyond its text: enough to give it once more.
+/// The parts of an answer that its text lacks, so that it can be returned again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Answered {
     /// Absent where the text is all of it.

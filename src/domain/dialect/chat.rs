@@ -35,7 +35,7 @@ const HINTS: &[&str] = &[
     "safety_identifier",
     "user",
 ];
-/// As many as the API takes.
+/// The limit of OpenAI's API.
 const MAX_STOPS: usize = 4;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -88,7 +88,7 @@ impl Input for ChatRequest {
             )
         });
         for (name, values) in fixed() {
-            fields.optional(name, "As it is anyway.", only(values));
+            fields.optional(name, "Only the default is supported.", only(values));
         }
         for name in ["frequency_penalty", "presence_penalty"] {
             fields.neutral(name, vec![json!(0)]);

@@ -10,13 +10,13 @@ use crate::domain::{
 };
 
 named_enum!(
-    /// What a tool is.
+    /// The type of a tool.
     ToolType {
         Function = "function",
     }
 );
 
-/// What a function is, whatever stands around it.
+/// Reads the members of a function, whichever object has them.
 pub(super) fn function(fields: &Fields<'_>) -> Option<Function> {
     let name = fields.required("name", "Its name.", text(usize::MAX).min(1));
     let about = "What it does, for the model.";
@@ -69,7 +69,7 @@ pub(super) fn tools(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Choice {
     Name,
-    /// As the `name` of its `function`.
+    /// `name` of its member `function`.
     Within,
 }
 

@@ -78,7 +78,7 @@ impl Input for ImagesRequest {
             ("partial_images", json!(0)),
             ("stream", json!(false)),
         ] {
-            fields.optional(name, "As it is anyway.", only([value]));
+            fields.optional(name, "Only the default is supported.", only([value]));
         }
         fields.unsupported(&["input_fidelity", "user"]);
         Some(Self {

@@ -72,7 +72,7 @@ named_enum!(
     }
 );
 
-/// What both requests have.
+/// Reads the fields that both requests have.
 fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
     fields.keep_others();
     let about = "`provider/model` of GET /openai/v1/models, or just `model`.";
@@ -116,9 +116,9 @@ fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
         reasoning.unsupported(&["mode"]);
         (effort, !reasoning.hints(&["context"]).is_empty())
     });
-    let about = "As it is anyway.";
+    let about = "Only the default is supported.";
     fields.optional("truncation", about, only([json!("disabled")]));
-    // Of which turns the thoughts are kept, which is decided by who is sent them.
+    // The provider decides from which turns it keeps reasoning.
     let left_out = has_context.then_some("reasoning.context");
     let (system, messages) = item::sorted(instructions.clone(), item::messages(input?));
     let conversation = Conversation {
@@ -166,7 +166,7 @@ impl Input for ResponsesRequest {
             ("store", vec![json!(false)]),
             ("top_logprobs", vec![json!(0)]),
         ] {
-            fields.optional(name, "As it is anyway.", only(values));
+            fields.optional(name, "Only the default is supported.", only(values));
         }
         let mut left_out = fields.hints(HINTS);
         let others = fields.others();

@@ -147,7 +147,7 @@ impl Object for KeyRequest {
 /// A webhook to be made. Where its URL leads is not looked at here.
 #[derive(Debug, Clone)]
 pub struct WebhookRequest {
-    /// As it was given, and as it was read.
+    /// The text of the request, and the time that it denotes.
     pub url: (String, Url),
     pub events: Vec<WebhookEvent>,
 }
@@ -213,7 +213,7 @@ impl Object for WebhookRequest {
     }
 }
 
-/// What a prompt template says.
+/// The texts of a prompt template.
 #[derive(Debug, Clone)]
 pub struct TemplateText {
     pub name: String,
@@ -340,7 +340,7 @@ impl Object for TemplatePreview {
     }
 }
 
-/// What is to be changed of an account.
+/// Changes to the settings of an account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountChange {
     /// Default providers and models; `None` where one is to be cleared.

@@ -134,7 +134,7 @@ pub struct SpeechRequest {
     pub max_cost: Option<Credits>,
 }
 
-/// Those of [`SIZES`], between `separator`s.
+/// Lists [`SIZES`] with `separator` between them.
 fn sizes(separator: &str) -> String {
     SIZES
         .map(|(width, height)| format!("{width}x{height}"))

@@ -13,7 +13,7 @@ const SHOWN: usize = 80;
 pub struct ConfigError {
     /// The key with its tables.
     pub key: String,
-    /// What is wrong; continues the sentence after the key.
+    /// The problem; it continues the sentence after the key.
     pub problem: String,
 }
 

@@ -14,7 +14,7 @@ use crate::domain::{
 };
 
 named_enum!(
-    /// What an item is.
+    /// The type of an item.
     ItemType {
         Message = "message",
         FunctionCall = "function_call",
@@ -27,7 +27,7 @@ named_enum!(
 );
 
 named_enum!(
-    /// Who says a message.
+    /// The author of a message.
     ItemRole {
         System = "system",
         Developer = "developer",
@@ -37,7 +37,7 @@ named_enum!(
 );
 
 named_enum!(
-    /// What a part of a message is.
+    /// The type of a part of a message.
     ContentType {
         InputText = "input_text",
         OutputText = "output_text",
@@ -56,7 +56,7 @@ named_enum!(
 );
 
 named_enum!(
-    /// Of which part of the answer a message is.
+    /// The part of the answer that a message belongs to.
     Phase {
         Commentary = "commentary",
         FinalAnswer = "final_answer",
@@ -75,7 +75,7 @@ const PASSED: &[&str] = &[
     "tool_search_output",
 ];
 
-/// What an item says.
+/// An item that was read.
 #[derive(Debug)]
 pub(super) enum Item {
     Message(Message),
@@ -83,7 +83,7 @@ pub(super) enum Item {
     Passed,
 }
 
-/// Those that are said.
+/// The messages among the items.
 pub(super) fn messages(items: Vec<Item>) -> Vec<Message> {
     let messages = items.into_iter().filter_map(|item| match item {
         Item::Message(message) => Some(message),
@@ -118,7 +118,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Item> {
     let thoughts = summary(fields);
     let about = "Of reasoning: brought back as it was answered.";
     let given = fields.optional("encrypted_content", about, string());
-    // What an answer brings back with its items.
+    // Members of the items of our answers, which the next turn sends back.
     let own_id = fields.optional("id", "Of an item of an answer.", string());
     fields.optional("status", "Of an item of an answer.", words::<ItemStatus>());
     fields.optional("phase", "Of an item of an answer.", words::<Phase>());
@@ -271,7 +271,7 @@ pub(super) fn sorted(
     (instructions(system), sorted)
 }
 
-/// What an answer is to have beyond its text: whether encrypted reasoning.
+/// The member `include`: whether the answer has encrypted reasoning.
 pub(super) struct Include;
 
 const ENCRYPTED: &str = "reasoning.encrypted_content";

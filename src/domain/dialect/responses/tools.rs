@@ -20,7 +20,7 @@ use crate::domain::{
 };
 
 named_enum!(
-    /// What a tool is.
+    /// The type of a tool.
     ResponseToolType {
         Function = "function",
         Custom = "custom",
@@ -29,7 +29,7 @@ named_enum!(
 );
 
 named_enum!(
-    /// What a tool of a namespace is.
+    /// The type of a tool of a namespace.
     NamespacedToolType {
         Function = "function",
         Custom = "custom",
@@ -37,7 +37,7 @@ named_enum!(
 );
 
 named_enum!(
-    /// What the input of a custom tool is.
+    /// The format of the input of a custom tool.
     CustomFormatType {
         Text = "text",
         Grammar = "grammar",
@@ -140,7 +140,7 @@ fn tool(fields: &Fields<'_>) -> Option<Vec<Tool>> {
     Some(tools)
 }
 
-/// What only tools of another type have.
+/// Refuses members that only tools of another type have.
 fn refuse(fields: &Fields<'_>, names: &[&'static str]) {
     for name in names.iter().filter(|name| fields.has(name)) {
         fields.error(name, FieldCode::NotAllowed, "is not of a tool of this type");
