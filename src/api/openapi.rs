@@ -117,7 +117,7 @@ pub fn document(table: Vec<Route>) -> Result<Value, serde_json::Error> {
 
 fn operations(paths: &mut Value) -> impl Iterator<Item = &mut Value> {
     let items = paths.as_object_mut().into_iter();
-    let items = items.flat_map(|items| items.values_mut());
+    let items = items.flat_map(Map::values_mut);
     items.flat_map(|item| item.as_object_mut().into_iter().flat_map(Map::values_mut))
 }
 

@@ -36,6 +36,7 @@ pub(super) struct ResponseBody<'a> {
 }
 
 /// How far a response has come.
+#[derive(Clone, Copy)]
 pub(super) enum Progress<'a> {
     Begun,
     Ended(&'a Answer),
