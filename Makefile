@@ -37,7 +37,7 @@ help:
 	@echo 'make check-docs  run the examples of README.md and docs/'
 	@echo 'make fmt         format the code'
 	@echo 'make sqlx        regenerate .sqlx after a change of SQL or schema'
-	@echo 'make openapi     regenerate openapi.json after a change of the API'
+	@echo 'make openapi     regenerate docs/openapi.json after a change of the API'
 
 # A debug build: it compiles far sooner, and is fast enough to try things out.
 #

@@ -1,4 +1,4 @@
-//! What a generation would cost.
+//! Estimates of the cost of a generation.
 
 use axum::{Json, extract::State};
 use serde::Serialize;
@@ -14,7 +14,7 @@ use crate::domain::{
     credits::Credits, generation::Modality, pricing::Prices, request::GenerationRequest,
 };
 
-/// What a generation would cost.
+/// The estimated cost of a generation.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct EstimateBody {
     /// Modality.
@@ -25,7 +25,7 @@ pub struct EstimateBody {
     pub model: String,
     /// The ceiling of its cost; what is charged is never above it.
     pub estimated: Credits,
-    /// What would be held: the same.
+    /// The credits that would be held: the same amount.
     pub hold: Credits,
     /// Whether it could be held now: within what is available, the key's own cap and the
     /// request's `max_cost`.
@@ -36,8 +36,8 @@ pub struct EstimateBody {
 
 /// Estimate a generation
 ///
-/// Takes what the generation would take, and its `type`. Checks it likewise, templates
-/// included, and makes nothing.
+/// Takes the generation's body and its `type`. Validates it like a generation, including templates,
+/// and creates nothing.
 #[utoipa::path(
     post, path = "/v1/credits/estimate", tag = "credits",
     responses((status = 200, description = "What would be held", body = EstimateBody)),

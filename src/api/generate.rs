@@ -83,10 +83,8 @@ struct AsyncHeaders {
     post, path = TEXT, tag = "generate", params(SyncHeaders),
     responses(
         (status = 200, description = "The completed generation. With `stream` true: server-sent events `generation`, `delta`, then `completed` or `failed`.",
-            content((GenerationRecord = "application/json"), (StreamEvent = "text/event-stream")),
-            headers(("Idempotent-Replayed" = String, description = "`true` when an earlier request with the same Idempotency-Key made it"))),
-        (status = 202, description = "The generation, processing: with `Prefer: respond-async`, or of a replay that a stop of the server keeps from waiting", body = GenerationRecord,
-            headers(("Location" = String, description = "Where to poll"), ("Retry-After" = u64, description = "Seconds"))),
+            content((GenerationRecord = "application/json"), (StreamEvent = "text/event-stream"))),
+        (status = 202, description = "The generation, processing: with `Prefer: respond-async`, or of a replay that a stop of the server keeps from waiting", body = GenerationRecord),
     ),
 )]
 pub async fn text(
@@ -121,10 +119,8 @@ pub async fn text(
 #[utoipa::path(
     post, path = IMAGE, tag = "generate", params(SyncHeaders),
     responses(
-        (status = 200, description = "The completed generation", body = GenerationRecord,
-            headers(("Idempotent-Replayed" = String, description = "`true` when an earlier request with the same Idempotency-Key made it"))),
-        (status = 202, description = "The generation, processing: with `Prefer: respond-async`, or of a replay that a stop of the server keeps from waiting", body = GenerationRecord,
-            headers(("Location" = String, description = "Where to poll"), ("Retry-After" = u64, description = "Seconds"))),
+        (status = 200, description = "The completed generation", body = GenerationRecord),
+        (status = 202, description = "The generation, processing: with `Prefer: respond-async`, or of a replay that a stop of the server keeps from waiting", body = GenerationRecord),
     ),
 )]
 pub async fn image(
@@ -144,10 +140,8 @@ pub async fn image(
 #[utoipa::path(
     post, path = VIDEO, tag = "generate", params(AsyncHeaders),
     responses(
-        (status = 200, description = "The completed generation", body = GenerationRecord,
-            headers(("Idempotent-Replayed" = String, description = "`true` when an earlier request with the same Idempotency-Key made it"))),
-        (status = 202, description = "The generation, processing", body = GenerationRecord,
-            headers(("Location" = String, description = "Where to poll"), ("Retry-After" = u64, description = "Seconds"))),
+        (status = 200, description = "The completed generation", body = GenerationRecord),
+        (status = 202, description = "The generation, processing", body = GenerationRecord),
     ),
 )]
 pub async fn video(
@@ -167,10 +161,8 @@ pub async fn video(
 #[utoipa::path(
     post, path = AUDIO, tag = "generate", params(AsyncHeaders),
     responses(
-        (status = 200, description = "The completed generation", body = GenerationRecord,
-            headers(("Idempotent-Replayed" = String, description = "`true` when an earlier request with the same Idempotency-Key made it"))),
-        (status = 202, description = "The generation, processing", body = GenerationRecord,
-            headers(("Location" = String, description = "Where to poll"), ("Retry-After" = u64, description = "Seconds"))),
+        (status = 200, description = "The completed generation", body = GenerationRecord),
+        (status = 202, description = "The generation, processing", body = GenerationRecord),
     ),
 )]
 pub async fn audio(

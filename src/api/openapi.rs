@@ -3,10 +3,11 @@
 
 mod detail;
 mod examples;
+mod shared;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use utoipa::{
     OpenApi,
     openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme},
@@ -20,14 +21,14 @@ use super::{
 };
 use crate::domain::validate::FieldError;
 
-/// What the state of the server may keep any request with a token from, and a login.
+/// Errors that the state of the server may cause for a login and any request with a token.
 pub const BUSY: [Code; 3] = [
     Code::DatabaseUnavailable,
     Code::Overloaded,
     Code::ShuttingDown,
 ];
 
-/// What the handlers do not declare themselves.
+/// The parts of the document that no handler declares.
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -106,9 +107,18 @@ pub fn document(table: Vec<Route>) -> Result<Value, serde_json::Error> {
     let recorded = examples::recorded()?;
     document["components"]["examples"] = examples::errors(&recorded)?;
     examples::add(&mut document["paths"], &recorded);
-    // So that a change shows as one.
+    // Equal values must have their members in the same order to be found; so must versions of the
+    // document, for a readable diff.
+    document.sort_all_objects();
+    shared::extract(&mut document);
     document.sort_all_objects();
     Ok(document)
+}
+
+fn operations(paths: &mut Value) -> impl Iterator<Item = &mut Value> {
+    let items = paths.as_object_mut().into_iter();
+    let items = items.flat_map(Map::values_mut);
+    items.flat_map(|item| item.as_object_mut().into_iter().flat_map(Map::values_mut))
 }
 
 /// The errors of one operation: its own, and those that follow from its facts.

@@ -31,7 +31,7 @@ pub struct Route {
     pub facts: Facts,
     /// Whether it must end within the time limit of requests.
     pub bounded: bool,
-    /// Those that do not follow from its facts.
+    /// Error codes that do not follow from its facts.
     pub errors: Vec<Code>,
 }
 
@@ -45,7 +45,7 @@ impl Route {
         }
     }
 
-    /// It has time limits of its own, or streams.
+    /// Removes the time limit, for routes that have their own or stream.
     pub fn unbounded(self) -> Self {
         Self {
             bounded: false,
@@ -73,7 +73,7 @@ impl Route {
     }
 }
 
-/// What a handler's arguments say of its route.
+/// Facts about a route that follow from its handler's arguments.
 #[derive(Default)]
 pub struct Facts {
     security: Option<Value>,
@@ -83,14 +83,14 @@ pub struct Facts {
     pub body: Option<Value>,
     is_body_optional: bool,
     query: Vec<Value>,
-    /// What is wrong with a request that sends nothing but a field that does not exist.
+    /// The errors of a request whose only field does not exist.
     pub refusal: Vec<FieldError>,
-    /// The schemas that all of it refers to.
+    /// The schemas that the other members refer to.
     schemas: Schemas,
 }
 
 impl Facts {
-    /// Writes them into the document of the route's operation.
+    /// Adds the facts to the document of the operation.
     pub fn complete(&mut self, operation: &mut Value, schemas: &mut Value) {
         if let Some(security) = &self.security {
             operation["security"] = security.clone();
@@ -168,7 +168,7 @@ fn misspelt() -> Map<String, Value> {
     Map::from_iter([("promt".to_owned(), json!("A haiku"))])
 }
 
-/// Those that say nothing, or nothing that the document has from them.
+/// Implements [`Argument`] for types that add nothing to the document.
 macro_rules! silent {
     ($($argument:ty),+ $(,)?) => {$(
         impl Argument for $argument {}
@@ -193,7 +193,7 @@ silent!(
 impl<T> Argument for PathId<T> {}
 impl<T, U> Argument for PathIds<T, U> {}
 
-/// A handler, by the types of its arguments.
+/// A handler, whose argument types describe its route.
 pub trait Handler<A> {
     fn facts(&self) -> Facts;
 }

@@ -1,4 +1,4 @@
-//! What a text model is asked, and what it answers, whichever vendor's it is.
+//! Requests to text models and their answers, independent of the vendor.
 //!
 //! Here: messages and their parts. Submodules: images ([`picture`]), tools and the form of the answer
 //! ([`tools`]), schemas of arguments ([`schema`]), names and ids that a vendor accepts ([`spelling`]),
@@ -54,7 +54,6 @@ pub struct Conversation {
     pub system: Option<String>,
     pub messages: Vec<Message>,
     pub tools: Tools,
-    /// Of the answer.
     pub format: Format,
 }
 
@@ -81,20 +80,20 @@ pub enum Part {
     Text {
         text: String,
     },
-    /// What a model thought. To be brought back as it is, to the same vendor.
+    /// Thinking. The next turn must send it back unchanged, to the same vendor.
     Thinking {
         text: String,
         /// The vendor's proof that it is its own.
         signature: String,
     },
-    /// What a model thought, which only its vendor can read.
+    /// Thinking that only its vendor can read.
     Redacted {
         data: String,
     },
     Image(Image),
     ToolCall(ToolCall),
     ToolResult(ToolResult),
-    /// What only the dialect that it came in knows.
+    /// A part that only the dialect of its vendor has.
     Opaque {
         block: Value,
     },
@@ -115,7 +114,6 @@ pub struct ToolCall {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
     pub call_id: String,
-    /// Texts and images.
     pub parts: Vec<Part>,
     /// Whether the function failed.
     pub is_error: bool,

@@ -60,14 +60,14 @@ const REFUSED: &[&str] = &[
 /// Tools of one request.
 const MAX_TOOLS: usize = 1_000;
 
-/// What is known of an answer before its text.
+/// The members of an answer that are known before its text.
 #[derive(Debug, Clone)]
 pub struct Head {
-    /// Of the generation, in hexadecimal digits only.
+    /// The generation's id in hexadecimal digits, without hyphens.
     pub id: String,
-    /// Seconds since 1970.
+    /// Unix time in seconds.
     pub created: i64,
-    /// As it was asked for.
+    /// The name that the request used.
     pub model: String,
     /// The input, as far as it is known.
     pub input_tokens: u64,
@@ -111,7 +111,7 @@ impl Answer {
         };
         Some(Self {
             parts: parts.unwrap_or_else(text),
-            stop: stop.unwrap_or_else(|| Answered::told_by(at_limit)),
+            stop: stop.unwrap_or_else(|| Answered::default_stop(at_limit)),
             usage,
         })
     }
@@ -133,7 +133,7 @@ pub trait Writer: Send + 'static {
     fn whole(&self, answer: &Answer) -> String;
     fn begin(&mut self) -> String;
     fn piece(&mut self, delta: &Delta) -> String;
-    /// What a client counts as life, and takes for nothing else.
+    /// A keep-alive event that clients ignore.
     fn keep_alive(&mut self) -> String;
     fn end(&mut self, answer: &Answer) -> String;
     /// `error`: the body that the failure would have had.
@@ -186,7 +186,7 @@ fn image_url() -> Parsed<ImageSource> {
     parsed(schema, ImageSource::parse)
 }
 
-/// Refuses images where nobody shows any: in instructions, and in what an assistant said.
+/// Refuses images in instructions and in messages of an assistant.
 fn without_images(fields: &Fields<'_>, parts: &[Part]) {
     if parts.iter().any(|part| matches!(part, Part::Image(_))) {
         let message = "has an image, which only a user or a tool can show";
@@ -221,7 +221,7 @@ fn has_timed_breakpoint(value: &Value) -> bool {
     }
 }
 
-/// What cache markers may write, wherever in a body they are.
+/// Cache writes that the markers of a body allow, at any depth.
 fn marked_writes(members: &Map<String, Value>) -> CacheWrites {
     let marker = members
         .get("cache_control")

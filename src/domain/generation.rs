@@ -157,7 +157,7 @@ pub struct Output {
     pub key: String,
     pub content_type: String,
     pub bytes: u64,
-    /// SHA-256, hexadecimal.
+    /// SHA-256 in hexadecimal digits.
     pub sha256: String,
     /// In pixels; images and videos only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -174,11 +174,9 @@ pub struct Output {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TemplateUse {
     pub id: TemplateId,
-    /// From 1.
     pub version: i32,
 }
 
-/// A stored generation.
 #[derive(Debug, Clone)]
 pub struct Generation {
     pub id: GenerationId,
@@ -195,7 +193,7 @@ pub struct Generation {
     pub outputs: Vec<Output>,
     /// 0 to 100, where the provider reports it.
     pub progress: Option<i16>,
-    /// `None` until completed.
+    /// `None` until the generation is completed.
     pub usage: Option<Value>,
     /// The ceiling that was held at creation.
     pub estimated: Credits,
@@ -204,9 +202,9 @@ pub struct Generation {
     pub failure: Option<Failure>,
     /// Why a completed text may be incomplete.
     pub finish_reason: Option<FinishReason>,
-    /// What its answer says beyond its text, where it does.
+    /// The parts of the answer that are not in its text.
     pub answer: Option<Answered>,
-    /// `None` for sessions.
+    /// `None` for requests of a session.
     pub api_key_id: Option<ApiKeyId>,
     pub template: Option<TemplateUse>,
     /// The price row at creation.

@@ -30,13 +30,9 @@ pub enum Prices {
 /// The maximum cost of a request, and what it is computed from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ceiling {
-    /// An upper bound.
     Text(TextCeiling),
-    /// The exact price.
     Image(ImageCeiling),
-    /// The exact price.
     Video(VideoCeiling),
-    /// The exact price.
     Speech(SpeechCeiling),
 }
 

@@ -59,7 +59,7 @@ const VOICE_CHARS: usize = 100;
 /// Characters in a provider or model name.
 pub const NAME_CHARS: usize = 200;
 
-/// What is asked of a provider, in any modality.
+/// A request to a provider, in any modality.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Target {
     /// Provider name; the account's or the server's default when absent.
@@ -209,7 +209,7 @@ fn max_cost(fields: &Fields<'_>) -> Option<Credits> {
     fields.optional("max_cost", about, credits())
 }
 
-/// A request of any modality, which `type` names beside the fields of that modality.
+/// A request of any modality: the fields of that modality, and `type`, which names it.
 impl Body for GenerationRequest {
     const NAME: &'static str = "EstimateRequest";
 

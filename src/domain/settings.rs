@@ -22,7 +22,7 @@ pub fn read<T: DeserializeOwned>(value: Value) -> Result<T, ConfigError> {
     T::deserialize(reader::Reader(value))
 }
 
-/// As [`read`], for an optional table, which defaults to an empty one.
+/// Like [`read`], for an optional table, which defaults to an empty one.
 pub fn read_table<T: DeserializeOwned>(value: Option<Value>) -> Result<T, ConfigError> {
     read(value.unwrap_or_else(|| Value::Table(Table::new())))
 }
@@ -44,7 +44,7 @@ pub fn blank_is_none<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Stri
     String::deserialize(source).map(|text| Some(text).filter(|text| !text.is_empty()))
 }
 
-/// As [`word`]; `""` unsets the setting.
+/// Like [`word`]; `""` unsets the setting.
 pub fn word_or_blank<'de, D: Deserializer<'de>>(
     source: D,
     names: &'static [&'static str],

@@ -60,7 +60,6 @@ impl BearerToken {
 /// A new token: its plain text and what is stored.
 #[derive(Debug)]
 pub struct NewToken {
-    /// Shown once.
     pub secret: SecretString,
     pub digest: TokenDigest,
     /// Prefix, first and last characters, to recognise it by.

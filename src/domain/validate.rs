@@ -21,7 +21,7 @@ pub use kinds::{
 };
 pub use lists::{List, only, sequences};
 
-/// What a request brings, read field by field.
+/// The input of a request, read field by field.
 pub trait Input: Sized {
     /// Reads the fields in the order in which their errors are reported. `None` where something
     /// failed without which there is no value.
@@ -30,10 +30,9 @@ pub trait Input: Sized {
 
 /// A JSON body, which describes itself.
 pub trait Body: Sized {
-    /// The schema's name.
     const NAME: &'static str;
 
-    /// Beside what failed: what could be read, with failing fields absent or empty.
+    /// Returns what could be read, with failing fields absent or empty, and the errors.
     fn parse(members: &Map<String, Value>) -> (Option<Self>, Vec<FieldError>);
 
     /// The schema, without what it refers to in `schemas`.
@@ -99,7 +98,6 @@ fn read<T: Input>(fields: &Fields<'_>) -> (Option<T>, Vec<FieldError>) {
     (value, fields.errors.take())
 }
 
-/// Nothing is taken.
 impl Input for () {
     fn read(_: &Fields<'_>) -> Option<Self> {
         Some(())
@@ -111,7 +109,7 @@ pub fn too_long(max: usize) -> String {
     format!("must be at most {} characters", group(max))
 }
 
-/// `10000` as `10,000`.
+/// Formats `10000` as `10,000`.
 fn group(number: usize) -> String {
     let digits = number.to_string();
     let mut out = String::new();

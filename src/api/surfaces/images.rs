@@ -11,6 +11,7 @@ use axum::{
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use http::{HeaderMap, header};
+use serde_json::json;
 
 use super::{Call, Headers, RequestId, Sdk, SdkHeaders, idempotent, marked};
 use crate::{
@@ -22,7 +23,7 @@ use crate::{
         extract::{Authorized, GenerateImage},
     },
     domain::{
-        dialect::images::{ImageAnswer, ImageFormat, ImagesAnswer, ImagesRequest},
+        dialect::images::{ImageFormat, ImagesRequest},
         generation::Output,
     },
     media::{MediaKey, MediaStoreError},
@@ -36,7 +37,7 @@ const IMAGES: &str = "/openai/v1/images/generations";
 /// answered as a link and in base64, unless `response_format` asks for one of them.
 #[utoipa::path(
     post, path = IMAGES, tag = "openai", params(SdkHeaders),
-    responses((status = 200, description = "The images", body = ImagesAnswer)),
+    responses((status = 200, description = "The images, only those that were made and billed", body = Object)),
 )]
 pub async fn images(
     State(state): State<ApiState>,
@@ -58,28 +59,26 @@ pub async fn images(
         names: &[],
     };
     let (record, is_replay) = call.files(request.into()).await?;
-    let answer = ImagesAnswer {
-        created: record.created_at.timestamp(),
-        data: record
-            .outputs
-            .iter()
-            .map(|output| ImageAnswer {
-                url: (format != Some(ImageFormat::Base64))
-                    .then(|| call.state.links().url(&output.key)),
-                b64_json: (format != Some(ImageFormat::Url)).then(|| PLACE.to_owned()),
-            })
-            .collect(),
-        output_format: "png",
-        size: record.parameters["size"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned(),
+    let image = |output: &Output| {
+        let mut image = json!({});
+        if format != Some(ImageFormat::Base64) {
+            image["url"] = call.state.links().url(&output.key).into();
+        }
+        if format != Some(ImageFormat::Url) {
+            image["b64_json"] = PLACE.into();
+        }
+        image
     };
+    let answer = json!({
+        "created": record.created_at.timestamp(),
+        "data": record.outputs.iter().map(image).collect::<Vec<_>>(),
+        "output_format": "png",
+        "size": record.parameters["size"].as_str().unwrap_or_default(),
+    });
     let response = if format == Some(ImageFormat::Url) {
         Json(answer).into_response()
     } else {
-        let text = serde_json::to_string(&answer).map_err(|_| ApiError::internal())?;
-        streamed(&call.state, &text, &record.outputs).await?
+        streamed(&call.state, &answer.to_string(), &record.outputs).await?
     };
     Ok(marked(Headers::of(&record, &[]).on(response), is_replay))
 }

@@ -14,10 +14,7 @@ use crate::{
         extract::{Authorized, CountTokens, GenerateText},
     },
     domain::{
-        dialect::responses::{
-            InputTokensRequest, ResponseBody, ResponseEvent, ResponseInputTokens, ResponsesRequest,
-            ResponsesWriter, original,
-        },
+        dialect::responses::{InputTokensRequest, ResponsesRequest, ResponsesWriter, original},
         generation::Surface,
         json::Members,
         receipt::Prefixes,
@@ -40,7 +37,7 @@ pub(super) const RENAMED: &[(&str, &str)] =
     post, path = RESPONSES, tag = "openai", params(SdkHeaders),
     responses(
         (status = 200, description = "The answer. With `stream` true: server-sent events.",
-            content((ResponseBody = "application/json"), (ResponseEvent = "text/event-stream"))),
+            content((Object = "application/json"), (String = "text/event-stream"))),
     ),
 )]
 pub async fn respond(
@@ -91,13 +88,13 @@ fn as_it_came<T: Body>(body: &JsonBody<T>) -> Option<Box<Original>> {
 /// An upper bound: no provider is asked. Costs nothing.
 #[utoipa::path(
     post, path = "/openai/v1/responses/input_tokens", tag = "openai",
-    responses((status = 200, description = "The input tokens", body = ResponseInputTokens)),
+    responses((status = 200, description = "The input tokens", body = Object)),
 )]
 pub async fn input_tokens(
     State(state): State<ApiState>,
     mut auth: Authorized<CountTokens>,
     body: JsonBody<InputTokensRequest>,
-) -> Result<Json<ResponseInputTokens>, ApiError> {
+) -> Result<Json<Value>, ApiError> {
     let body = resolve(&state, &mut auth.caller, body).await?;
     let reading = body.apart(|body| {
         let prefixes = Prefixes::of(Surface::OpenAiResponses, body.members(), &[]);
@@ -110,7 +107,9 @@ pub async fn input_tokens(
     let dialogue = reading.await?;
     let tokens = state.service.count_tokens(&auth.caller, dialogue).await;
     let tokens = tokens.map_err(|error| renamed(error, RENAMED))?;
-    Ok(Json(ResponseInputTokens::new(tokens)))
+    Ok(Json(
+        json!({"object": "response.input_tokens", "input_tokens": tokens}),
+    ))
 }
 
 /// Whether a body is one of Responses that was sent for a chat, as an editor does, and whether a

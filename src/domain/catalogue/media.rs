@@ -23,7 +23,7 @@ use crate::domain::{
 pub enum Support {
     /// By a field of its own.
     Native,
-    /// As a sentence in the prompt.
+    /// A sentence in the prompt.
     Guided,
     /// Not at all.
     Unsupported,

@@ -47,7 +47,7 @@ impl Visibility {
         opaque: false,
     };
 
-    /// What the writer of a surface's dialect sends. Responses sends encrypted thinking only on
+    /// The pieces that the writer of a surface's dialect sends. Responses sends encrypted thinking only on
     /// request.
     pub const fn of(surface: Surface) -> Self {
         match surface {
@@ -120,7 +120,7 @@ impl ReasoningField {
     }
 }
 
-/// What an answer says beyond its text: enough to give it once more.
+/// The parts of an answer that its text lacks, so that it can be returned again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Answered {
     /// Absent where the text is all of it.
@@ -211,26 +211,25 @@ impl Delta {
 }
 
 impl Answered {
-    /// The part of an answer that must be stored beside its text and its finish reason; `None`
-    /// where these and the usage are enough to repeat it.
+    /// The part of an answer that must be stored in addition to its text and its finish reason; `None`
+    /// if these and the usage are enough to repeat it.
     pub fn beyond_text(parts: &[Part], stop: &Stop, at_limit: bool) -> Option<Self> {
         let stop = match stop {
             Stop::ContentFilter | Stop::MalformedFunctionCall | Stop::Other => {
-                &Self::told_by(at_limit)
+                &Self::default_stop(at_limit)
             }
             stop => stop,
         };
         let plain = parts.iter().all(|part| matches!(part, Part::Text { .. }));
-        let told = *stop == Self::told_by(at_limit);
-        (!plain || !told).then(|| Self {
+        let is_default = *stop == Self::default_stop(at_limit);
+        (!plain || !is_default).then(|| Self {
             parts: (!plain).then(|| parts.to_vec()),
             stop: stop.clone(),
         })
     }
 
-    /// Why an answer ended of which nothing was kept: `at_limit` where it has as many tokens as it
-    /// could have.
-    pub const fn told_by(at_limit: bool) -> Stop {
+    /// The stop of an answer for which none was stored. `at_limit`: it has the maximum number of tokens.
+    pub const fn default_stop(at_limit: bool) -> Stop {
         if at_limit { Stop::Limit } else { Stop::Done }
     }
 }

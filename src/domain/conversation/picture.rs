@@ -31,7 +31,7 @@ pub struct Image {
 #[serde(rename_all = "snake_case")]
 pub enum ImageSource {
     Base64 {
-        /// What it is, whatever it was called.
+        /// The format of the image by its bytes, not by its declared type.
         media_type: ImageType,
         /// Width and height in pixels; `None` where the header does not bound them.
         size: Option<(u32, u32)>,
@@ -41,7 +41,7 @@ pub enum ImageSource {
 }
 
 named_enum!(
-    /// What images are taken.
+    /// The accepted formats.
     ImageType {
         Png = "image/png",
         Jpeg = "image/jpeg",

@@ -2,10 +2,9 @@
 //! `openai/types/chat/completion_create_params.py`, `chat_completion.py`,
 //! `chat_completion_chunk.py`).
 //!
-//! Here: the request. Submodules: its messages ([`message`]), its tools ([`tools`]), and the bodies
-//! of answers ([`answer`]) with what writes them ([`writer`]).
+//! Here: the request. Submodules: its messages ([`message`]), its tools ([`tools`]), and what
+//! writes its answers ([`writer`]).
 
-mod answer;
 mod message;
 mod tools;
 mod writer;
@@ -22,7 +21,6 @@ use crate::domain::{
         FieldCode, Fields, Input, List, Object, boolean, integer, number, only, sequences, words,
     },
 };
-pub use answer::{ChatCompletion, ChatCompletionChunk};
 pub use writer::ChatWriter;
 
 /// Fields whose answers have no place here.
@@ -37,7 +35,7 @@ const HINTS: &[&str] = &[
     "safety_identifier",
     "user",
 ];
-/// As many as the API takes.
+/// The limit of OpenAI's API.
 const MAX_STOPS: usize = 4;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -90,7 +88,7 @@ impl Input for ChatRequest {
             )
         });
         for (name, values) in fixed() {
-            fields.optional(name, "As it is anyway.", only(values));
+            fields.optional(name, "Only the default is supported.", only(values));
         }
         for name in ["frequency_penalty", "presence_penalty"] {
             fields.neutral(name, vec![json!(0)]);

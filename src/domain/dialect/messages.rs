@@ -2,9 +2,8 @@
 //! `anthropic/types/message_create_params.py`, `message.py`, `raw_message_stream_event.py`).
 //!
 //! Here: the requests. Submodules: the blocks of messages ([`block`]), tools and the form of the
-//! answer ([`tools`]), and the bodies of answers ([`answer`]) with what writes them ([`writer`]).
+//! answer ([`tools`]), and what writes answers ([`writer`]).
 
-mod answer;
 mod block;
 mod tools;
 mod writer;
@@ -23,7 +22,6 @@ use crate::domain::{
         FieldCode, Fields, Input, List, Object, Others, boolean, integer, number, only, sequences,
     },
 };
-pub use answer::{Message, MessageEvent, TokenCount};
 pub use writer::MessagesWriter;
 
 /// Fields that change no answer, or make the input smaller: where a provider does not know them
@@ -41,7 +39,7 @@ pub struct MessagesRequest(pub DialogueRequest);
 #[derive(Debug, Clone, PartialEq)]
 pub struct CountRequest(pub DialogueRequest);
 
-/// What is found in messages and tools.
+/// Hints and tool names found in messages and tools.
 #[derive(Default)]
 struct Noted {
     /// The hints, each once.
@@ -59,7 +57,7 @@ fn note(noted: &Noted, found: Vec<&'static str>) {
     }
 }
 
-/// What both bodies have.
+/// Reads the fields that both bodies have.
 fn dialogue(fields: &Fields<'_>) -> Option<DialogueRequest> {
     let noted = Noted::default();
     fields.keep_others();
@@ -89,7 +87,11 @@ fn dialogue(fields: &Fields<'_>) -> Option<DialogueRequest> {
         let message = "is supported with edits that clear tool uses or thinking only";
         fields.error("context_management", FieldCode::NotSupported, message);
     }
-    fields.optional("speed", "As it is anyway.", only([json!("standard")]));
+    fields.optional(
+        "speed",
+        "Only the default is supported.",
+        only([json!("standard")]),
+    );
     fields.unsupported(REFUSED);
     let (reasoning, format) = reasoning;
     let (mut messages, mut system) = (messages?, system.unwrap_or_default());
@@ -141,7 +143,7 @@ impl Input for MessagesRequest {
         let about = "The text ends before one.";
         let stop = fields.optional("stop_sequences", about, sequences(MAX_STOPS, false));
         let tiers = only([json!("auto"), json!("standard_only")]);
-        fields.optional("service_tier", "As it is anyway.", tiers);
+        fields.optional("service_tier", "Only the default is supported.", tiers);
         let about = "Whether the answer is an event stream.";
         let stream = fields.optional("stream", about, boolean());
         let dialogue = with_others(fields, dialogue?);

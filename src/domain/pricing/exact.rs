@@ -62,9 +62,7 @@ pub struct ImageCeiling {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VideoCeiling {
-    /// Credits per second.
     pub per_second: Credits,
-    /// Requested duration.
     pub seconds: u32,
     /// Durations that the model supports, in seconds, ascending.
     pub durations: Vec<u32>,
@@ -79,7 +77,7 @@ pub struct SpeechCeiling {
 }
 
 impl ImageCeiling {
-    /// `None` on overflow.
+    /// Returns `None` on overflow.
     pub fn price(&self, n: u32) -> Option<Credits> {
         Credits::pro_rata(&[(self.per_image, n.into())], 1)
     }
@@ -91,7 +89,7 @@ impl ImageCeiling {
 }
 
 impl VideoCeiling {
-    /// `None` on overflow.
+    /// Returns `None` on overflow.
     pub fn price(&self, seconds: u32) -> Option<Credits> {
         Credits::pro_rata(&[(self.per_second, seconds.into())], 1)
     }
@@ -107,7 +105,7 @@ impl VideoCeiling {
 }
 
 impl SpeechCeiling {
-    /// `None` on overflow.
+    /// Returns `None` on overflow.
     pub fn price(&self, characters: u64) -> Option<Credits> {
         Credits::pro_rata(&[(self.per_1000_characters, characters)], PER_THOUSAND)
     }

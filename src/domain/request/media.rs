@@ -102,11 +102,9 @@ pub struct ImageRequest {
     pub prompt: String,
     pub negative_prompt: Option<String>,
     pub target: Target,
-    /// One of [`SIZES`].
     pub size: Option<(u32, u32)>,
     pub quality: Option<Quality>,
     pub style: Option<Style>,
-    /// How many.
     pub n: Option<u32>,
     /// The hold must not be above it.
     pub max_cost: Option<Credits>,
@@ -116,7 +114,7 @@ pub struct ImageRequest {
 pub struct VideoRequest {
     pub prompt: String,
     pub target: Target,
-    /// Seconds.
+    /// Whole seconds of video.
     pub duration: Option<u32>,
     pub ratio: Option<Ratio>,
     /// The hold must not be above it.
@@ -130,14 +128,13 @@ pub struct SpeechRequest {
     pub prompt: String,
     pub target: Target,
     pub voice: Option<String>,
-    /// Playback rate.
     pub speed: Option<f64>,
     pub format: Option<SpeechFormat>,
     /// The hold must not be above it.
     pub max_cost: Option<Credits>,
 }
 
-/// Those of [`SIZES`], between `separator`s.
+/// Lists [`SIZES`] with `separator` between them.
 fn sizes(separator: &str) -> String {
     SIZES
         .map(|(width, height)| format!("{width}x{height}"))

@@ -1,4 +1,4 @@
-//! What the operator asks for.
+//! Requests of the operator.
 
 use std::fmt;
 
@@ -58,11 +58,11 @@ pub(super) const PASSWORD: Text = text(PASSWORD_CHARS)
     .min(8)
     .not_blank_by(FieldCode::NotAllowed);
 const NAME: Text = text(100).not_blank_by(FieldCode::OutOfRange);
-/// What makes a movement happen once.
+/// The reference that deduplicates a movement of credits.
 const REFERENCE: Text = text(255).not_blank();
 
 impl AccountRequest {
-    /// What is wrong with one that was not read from a body.
+    /// Validates a value that was not read from a body.
     pub fn violations(&self) -> Vec<FieldError> {
         let negative = self.credits < Credits::ZERO;
         let refused = [
@@ -85,7 +85,7 @@ impl AccountRequest {
     }
 }
 
-/// What is wrong with a password that was not read from a body.
+/// Validates a password that was not read from a body.
 pub fn password_violations(password: &str) -> Vec<FieldError> {
     violations([("password", PASSWORD.check(password))])
 }
@@ -138,7 +138,7 @@ named_enum!(
     }
 );
 
-/// What an operator moves.
+/// The kind of a movement of credits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Move {
     /// Bought or given credits; positive.
@@ -206,7 +206,7 @@ impl Move {
         }
     }
 
-    /// What is wrong with one that was not read from a body.
+    /// Validates a value that was not read from a body.
     pub fn violations(self, reference: Option<&str>) -> Vec<FieldError> {
         let reference = reference.map_or(Ok(()), |reference| REFERENCE.check(reference));
         violations([("amount", self.check()), ("reference", reference)])
@@ -260,7 +260,7 @@ pub struct SuspensionRequest {
 
 impl Input for SuspensionRequest {
     fn read(fields: &Fields<'_>) -> Option<Self> {
-        let reason = "Why, for the operator; the account is not told.";
+        let reason = "The reason, which only the operator can see.";
         Some(Self {
             reason: fields.optional("reason", reason, REFERENCE),
         })

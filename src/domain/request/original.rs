@@ -16,7 +16,7 @@ pub struct Original {
     pub members: Members,
     /// Headers that belong to it, by their names.
     pub headers: Vec<(&'static str, String)>,
-    /// What its cache markers may have written.
+    /// Cache writes that its cache markers allow.
     pub cache_writes: CacheWrites,
 }
 

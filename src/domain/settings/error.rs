@@ -15,7 +15,7 @@ pub const MISSING: &str = "is missing: add it";
 pub struct ConfigError {
     /// The key with its tables.
     pub key: String,
-    /// What is wrong; continues the sentence after the key.
+    /// The problem; it continues the sentence after the key.
     pub problem: String,
 }
 

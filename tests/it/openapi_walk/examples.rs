@@ -11,7 +11,7 @@ use http::Method;
 use serde_json::{Map, Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{Operation, document, every_operation, objects, schema};
+use super::{Operation, document, every_operation, objects, schema, target};
 use crate::{
     common::{Account, Answer, TestApp},
     v1::admin::operator,
@@ -216,13 +216,8 @@ fn shape(value: &Value) -> Value {
 fn examples_of(document: &Value, content: &Value) -> Vec<(String, Value)> {
     let only = content.get("example");
     let named = content["examples"].as_object().into_iter().flatten();
-    let named = named.map(|(name, example)| {
-        let example = example["$ref"].as_str().map_or(example, |reference| {
-            let found = document.pointer(reference.trim_start_matches('#'));
-            found.unwrap_or_else(|| panic!("{reference} leads nowhere"))
-        });
-        (name.clone(), example["value"].clone())
-    });
+    let named =
+        named.map(|(name, example)| (name.clone(), target(document, example)["value"].clone()));
     let only = only.map(|example| (String::new(), example.clone()));
     only.into_iter().chain(named).collect()
 }

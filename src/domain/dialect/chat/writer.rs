@@ -1,24 +1,62 @@
 //! Writes the answers of a chat.
 
-use super::{
-    answer::{
-        ChatAnswer, ChatCall, ChatChoice, ChatCompletion, ChatCompletionChunk, ChatDelta,
-        ChatPiece, ChatUsage, ChunkUsage, finish_reason,
-    },
-    text_of,
-};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::text_of;
 use crate::domain::{
-    conversation::{Delta, Part, ReasoningField, reasoning},
+    conversation::{Delta, Part, ReasoningField, Stop, ToolCall, reasoning},
     dialect::{Answer, Head, Writer},
+    usage::TextUsage,
 };
 
-/// Writes an answer.
 #[derive(Debug)]
 pub struct ChatWriter {
     head: Head,
     include_usage: bool,
     /// Calls that have begun.
     calls: usize,
+}
+
+/// An event of a stream, serialized directly: there is one for each token.
+#[derive(Serialize)]
+struct Chunk<'a, D> {
+    id: String,
+    object: &'static str,
+    created: i64,
+    model: &'a str,
+    choices: &'a [Choice<D>],
+    /// With `include_usage`: null, except in the last chunk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Value>,
+}
+
+#[derive(Serialize)]
+struct Choice<D> {
+    index: u32,
+    delta: D,
+    logprobs: (),
+    finish_reason: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Piece<'a> {
+    Content(&'a str),
+    ReasoningContent(&'a str),
+    Reasoning(&'a str),
+    ToolCalls([ArgumentsPiece<'a>; 1]),
+}
+
+#[derive(Serialize)]
+struct ArgumentsPiece<'a> {
+    index: usize,
+    function: Arguments<'a>,
+}
+
+#[derive(Serialize)]
+struct Arguments<'a> {
+    arguments: &'a str,
 }
 
 impl ChatWriter {
@@ -34,28 +72,65 @@ impl ChatWriter {
         format!("chatcmpl-{}", self.head.id)
     }
 
-    fn chunk(&self, choices: Vec<ChatDelta>, usage: Option<ChatUsage>) -> String {
-        let chunk = ChatCompletionChunk {
+    fn chunk<D: Serialize>(&self, choices: &[Choice<D>], usage: Value) -> String {
+        let chunk = Chunk {
             id: self.id(),
             object: "chat.completion.chunk",
             created: self.head.created,
-            model: self.head.model.clone(),
+            model: &self.head.model,
             choices,
-            usage: self
-                .include_usage
-                .then(|| usage.map_or(ChunkUsage::NotYet, ChunkUsage::Whole)),
+            usage: self.include_usage.then_some(usage),
         };
         format!("data: {}\n\n", text_of(&chunk))
     }
 
-    fn delta(&self, delta: ChatPiece, finish_reason: Option<&'static str>) -> String {
-        let choice = ChatDelta {
+    fn delta(&self, delta: impl Serialize, finish_reason: Option<&'static str>) -> String {
+        let choice = Choice {
             index: 0,
             delta,
             logprobs: (),
             finish_reason,
         };
-        self.chunk(vec![choice], None)
+        self.chunk(&[choice], Value::Null)
+    }
+}
+
+/// A call with all that is known of it.
+fn tool_call(call: &ToolCall) -> Value {
+    let mut value = json!({
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": call.arguments},
+    });
+    if let Some(signature) = &call.thought_signature {
+        value["extra_content"] = json!({"google": {"thought_signature": signature}});
+    }
+    value
+}
+
+fn usage_of(usage: &TextUsage) -> Value {
+    json!({
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+        "prompt_tokens_details": {
+            "cached_tokens": usage.cached_input_tokens.unwrap_or(0),
+            "cache_write_tokens": usage.cache_write_tokens.unwrap_or(0),
+        },
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens.unwrap_or(0)},
+    })
+}
+
+const fn finish_reason(stop: &Stop) -> &'static str {
+    match stop {
+        Stop::Done
+        | Stop::Sequence(_)
+        | Stop::Paused
+        | Stop::MalformedFunctionCall
+        | Stop::Other => "stop",
+        Stop::Limit => "length",
+        Stop::Tools => "tool_calls",
+        Stop::ContentFilter => "content_filter",
     }
 }
 
@@ -63,83 +138,76 @@ impl Writer for ChatWriter {
     fn whole(&self, answer: &Answer) -> String {
         let text = answer.text();
         let calls = answer.parts.iter().filter_map(|part| match part {
-            Part::ToolCall(call) => Some(ChatCall::of(call, None)),
+            Part::ToolCall(call) => Some(tool_call(call)),
             _ => None,
         });
-        let tool_calls: Vec<_> = calls.collect();
-        text_of(&ChatCompletion {
-            id: self.id(),
-            object: "chat.completion",
-            created: self.head.created,
-            model: self.head.model.clone(),
-            choices: vec![ChatChoice {
-                index: 0,
-                message: ChatAnswer {
-                    role: "assistant",
-                    content: (!text.is_empty() || tool_calls.is_empty()).then_some(text),
-                    reasoning_content: reasoning(&answer.parts, ReasoningField::ReasoningContent),
-                    reasoning: reasoning(&answer.parts, ReasoningField::Reasoning),
-                    refusal: (),
-                    tool_calls,
-                },
-                logprobs: (),
-                finish_reason: finish_reason(&answer.stop),
+        let calls: Vec<Value> = calls.collect();
+        let mut message = json!({"role": "assistant", "content": null, "refusal": null});
+        if !text.is_empty() || calls.is_empty() {
+            message["content"] = text.into();
+        }
+        for field in ReasoningField::ALL {
+            if let Some(text) = reasoning(&answer.parts, field) {
+                message[field.as_str()] = text.into();
+            }
+        }
+        if !calls.is_empty() {
+            message["tool_calls"] = calls.into();
+        }
+        let mut body = json!({
+            "id": self.id(),
+            "object": "chat.completion",
+            "created": self.head.created,
+            "model": self.head.model,
+            "choices": [{
+                "index": 0,
+                "message": null,
+                "logprobs": null,
+                "finish_reason": finish_reason(&answer.stop),
             }],
-            usage: ChatUsage::from(&answer.usage),
-        })
+            "usage": usage_of(&answer.usage),
+        });
+        body["choices"][0]["message"] = message;
+        body.to_string()
     }
 
     fn begin(&mut self) -> String {
-        let role = ChatPiece {
-            role: Some("assistant"),
-            content: Some(String::new()),
-            ..ChatPiece::default()
-        };
-        self.delta(role, None)
+        self.delta(json!({"role": "assistant", "content": ""}), None)
     }
 
     fn piece(&mut self, delta: &Delta) -> String {
         let piece = match delta {
-            Delta::Text(text) => ChatPiece {
-                content: Some(text.clone()),
-                ..ChatPiece::default()
-            },
-            Delta::Reasoning(ReasoningField::ReasoningContent, text) => ChatPiece {
-                reasoning_content: Some(text.clone()),
-                ..ChatPiece::default()
-            },
-            Delta::Reasoning(ReasoningField::Reasoning, text) => ChatPiece {
-                reasoning: Some(text.clone()),
-                ..ChatPiece::default()
-            },
-            Delta::ToolCall(call) => {
-                self.calls += 1;
-                ChatPiece {
-                    tool_calls: vec![ChatCall::of(call, Some(self.calls - 1))],
-                    ..ChatPiece::default()
-                }
+            Delta::Text(text) => Piece::Content(text),
+            Delta::Reasoning(ReasoningField::ReasoningContent, text) => {
+                Piece::ReasoningContent(text)
             }
-            Delta::Arguments(arguments) => ChatPiece {
-                tool_calls: vec![ChatCall::more(self.calls.saturating_sub(1), arguments)],
-                ..ChatPiece::default()
-            },
-            // This dialect has no fields for these; an empty chunk keeps the connection alive.
+            Delta::Reasoning(ReasoningField::Reasoning, text) => Piece::Reasoning(text),
+            Delta::ToolCall(call) => {
+                let mut call = tool_call(call);
+                call["index"] = self.calls.into();
+                self.calls += 1;
+                return self.delta(json!({"tool_calls": [call]}), None);
+            }
+            Delta::Arguments(arguments) => Piece::ToolCalls([ArgumentsPiece {
+                index: self.calls.saturating_sub(1),
+                function: Arguments { arguments },
+            }]),
+            // This dialect has no fields for these.
             Delta::Thinking(_) | Delta::Signature(_) | Delta::Redacted(_) | Delta::Opaque(_) => {
-                ChatPiece::default()
+                return self.keep_alive();
             }
         };
         self.delta(piece, None)
     }
 
     fn keep_alive(&mut self) -> String {
-        self.delta(ChatPiece::default(), None)
+        self.delta(json!({}), None)
     }
 
     fn end(&mut self, answer: &Answer) -> String {
-        let reason = finish_reason(&answer.stop);
-        let mut events = self.delta(ChatPiece::default(), Some(reason));
+        let mut events = self.delta(json!({}), Some(finish_reason(&answer.stop)));
         if self.include_usage {
-            events += &self.chunk(Vec::new(), Some(ChatUsage::from(&answer.usage)));
+            events += &self.chunk::<()>(&[], usage_of(&answer.usage));
         }
         events + "data: [DONE]\n\n"
     }

@@ -11,7 +11,7 @@ use crate::domain::{
 };
 
 named_enum!(
-    /// Who says a message.
+    /// The author of a message.
     MessageRole {
         System = "system",
         User = "user",
@@ -20,7 +20,7 @@ named_enum!(
 );
 
 named_enum!(
-    /// What a block of a message is.
+    /// The type of a block of a message.
     BlockType {
         Text = "text",
         Image = "image",
@@ -34,14 +34,14 @@ named_enum!(
 );
 
 named_enum!(
-    /// What a block of instructions is.
+    /// The type of a block of instructions.
     SystemBlockType {
         Text = "text",
     }
 );
 
 named_enum!(
-    /// What a block of a tool's result is.
+    /// The type of a block of a tool's result.
     ResultBlockType {
         Text = "text",
         Image = "image",
@@ -50,7 +50,7 @@ named_enum!(
 );
 
 named_enum!(
-    /// Where an image is.
+    /// The kind of source of an image.
     ImageSourceType {
         Base64 = "base64",
         Url = "url",
@@ -82,7 +82,6 @@ pub(super) fn message(fields: &Fields<'_>, noted: &Noted) -> Option<Message> {
     Some(Message { role, parts })
 }
 
-/// Blocks of instructions.
 pub(super) fn texts(fields: &Fields<'_>, name: &'static str) -> Option<Vec<Part>> {
     let list = List {
         about: "Instructions above the messages.",

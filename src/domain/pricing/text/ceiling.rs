@@ -25,7 +25,7 @@ pub struct TextCeiling {
     pub input_tokens: u64,
     /// Upper bound of output tokens: `max_tokens`.
     pub max_tokens: u32,
-    /// What the provider may write to its cache, by the body that is really sent to it.
+    /// Cache writes that the provider may bill for the body that is actually sent.
     pub cache_writes: CacheWrites,
 }
 
