@@ -18,7 +18,6 @@ pub mod observe;
 pub mod providers;
 pub mod sections;
 pub mod summary;
-mod values;
 
 use std::{
     collections::BTreeMap,

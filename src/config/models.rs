@@ -14,16 +14,15 @@ mod video;
 mod vision;
 
 use chrono::NaiveDate;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de::Error as _};
 use toml::Value;
 
-use self::markup::optional_markup;
-use super::{ConfigError, values::day};
+use super::ConfigError;
 use crate::domain::{
     catalogue::{Model, ModelKind},
     generation::Modality,
     pricing::Markup,
-    settings::{quoted, range::Bounded},
+    settings::{quoted, range::Bounded, shown},
     vendor::{SharedSettings, Vendor},
 };
 
@@ -79,7 +78,6 @@ pub(super) struct RawModel {
     #[serde(default, deserialize_with = "day")]
     retiring: Option<NaiveDate>,
     prices: Option<Value>,
-    #[serde(default, deserialize_with = "optional_markup")]
     pub(super) markup: Option<Markup>,
     limits: Option<Value>,
     overhead_tokens: Option<Bounded<u32, 0, 100_000>>,
@@ -205,4 +203,15 @@ fn modality(vendor: &Vendor, raw: Option<Modality>) -> Result<Modality, ConfigEr
         None => format!("is missing: write type = {names}"),
     };
     Err(ConfigError::new("type", problem))
+}
+
+/// Reads a date or text.
+fn day<'de, D: Deserializer<'de>>(source: D) -> Result<Option<NaiveDate>, D::Error> {
+    let value = Value::deserialize(source)?;
+    let text = value.as_str().unwrap_or_default();
+    let day = NaiveDate::parse_from_str(text, "%Y-%m-%d").map_err(|_| {
+        let bad = shown(&value);
+        D::Error::custom(format_args!("is {bad}: must be a date, such as 2027-01-14"))
+    })?;
+    Ok(Some(day))
 }

@@ -13,10 +13,7 @@ use url::Url;
 use super::{
     ConfigError, ModelConfig, access,
     load::Overrides,
-    models::{
-        self, RawModel,
-        markup::{check_margin, optional_markup},
-    },
+    models::{self, RawModel, markup::check_margin},
 };
 use crate::domain::{
     pricing::Markup,
@@ -101,7 +98,6 @@ pub(super) struct RawProvider {
     base_url_env: Option<String>,
     timeout_seconds: Option<Seconds<1, 3_600>>,
     max_concurrent: Option<Bounded<usize, 1, 10_000>>,
-    #[serde(default, deserialize_with = "optional_markup")]
     markup: Option<Markup>,
     models: Option<Vec<RawModel>>,
 }

@@ -14,10 +14,7 @@ use secrecy::SecretString;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
-use super::{
-    net::{address, database_url, networks, origins, public_url},
-    values::price,
-};
+use super::net::{address, database_url, networks, origins, public_url};
 use crate::domain::{
     credits::Credits,
     generation::Modality,
@@ -292,7 +289,7 @@ pub struct Demo {
 const MAX_DEMO: Credits = Credits::from_micros(1_000_000_000_000_000);
 
 fn demo_credits<'de, D: Deserializer<'de>>(source: D) -> Result<Credits, D::Error> {
-    let credits = price(source)?;
+    let credits = Credits::deserialize(source)?;
     if credits > MAX_DEMO {
         return Err(D::Error::custom(format!(
             "is \"{credits}\": must be at most \"{MAX_DEMO}\""

@@ -14,7 +14,7 @@ use serde::{
 };
 use toml::{Table, Value};
 
-pub use error::{ConfigError, quoted, shown};
+pub use error::{ConfigError, MISSING, quoted, shown};
 
 /// Deserializes a value. Text that spells a number, boolean or list counts as one, because
 /// environment variables are text. The key of an error is relative to the value.

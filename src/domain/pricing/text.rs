@@ -4,7 +4,7 @@ mod ceiling;
 #[cfg(test)]
 mod tests;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use ceiling::{CacheWrites, TextCeiling};
@@ -44,7 +44,7 @@ pub struct PriceTier {
 }
 
 /// Prices of each kind of token, in credits per 1,000,000.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TokenPrices {
     /// Input tokens.
     pub input_per_million: Credits,

@@ -98,7 +98,11 @@ fn every_video_and_speech_model_is_sound() {
                 assert!(limits.durations.is_sorted(), "{id}");
                 assert_eq!(limits.ratios.is_none(), sandbox, "{id}");
                 let runway = model.provider == "runway";
-                assert_eq!(video.max_prompt_utf16, runway.then_some(1_000), "{id}");
+                assert_eq!(
+                    video.limits.max_prompt_utf16,
+                    runway.then_some(1_000),
+                    "{id}"
+                );
                 assert_eq!(limits.max_prompt_chars == 1_000, runway, "{id}");
             }
             ModelKind::Speech(speech) => {

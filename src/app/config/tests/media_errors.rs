@@ -134,12 +134,15 @@ fn of_speech() {
             r#"default_voice is "a-b": must be a voice id of letters and digits"#,
         ),
         (
-            "limits.voices = [\"a/b\"]",
+            "limits = { voices = [\"a/b\"], default_voice = \"b\" }",
             r#"voices holds "a/b": each must be a voice id of letters and digits"#,
         ),
-        ("limits.voices = []", "voices is empty: name at least one"),
         (
-            "limits.voices = [\"a\", \"a\"]",
+            "limits = { voices = [], default_voice = \"b\" }",
+            "voices is empty: name at least one",
+        ),
+        (
+            "limits = { voices = [\"a\", \"a\"], default_voice = \"a\" }",
             r#"voices holds "a" twice: keep one"#,
         ),
         (
@@ -148,7 +151,7 @@ fn of_speech() {
         ),
         (
             "limits = { default_voice = \"b\", formats = [\"ogg\"] }",
-            r#"formats holds "ogg": must be mp3 or wav for a provider of kind "elevenlabs""#,
+            r#"formats[0] is "ogg": must be one of mp3, wav"#,
         ),
         (
             "limits = { default_voice = \"b\", formats = [] }",

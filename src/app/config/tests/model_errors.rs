@@ -98,7 +98,7 @@ fn of_models() {
         ("id = \"m\"".to_owned(), r#"providers.x.models[0].type is missing: write type = "text""#.to_owned()),
         ("id = \"m\"\ntype = \"image\"".to_owned(), r#"providers.x.models[0].type is "image": must be "text" for a provider of kind "openai_compatible""#.to_owned()),
         ("id = \"m\"\ntype = \"speech\"".to_owned(), r#"providers.x.models[0].type is "speech": must be one of text, image, video, audio"#.to_owned()),
-        ("id = \"m\"\ntype = \"text\"".to_owned(), format!("providers.x.models[0].prices is missing: {unpriced}; add input_per_million and output_per_million or set enabled = false")),
+        ("id = \"m\"\ntype = \"text\"".to_owned(), format!("providers.x.models[0].prices.input_per_million is missing: {unpriced}; add it or set enabled = false")),
         ("id = \"m\"\ntype = \"text\"\nprices = {output_per_million = \"1\"}".to_owned(), format!("providers.x.models[0].prices.input_per_million is missing: {unpriced}; add it or set enabled = false")),
         ("id = \"m\"\ntype = \"text\"\nprices = {input_per_million = \"1\"}".to_owned(), format!("providers.x.models[0].prices.output_per_million is missing: {unpriced}; add it or set enabled = false")),
         ("id = \"m\"\ntype = \"text\"\nprices = {input_per_million = 0.1}".to_owned(), r#"providers.x.models[0].prices.input_per_million is 0.1: write credits in quotes, such as "10.5", so that no digit is lost"#.to_owned()),
@@ -219,7 +219,7 @@ fn of_tiers() {
         ),
         (
             format!("{base}, tiers = [{{ above_input_tokens = 9, {base}, price = \"1\" }}]"),
-            "[0].price is not a known key: remove it or use one of above_input_tokens, input_per_million, cached_input_per_million, cache_write_per_million, cache_write_long_per_million, output_per_million",
+            "[0].price is not a known key: remove it or use one of input_per_million, cached_input_per_million, cache_write_per_million, cache_write_long_per_million, output_per_million, above_input_tokens",
         ),
         (
             format!(
