@@ -1,7 +1,7 @@
 //! The built-in models of images, video and speech: complete prices and sound limits.
 
 use super::{defaults::ALL_KEYS, *};
-use crate::{
+use gensvc::{
     domain::{
         catalogue::{ImageModel, ModelKind, Support},
         generation::Modality,

@@ -1,5 +1,4 @@
-//! Tests of the configuration, by concern. What they share: an environment from pairs, and
-//! loading a text as if it were a file.
+//! Loading the configuration: defaults, files, the environment, and each error.
 
 mod defaults;
 mod environment;
@@ -20,8 +19,8 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use super::load;
-use crate::{
+use gensvc::{
+    app::config::load,
     config::{Config, ConfigError, ModelConfig},
     domain::catalogue::{ModelKind, TextModel},
 };

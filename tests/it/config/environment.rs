@@ -3,7 +3,7 @@
 use secrecy::ExposeSecret as _;
 
 use super::*;
-use crate::config::{LogFormat, Status};
+use gensvc::config::{LogFormat, Status};
 
 #[test]
 fn every_script_name_works() {

@@ -1,7 +1,7 @@
 //! Models of images, video and speech in a file: what they become, and every error.
 
 use super::*;
-use crate::{
+use gensvc::{
     domain::{
         catalogue::{ImageModel, Support},
         request::{Quality, SpeechFormat},

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::{
+use gensvc::{
     config::{LogFormat, Status, load::DEFAULT_TOML},
     domain::{
         catalogue::ModelKind,
@@ -104,7 +104,7 @@ fn the_values_of_the_contract() {
 /// The toml crate reads inline tables over several lines, which are TOML 1.1; others refuse them.
 #[test]
 fn what_people_copy_is_toml_1_0() {
-    let docs = include_str!("../../../../docs/configure.md");
+    let docs = include_str!("../../../docs/configure.md");
     let blocks = docs.split("```toml").skip(1);
     let examples = blocks.map(|rest| rest.split("```").next().unwrap());
     for text in examples.chain([DEFAULT_TOML]) {

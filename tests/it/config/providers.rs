@@ -1,7 +1,7 @@
 //! Compatible servers from a file, what is told about providers, and what never is.
 
 use super::*;
-use crate::{
+use gensvc::{
     config::Status,
     domain::{generation::Modality, request::Target, validate::FieldCode},
     providers::openai::{Api, OpenAiModel, SystemRole, TokenField},

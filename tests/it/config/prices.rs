@@ -1,7 +1,7 @@
 //! The catalogue's prices, and the operator's margin on them.
 
 use super::{defaults::ALL_KEYS, *};
-use crate::domain::{
+use gensvc::domain::{
     credits::Credits,
     pricing::{CacheWrites, Prices, TextPrices, TokenPrices},
 };
