@@ -56,11 +56,9 @@ run: tools $(if $(DATABASE_URL),,postgres)
 	esac
 
 # Gives the rest of a recipe a private Postgres in DATABASE_URL and stops it in the end. A
-# DATABASE_URL from outside is ignored: tests create and drop databases. A database that `cargo clean`
-# left behind, as root does where Postgres cannot enter target/, is deleted.
+# DATABASE_URL from outside is ignored: tests create and drop databases.
 database := DATABASE_URL= GENSVC_LOG=warn GENSVC_DATA_DIR=target/test-data $(gensvc) database
 with_postgres = trap 'exit 130' HUP INT TERM; trap '$(database) stop >/dev/null' EXIT; \
-	[ -e target/test-data ] || $(database) remove --yes >/dev/null || exit; \
 	DATABASE_URL=$$($(database) start) || exit; export DATABASE_URL;
 
 test: tools postgres $(if $(only),,chromium)
