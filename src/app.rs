@@ -46,7 +46,6 @@ pub struct App {
     pub auditor: Auditor,
     /// How stored files are linked to.
     pub links: MediaLinks,
-    /// The HTTP side.
     pub router: Router,
     /// The metrics, for this machine alone.
     pub metrics_router: Router,
@@ -98,26 +97,22 @@ pub enum AppError {
     },
     #[error("the store of files cannot be used: {}{}", .0, causes(.0))]
     Media(#[from] crate::media::MediaStoreError),
-    /// The client that fetches files.
     #[error("the client that fetches files could not be made: {0}")]
     Downloader(reqwest::Error),
-    /// The client that posts to webhooks.
     #[error("the client that posts to webhooks could not be made: {0}")]
     Sender(reqwest::Error),
-    /// What links are made from.
     #[error("links to files cannot be made: {0}")]
     Links(String),
-    /// Anything of the system.
     #[error("{0}")]
     Io(#[from] std::io::Error),
     #[error("the OpenAPI document could not be made: {0}")]
     Document(#[from] serde_json::Error),
 }
 
-/// The causes of an error, for one line. Some errors tell their cause themselves.
+/// The causes of an error, in one line. Omits those that the error itself names.
 fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
-    let told = text.len();
+    let own = text.len();
     let mut source = error.source();
     while let Some(cause) = source {
         let words = cause.to_string();
@@ -127,7 +122,7 @@ fn causes(error: &dyn std::error::Error) -> String {
         }
         source = cause.source();
     }
-    text.split_off(told)
+    text.split_off(own)
 }
 
 impl App {

@@ -90,11 +90,11 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
     let stop = stop.await?;
     stop.enter("the start");
     let mut database = Database::open(config, Role::Server, Schema::Migrate).await?;
-    // What stops the start is told before what is merely odd.
+    // Warnings follow errors that stop the start.
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
-    // What is written from now on, stored files above all, is this user's alone.
+    // Files that are written from now on are readable by this user only.
     umask(Mode::S_IRWXG | Mode::S_IRWXO);
     let local = database.local.take().map(Arc::new);
     let (store, clock) = (&database.store, &database.clock);
@@ -118,8 +118,8 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
     result
 }
 
-/// Why the port cannot be had. Where a server of the same data folder has it, another port would not
-/// help.
+/// The error of a failed bind. If a server of the same data directory has the port, the error says
+/// so, since another port would not help.
 async fn bind_failure(config: &Config, source: io::Error) -> AppError {
     let address = config.server.bind;
     if source.kind() == io::ErrorKind::AddrInUse && config.database_url().is_none() {
@@ -142,7 +142,8 @@ enum MetricsPort {
     Taken(SocketAddr),
 }
 
-/// Two servers of one machine need not be told apart for the second to start.
+/// Binds the port of the metrics. A port that is taken, by another server of this machine, does not
+/// stop the start.
 async fn metrics_port(config: &Config) -> Result<Option<MetricsPort>, AppError> {
     if config.metrics.token.is_some() {
         return Ok(None);
@@ -161,7 +162,7 @@ async fn metrics_port(config: &Config) -> Result<Option<MetricsPort>, AppError> 
     }
 }
 
-/// A listener on a port that is taken now, once it is free.
+/// Waits until a port is free, and listens on it.
 async fn freed(address: SocketAddr) -> TcpListener {
     loop {
         tokio::time::sleep(BIND_METRICS_EVERY).await;
@@ -185,7 +186,7 @@ async fn run(
     let storage = media::open(config).await?;
     let clock = Arc::clone(clock);
     let app = App::build_over(config, store.clone(), clock, &url, storage.clone()).await?;
-    // What a killed server left is ended before the first request is taken.
+    // Ends the generations of a killed server before the first request.
     let paused = config.jobs.paused;
     if !paused && local.is_some_and(|local| local.is_sole_server()) {
         app.runner.assume_sole_instance().await?;
@@ -193,7 +194,7 @@ async fn run(
     let beat = (*config.jobs.lease / 3).min(SWEEP_AT_MOST);
     let mut background = JoinSet::new();
     background.spawn(heartbeats(app.runner.clone(), beat));
-    // Bounded: on a slow database others may leave new work as fast as it is ended.
+    // Bounded, since other servers may leave new work as fast as it is ended.
     let begun = Instant::now();
     while !paused && app.runner.sweep_step().await? > 0 && begun.elapsed() < SWEEP_AT_START {}
 
@@ -324,7 +325,7 @@ fn warn_of_risks(durability: Durability) {
     }
 }
 
-/// Warns of a store that takes no files. Not awaited: text goes on without it.
+/// Warns if files cannot be stored. The start does not wait for it: text needs no files.
 async fn check(storage: MediaStore) {
     let cause = match timeout(STORAGE_CHECK, storage.probe()).await {
         Ok(Ok(())) => return,

@@ -26,14 +26,14 @@ use crate::domain::{
 
 /// Characters of a provider's name.
 const MAX_NAME: usize = 40;
-/// How long a call may take unless configured otherwise.
+/// Default maximum time of a call.
 const TIMEOUT: Duration = Duration::from_mins(5);
-/// Calls at once unless configured otherwise.
+/// Default maximum of concurrent calls.
 const MAX_CONCURRENT: usize = 256;
-/// As above, of the sandbox, which calls nobody.
+/// The same for the sandbox, which makes no network calls.
 const MAX_CONCURRENT_SANDBOX: usize = 2_048;
 
-/// Whether a provider is served.
+/// Whether and why a provider is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     Enabled,
@@ -52,7 +52,6 @@ pub struct Provider {
     pub name: String,
     /// Whose API it speaks.
     pub vendor: &'static Vendor,
-    /// Whether it is served.
     pub status: Status,
     /// Variables that may hold its key, the first that is set wins. Empty: it needs none.
     pub api_key_env: Vec<String>,
@@ -149,8 +148,8 @@ fn provider(
         );
         return Err(ConfigError::new(path, problem));
     }
-    let missing = |key: &str, mend: &str| {
-        let problem = format!("is missing: {mend}");
+    let missing = |key: &str, advice: &str| {
+        let problem = format!("is missing: {advice}");
         ConfigError::new(format!("{path}.{key}"), problem)
     };
     let vendor = vendor(raw.kind.as_deref(), vendors).map_err(|error| error.under(&path))?;
@@ -171,17 +170,17 @@ fn provider(
     } else {
         let variable = raw.base_url_env.as_deref();
         let url = access::base_url(&path, variable, raw.base_url.as_deref(), env, overrides)?;
-        let mend = "add the server's URL, such as \"http://localhost:11434/v1\"";
-        Some(url.ok_or_else(|| missing("base_url", mend))?)
+        let advice = "add the server's URL, such as \"http://localhost:11434/v1\"";
+        Some(url.ok_or_else(|| missing("base_url", advice))?)
     };
     if vendor.access == Access::Key && api_key_env.is_empty() {
-        let mend = "name the environment variable that holds the key";
-        return Err(missing("api_key_env", mend));
+        let advice = "name the environment variable that holds the key";
+        return Err(missing("api_key_env", advice));
     }
     let api_key = access::api_key(&api_key_env, env)?;
     let Some(raw_models) = raw.models.filter(|models| !models.is_empty()) else {
-        let mend = format!("add at least one [[{path}.models]]");
-        return Err(missing("models", &mend));
+        let advice = format!("add at least one [[{path}.models]]");
+        return Err(missing("models", &advice));
     };
     let models = models::resolve(&path, vendor, raw.markup.unwrap_or(markup), raw_models)?;
     let status = if raw.enabled == Some(false) {

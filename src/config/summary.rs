@@ -203,7 +203,7 @@ impl fmt::Display for Summary {
             limits.memory_bytes >> 20,
         )?;
         for (modality, default) in &self.default_providers {
-            let default = default.as_deref().unwrap_or("nobody");
+            let default = default.as_deref().unwrap_or("none");
             writeln!(f, "{:<14}{default}", format!("{modality} default"))?;
         }
         writeln!(f, "providers")?;

@@ -1,7 +1,7 @@
 //! Models of images.
 //!
-//! Here: that every size which a model can serve has a price, and that style and negative
-//! prompt get there. Not here: making a size from a larger one (`domain::catalogue`).
+//! Every size that a model can serve needs a price. Sizes are reduced from larger ones by
+//! `domain::catalogue`.
 
 use serde::Deserialize;
 use toml::{Table, Value};
@@ -78,7 +78,7 @@ fn native_sizes(names: &[String]) -> Result<Vec<(u32, u32)>, ConfigError> {
             let size = text
                 .split_once('x')
                 .and_then(|(w, h)| Some((pixels(w)?, pixels(h)?)))
-                // One way to write it: neither +1 nor 01.
+                // Neither +1 nor 01.
                 .filter(|&size| name(size) == *text);
             let Some(size) = size else {
                 return Err(format!(

@@ -261,7 +261,7 @@ fn errors_name_the_variable() {
         (
             "GENSVC__JOBS__LEASE",
             "1",
-            "GENSVC__JOBS__LEASE is not a known setting: [jobs] has deadline_seconds, lease_seconds, max_per_account, max_workers_per_account, paused, poll_interval_ms, workers; remove it or mend the name",
+            "GENSVC__JOBS__LEASE is not a known setting: [jobs] has deadline_seconds, lease_seconds, max_per_account, max_workers_per_account, paused, poll_interval_ms, workers; remove it or correct the name",
         ),
         (
             "GENSVC__JOB__LEASE_SECONDS",
@@ -276,7 +276,7 @@ fn errors_name_the_variable() {
         (
             "GENSVC__PROVIDERS__OPENAI__TIMEOUT",
             "1",
-            "GENSVC__PROVIDERS__OPENAI__TIMEOUT is not a known setting: a provider has api_key_env, base_url, base_url_env, enabled, kind, markup, max_concurrent, timeout_seconds; remove it or mend the name",
+            "GENSVC__PROVIDERS__OPENAI__TIMEOUT is not a known setting: a provider has api_key_env, base_url, base_url_env, enabled, kind, markup, max_concurrent, timeout_seconds; remove it or correct the name",
         ),
         (
             "GENSVC__PROVIDERS__OPENAI__MODELS",

@@ -36,7 +36,7 @@ fn of_the_server() {
         ),
         (
             "[server]\ncors_origins = [\"*\", \"https://a\"]",
-            r#"server.cors_origins holds "*" beside other origins: "*" must stand alone"#,
+            r#"server.cors_origins holds "*" and other origins: "*" must be the only one"#,
         ),
         (
             "[server]\ncors_origins = [1]",

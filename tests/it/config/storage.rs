@@ -201,7 +201,7 @@ fn errors_name_the_variable() {
         (
             "GENSVC__MEDIA__S3__KEY",
             "x",
-            "GENSVC__MEDIA__S3__KEY is not a known setting: [media.s3] has access_key_id_env, bucket, endpoint, prefix, region, secret_access_key_env, session_token_env, virtual_hosted; remove it or mend the name".to_owned(),
+            "GENSVC__MEDIA__S3__KEY is not a known setting: [media.s3] has access_key_id_env, bucket, endpoint, prefix, region, secret_access_key_env, session_token_env, virtual_hosted; remove it or correct the name".to_owned(),
         ),
     ] {
         check("", &[(name, value)], &want);
