@@ -183,8 +183,11 @@ impl LocalPostgres {
         if let Some(cluster) = Cluster::find(&data)? {
             cluster.stop().await?;
         }
+        let link = data.join("postgres");
+        if home != link {
+            remove_file(&link)?;
+        }
         fs::remove_dir_all(&home).at("delete", &home)?;
-        remove_file(&data.join("postgres"))?;
         remove_file(&home::log(&data))?;
         Ok(Some(home))
     }

@@ -103,7 +103,10 @@ impl Cluster {
             if answers && is_ready {
                 return Ok(started);
             }
-            if !answers && !self.is_server(pid) {
+            if is_ready && self.is_server(pid) && !socket::file(&self.socket).exists() {
+                // Its socket was deleted.
+                self.stop().await?;
+            } else if !answers && !self.is_server(pid) {
                 let log_start = self.launch(pid).await?;
                 started = log_start.is_none();
                 if let Some(log_start) = log_start {
