@@ -1,6 +1,4 @@
-//! The composition root: parts made from the configuration, the order of start and stop.
-//!
-//! Here: what is built from what. Not here: rules.
+//! The composition root: builds the parts of a server from the configuration.
 
 pub mod config;
 pub mod database;
@@ -51,7 +49,7 @@ pub struct App {
     pub metrics_router: Router,
 }
 
-/// Why the parts could not be put together.
+/// The error of a start.
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
     #[error(transparent)]
@@ -68,7 +66,6 @@ pub enum AppError {
     LocalPostgres(#[from] crate::local_postgres::LocalPostgresError),
     #[error(transparent)]
     DatabaseUrl(#[from] crate::store::HostsError),
-    /// `place` cannot be used, and where to look.
     #[error("cannot {verb} {place} ({cause}){advice}")]
     Database {
         verb: &'static str,
@@ -126,8 +123,7 @@ fn causes(error: &dyn std::error::Error) -> String {
 }
 
 impl App {
-    /// Puts the parts together over a store whose schema is up to date. Clients reach the
-    /// server at `public_url`.
+    /// Builds a server over a store whose schema is up to date. Clients use `public_url`.
     pub async fn build(
         config: &Config,
         store: Store,

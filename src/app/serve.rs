@@ -1,4 +1,4 @@
-//! `gensvc serve`: start in order, serve, stop in order.
+//! `gensvc serve`: the order of start and stop.
 
 use std::{
     convert::Infallible,
@@ -36,32 +36,32 @@ use crate::{
     store::{Durability, Store},
 };
 
-/// Between two checks of the private Postgres: what revives it within seconds.
+/// Interval of checks of the private Postgres, which is restarted within seconds.
 const SUPERVISE_EVERY: Duration = Duration::from_millis(500);
-/// The longest wait between two sweeps.
+/// Maximum interval of sweeps.
 const SWEEP_AT_MOST: Duration = Duration::from_secs(5);
-/// Between two tries of the metrics' port while it is taken.
+/// Interval of attempts to bind the port of the metrics while it is taken.
 const BIND_METRICS_EVERY: Duration = Duration::from_secs(10);
-/// How long a start ends what others left before it takes requests; the rest follows.
+/// Maximum time for which a start ends generations of dead servers before it accepts requests.
 const SWEEP_AT_START: Duration = Duration::from_secs(10);
-/// Between two counts of usage.
+/// Interval of the sums of usage.
 const COUNT_USAGE_EVERY: Duration = Duration::from_secs(1);
-/// Between two purges of what has expired.
+/// Interval of purges of expired rows.
 const PURGE_EVERY: Duration = Duration::from_mins(1);
-/// Between two removals of files.
+/// Interval of deletions of files.
 const REMOVE_EVERY: Duration = Duration::from_secs(10);
-/// Between two sweeps of files whose upload was cut off.
+/// Interval of deletions of incomplete uploads.
 const SWEEP_FILES_EVERY: Duration = Duration::from_hours(1);
-/// Generations that one removal takes.
+/// Maximum generations of one deletion.
 const REMOVAL_BATCH: i64 = 500;
-/// Rows that one purge removes of each kind.
+/// Maximum rows of each kind of one purge.
 const PURGE_BATCH: i64 = 5_000;
-/// How long deliveries to webhooks that are under way may take at the end.
+/// Maximum time of running webhook deliveries at a stop.
 const CLOSE_DELIVERIES: Duration = Duration::from_secs(2);
-/// How long busy connections to the database are waited for at the end.
+/// Maximum wait for busy connections to the database at a stop.
 const CLOSE_DATABASE: Duration = Duration::from_secs(3);
 
-/// How long the check of the file storage at the start may take.
+/// Maximum time of the check of the file storage at the start.
 const STORAGE_CHECK: Duration = Duration::from_secs(15);
 
 /// Until when after the grace period interrupted work is settled,
@@ -76,7 +76,7 @@ const POSTGRES_ENDS: Duration = Duration::from_secs(4);
 pub async fn serve(config: &Config) -> Result<(), AppError> {
     config.check_servable()?;
     listener::allow_files(*config.server.max_connections);
-    // The port first: a second server on it should not touch the database.
+    // First, so that a second server on the same port does not use the database.
     let address = config.server.bind;
     let listener = match TcpListener::bind(address).await {
         Ok(listener) => listener,
@@ -136,7 +136,7 @@ struct Listeners {
     metrics: Option<MetricsPort>,
 }
 
-/// Where the metrics are read without a token.
+/// The port of the metrics without a token.
 enum MetricsPort {
     Bound(TcpListener),
     Taken(SocketAddr),
@@ -275,7 +275,7 @@ async fn run(
     };
     stop.step("running work", WORK_ENDS, work).await;
     close.cancel();
-    // Those under way have the grace period too.
+    // Running deliveries have the grace period too.
     stop.step("an answer", ANSWERS_END, &mut server).await;
     server.abort();
     let rest = async {
@@ -286,7 +286,7 @@ async fn run(
     Ok(())
 }
 
-/// Begins whatever runs, ends or removes something.
+/// Starts the tasks that run, end or delete generations.
 fn take_work(config: &Config, app: &App, beat: Duration, background: &mut JoinSet<()>) {
     let (runner, dispatcher) = (&app.runner, app.dispatcher.clone());
     background.spawn(sweeps(runner.clone(), beat));
@@ -301,8 +301,8 @@ fn take_work(config: &Config, app: &App, beat: Duration, background: &mut JoinSe
     }
 }
 
-/// Logs each enabled provider with the reason, `openai (key in OPENAI_API_KEY)`, and where requests
-/// go that name none.
+/// Logs each enabled provider with the reason, `openai (key in OPENAI_API_KEY)`, and the default of
+/// each type.
 fn log_providers(config: &Config) {
     let providers = config.enabled_providers().into_iter();
     let named = providers.map(|p| format!("{} ({})", p.name, p.reason()));
@@ -349,11 +349,11 @@ fn listener_limits(config: &Config) -> Limits {
     }
 }
 
-/// On their own: a sweep with much to end may take longer than the lease, and others would
-/// take this process for dead.
+/// Sends heartbeats, independently of sweeps: these may take longer than the lease, and other
+/// servers would regard this one as dead.
 async fn heartbeats(runner: Runner, every: Duration) {
     repeat("the heartbeat", every, runner, |runner| async move {
-        // The sweep meets the same trouble and logs it.
+        // The sweep logs the same error.
         if let Err(error) = runner.heartbeat().await {
             tracing::debug!(%error, "the heartbeat failed");
         }
@@ -367,19 +367,19 @@ async fn sweeps(runner: Runner, every: Duration) {
     repeat("the sweep", every, runner, step).await;
 }
 
-/// Counts usage, and makes room.
+/// Updates the sums of usage.
 async fn settlements(runner: Runner) {
     let step = |runner: Runner| async move { runner.follow_settlements().await.map(|()| false) };
     repeat("the count of usage", COUNT_USAGE_EVERY, runner, step).await;
 }
 
-/// Removes the files of deleted and failed generations.
+/// Deletes the files of deleted and failed generations.
 async fn removals(runner: Runner) {
     let step = |runner: Runner| async move { runner.empty_trash(REMOVAL_BATCH).await };
     repeat("the removal of files", REMOVE_EVERY, runner, step).await;
 }
 
-/// Deletes what is older than its retention.
+/// Deletes generations that are older than the retention.
 async fn retention(runner: Runner, days: u32) {
     let age = TimeDelta::days(days.into());
     let step = |runner: Runner| async move { runner.delete_old(age, REMOVAL_BATCH).await };
@@ -391,7 +391,7 @@ async fn file_sweeps(runner: Runner) {
     repeat("the sweep of files", SWEEP_FILES_EVERY, runner, step).await;
 }
 
-/// Removes what has expired.
+/// Deletes expired rows.
 async fn purges(runner: Runner, log_days: u32) {
     let log_age = TimeDelta::days(log_days.into());
     let step = |runner: Runner| async move { runner.purge(log_age, PURGE_BATCH).await };
@@ -403,7 +403,7 @@ async fn audits(auditor: Auditor, every: Duration) {
     repeat("the self-audit", every, auditor, step).await;
 }
 
-/// Revives the private Postgres when it has died.
+/// Restarts the private Postgres if it dies.
 async fn supervision(local: Arc<LocalPostgres>, store: Store) {
     let parts = (local, store);
     repeat(

@@ -48,31 +48,27 @@ pub enum Status {
 /// A configured provider, served or not.
 #[derive(Debug, Clone)]
 pub struct Provider {
-    /// Its name in the API.
     pub name: String,
-    /// Whose API it speaks.
     pub vendor: &'static Vendor,
     pub status: Status,
     /// Variables that may hold its key, the first that is set wins. Empty: it needs none.
     pub api_key_env: Vec<String>,
-    /// Where it is; `None` for the sandbox.
+    /// `None` for the sandbox.
     pub base_url: Option<Url>,
-    /// Its key, if it needs one and has one.
     pub api_key: Option<SecretString>,
-    /// How long one call may take, 1 to 3,600 s.
+    /// Maximum time of a call, 1 to 3,600 s.
     pub timeout: Duration,
-    /// Calls at once from this process, 1 to 10,000.
+    /// Maximum of concurrent calls of this process, 1 to 10,000.
     pub max_concurrent: usize,
     pub models: Vec<ModelConfig>,
 }
 
 impl Provider {
-    /// Whether it needs no vendor, and its results are invented.
     pub fn is_sandbox(&self) -> bool {
         self.vendor.access == Access::BuiltIn
     }
 
-    /// Why it is served or not, in a few words.
+    /// Why it is enabled or not.
     pub fn reason(&self) -> String {
         match self.status {
             Status::Enabled => match self.api_key_env.join(" or ") {
@@ -86,7 +82,7 @@ impl Provider {
     }
 }
 
-/// `[providers.NAME]` as written.
+/// `[providers.NAME]`
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawProvider {
@@ -101,7 +97,7 @@ pub(super) struct RawProvider {
     models: Option<Vec<RawModel>>,
 }
 
-/// Resolves all providers, by name. `markup`: of those that have none of their own.
+/// Resolves all providers, by name. `markup` applies to those without their own.
 pub(super) fn resolve(
     raw: BTreeMap<String, RawProvider>,
     markup: Markup,

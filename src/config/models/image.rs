@@ -16,9 +16,9 @@ use crate::domain::{
     settings::{MISSING, quoted, range::Bounded},
 };
 
-/// Images of one request that the API takes at most.
+/// Maximum images of a request.
 const MAX_N: u32 = 4;
-/// The longest side of an image, in pixels.
+/// Maximum side of an image, in pixels.
 const MAX_SIDE: u32 = 8_192;
 
 #[derive(Deserialize)]

@@ -13,7 +13,7 @@ use crate::domain::{
     vendor::Vendor,
 };
 
-/// Characters of a voice that the API takes at most.
+/// Maximum characters of a voice.
 const MAX_VOICE_CHARS: usize = 100;
 
 pub(super) fn read(

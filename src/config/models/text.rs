@@ -14,13 +14,12 @@ use crate::domain::{
     vendor::{ModelSettings, Vendor},
 };
 
-/// Tokens that a provider's template adds to the caller's, unless the model says otherwise.
+/// Default for tokens that a provider's template adds.
 const OVERHEAD_TOKENS: u32 = 64;
-/// More tokens than any model takes.
+/// Maximum of a limit in tokens.
 const MOST_TOKENS: usize = 100_000_000;
-/// Tiers of a model.
 const MAX_TIERS: usize = 8;
-/// Temperatures that the API takes.
+/// Range of temperatures of the API.
 const TEMPERATURE: [f64; 2] = [0.0, 2.0];
 
 #[derive(Deserialize)]
@@ -130,7 +129,7 @@ fn token_prices(table: &Table, also: &str) -> Result<TokenPrices, ConfigError> {
     })
 }
 
-/// The range a model takes; `None` when it takes none. The error reads on after the key.
+/// The temperature range of a model; `None`: not supported. The error continues after the key.
 fn temperature(vendor: &Vendor, range: Option<&[f64]>) -> Result<Option<[f64; 2]>, String> {
     match range {
         None => Ok(vendor.temperature),
