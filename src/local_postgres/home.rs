@@ -55,7 +55,9 @@ pub(super) fn find(data: &Path) -> Result<Option<PathBuf>> {
         return Ok(link.exists().then_some(link));
     }
     let home = fs::canonicalize(&link).at("follow the link", &link)?;
-    let original = fs::read(home.join(ORIGINAL)).unwrap_or_default();
+    let Ok(original) = fs::read(home.join(ORIGINAL)) else {
+        return Ok(Some(home));
+    };
     let original = PathBuf::from(OsString::from_vec(original));
     if original != data && fs::canonicalize(original.join("postgres")).is_ok_and(|of| of == home) {
         return Err(LocalPostgresError::Copied { link, original });
