@@ -107,11 +107,9 @@ fn key_frame(picture: &RgbImage) -> Vec<u8> {
 fn shifted_frame(frame: u32, blocks: u32) -> Vec<u8> {
     // In quarters of a pixel; the code of a positive number is odd.
     let shift = code(frame.min(PERIOD - frame) * 2 - 1);
-    let mut bits = format!("10011010001{:09b}001", frame * 2);
-    bits += &format!("11{shift}11");
-    // The others inherit the first one's motion.
-    bits += &"11111".repeat(blocks as usize - 1);
-    bits += "1";
+    // The other macroblocks inherit the motion of the first one.
+    let others = "11111".repeat(blocks as usize - 1);
+    let bits = format!("10011010001{:09b}00111{shift}11{others}1", frame * 2);
     [&[0x01][..], &pack(&bits)].concat()
 }
 
