@@ -209,9 +209,9 @@ test-console: tools postgres chromium
 tools:
 	@command -v cargo >/dev/null || \
 		{ echo 'Rust is missing: install it from https://rustup.rs, then try again.'; exit 1; }
-	@command -v cc >/dev/null && command -v c++ >/dev/null || { \
-		echo 'A C and C++ compiler is missing, which some Rust libraries need.'; \
-		$(call install,gcc g++ libc6-dev,gcc gcc-c++ glibc-devel,build-base,gcc,gcc); }
+	@command -v cc >/dev/null || { \
+		echo 'A C compiler is missing, which some Rust libraries need.'; \
+		$(call install,gcc libc6-dev,gcc glibc-devel,build-base,gcc,gcc); }
 
 node:
 	@command -v node >/dev/null && command -v npm >/dev/null || { \

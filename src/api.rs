@@ -38,7 +38,11 @@ use std::{sync::Arc, time::Duration};
 use axum::{Router, body::Bytes, middleware::from_fn_with_state, routing::get};
 use http::{HeaderName, HeaderValue, Method, Uri};
 use tower::util::option_layer;
-use tower_http::cors::{AllowOrigin, CorsLayer};
+use tower_http::{
+    CompressionLevel,
+    compression::CompressionLayer,
+    cors::{AllowOrigin, CorsLayer},
+};
 use utoipa_axum::router::OpenApiRouter;
 
 pub use accept::accepts_html;
@@ -112,7 +116,6 @@ struct Settings {
     last_checks: health::LastChecks,
     /// Packed.
     openapi: Bytes,
-    unpacked: pages::Unpacked,
 }
 
 impl ApiState {
@@ -295,8 +298,7 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
             metrics: settings.metrics,
             memory: settings.memory,
             last_checks: health::LastChecks::default(),
-            openapi: pages::packed(&openapi()?.to_string()).map_err(serde_json::Error::io)?,
-            unpacked: pages::Unpacked::default(),
+            openapi: openapi()?.to_string().into(),
         }),
     };
     let local_metrics = Router::new()
@@ -304,14 +306,15 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
         .with_state(state.clone())
         .fallback(unknown.clone())
         .layer(from_fn_with_state(metrics.clone(), metrics::measure));
+    let gzip = CompressionLayer::new().quality(CompressionLevel::Fastest);
     let router = router
         .route("/", get(pages::front))
-        .route("/openapi.json", get(pages::openapi))
+        .route("/openapi.json", get(pages::openapi).layer(gzip.clone()))
         .route("/anthropic", get(surfaces::anthropic::hello))
         .route("/anthropic/", get(surfaces::anthropic::hello))
         .route("/anthropic/api/hello", get(surfaces::anthropic::hello))
         .route("/docs", get(pages::docs))
-        .route("/docs/{file}", get(pages::asset))
+        .route("/docs/{file}", get(pages::asset).layer(gzip))
         .with_state(state)
         .fallback(unknown)
         // In one call, the outermost first: each call boxes every route, and each box is cloned

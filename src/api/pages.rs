@@ -1,11 +1,6 @@
-//! What a browser shows of the API: its description with its scripts and styles.
+//! The OpenAPI document and the pages that show it.
 
-use std::{
-    borrow::Cow,
-    collections::HashMap,
-    io::{self, Read as _, Write as _},
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{borrow::Cow, sync::Arc};
 
 use axum::{
     Json,
@@ -13,11 +8,10 @@ use axum::{
     extract::{Path, State, rejection::PathRejection},
     response::{Html, IntoResponse, Response},
 };
-use flate2::{Compression, read::GzDecoder, write::GzEncoder};
-use http::{HeaderMap, HeaderName, StatusCode, header};
+use http::{HeaderName, StatusCode, header};
 use serde_json::json;
 
-use super::{ApiState, accept::weight, error::ApiError, extract::NoQuery};
+use super::{ApiState, error::ApiError, extract::NoQuery};
 
 /// GET /docs. Absolute paths, so that it needs no redirect to a slash, and nothing from another
 /// host.
@@ -40,12 +34,12 @@ const DOCS: &str = r#"<!DOCTYPE html>
 </html>
 "#;
 
-/// What the page does: in a file, so that no script within a page need be allowed.
+/// In a file, so that the policy can refuse inline scripts.
 const START: &str =
     "SwaggerUIBundle({dom_id: '#swagger-ui', url: '/openapi.json', deepLinking: true});\n";
 
-/// Additions to Swagger UI: on a narrow screen its tables stand below each other, and lines of
-/// examples scroll; dark colours, except for examples, which are dark anyway.
+/// Additions to Swagger UI: table cells are stacked and examples scroll on a narrow screen; dark
+/// colors, except for examples, which are always dark.
 const STYLE: &str = "\
 @media (max-width: 640px) {
   .swagger-ui .wrapper, .swagger-ui .responses-inner, .swagger-ui .table-container,
@@ -75,19 +69,19 @@ const STYLE: &str = "\
 }
 ";
 
-/// Scripts and calls of this server's own only. The page holds no secret until somebody types
-/// a key into it; then nothing may carry that elsewhere, nor show the page in a frame.
+/// Allows only scripts of this server and calls to it, so that nothing can send a key elsewhere
+/// that is typed into the page, nor show the page in a frame.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
     img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'";
 
-/// The headers of pages and of their files.
+/// Headers of pages and their files.
 const GUARDED: [(HeaderName, &str); 2] = [
     (header::CONTENT_SECURITY_POLICY, POLICY),
     (header::REFERRER_POLICY, "no-referrer"),
 ];
 
-/// What this is and where to go on. Browsers get the console instead.
+/// GET /: name, version and links. Browsers get the console instead.
 pub async fn front(_query: NoQuery) -> Response {
     let body = json!({
         "name": "gensvc",
@@ -103,23 +97,13 @@ pub async fn docs(_query: NoQuery) -> impl IntoResponse {
     (GUARDED, Html(DOCS))
 }
 
-pub async fn openapi(
-    State(state): State<ApiState>,
-    headers: HeaderMap,
-    _query: NoQuery,
-) -> Result<Response, ApiError> {
+pub async fn openapi(State(state): State<ApiState>, _query: NoQuery) -> impl IntoResponse {
     let json = [(header::CONTENT_TYPE, "application/json")];
-    let document = state.settings.openapi.clone();
-    let body = unpacked(&state, &headers, "/openapi.json", document)?;
-    Ok((json, body).into_response())
+    (json, state.settings.openapi.clone())
 }
 
 /// GET /docs/{file}: the files of Swagger UI, from within the program.
-pub async fn asset(
-    State(state): State<ApiState>,
-    path: Result<Path<String>, PathRejection>,
-    headers: HeaderMap,
-) -> Result<Response, ApiError> {
+pub async fn asset(path: Result<Path<String>, PathRejection>) -> Result<Response, ApiError> {
     let missing = || ApiError::from_status(StatusCode::NOT_FOUND);
     let Path(file) = path.map_err(|_| missing())?;
     let own = match file.as_str() {
@@ -139,56 +123,11 @@ pub async fn asset(
                 Cow::Borrowed(bytes) => Bytes::from_static(bytes),
                 Cow::Owned(bytes) => Bytes::from(bytes),
             };
-            let body = if found.gzpipped {
-                unpacked(&state, &headers, &file, bytes)?
-            } else {
-                bytes.into_response()
-            };
-            Ok((GUARDED, content_type, body).into_response())
+            Ok((GUARDED, content_type, bytes).into_response())
         }
         Ok(None) => Err(missing()),
         Err(error) => {
             tracing::error!(%error, file, "a file of the documentation cannot be served");
-            Err(ApiError::internal())
-        }
-    }
-}
-
-/// What is sent often and changes never is packed once.
-pub fn packed(text: &str) -> io::Result<Bytes> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-    encoder.write_all(text.as_bytes())?;
-    encoder.finish().map(Bytes::from)
-}
-
-/// Packed files as they are for those who do not take them packed, by name. Each is unpacked once.
-pub type Unpacked = Mutex<HashMap<String, Bytes>>;
-
-/// The answer with what is kept packed, unpacked for those who do not take it so.
-fn unpacked(
-    state: &ApiState,
-    headers: &HeaderMap,
-    name: &str,
-    packed: Bytes,
-) -> Result<Response, ApiError> {
-    let vary = (header::VARY, "accept-encoding");
-    if weight(headers, &header::ACCEPT_ENCODING, "gzip") > 0.0 {
-        return Ok(([vary, (header::CONTENT_ENCODING, "gzip")], packed).into_response());
-    }
-    let files = state.settings.unpacked.lock();
-    let mut files = files.unwrap_or_else(PoisonError::into_inner);
-    if let Some(file) = files.get(name) {
-        return Ok(([vary], file.clone()).into_response());
-    }
-    let mut bytes = Vec::new();
-    match GzDecoder::new(&packed[..]).read_to_end(&mut bytes) {
-        Ok(_) => {
-            let file = Bytes::from(bytes);
-            files.insert(name.to_owned(), file.clone());
-            Ok(([vary], file).into_response())
-        }
-        Err(error) => {
-            tracing::error!(%error, "a file of the documentation cannot be unpacked");
             Err(ApiError::internal())
         }
     }

@@ -21,10 +21,11 @@ use serde_json::Value;
 
 use super::generation::FinishReason;
 
+pub use super::image_header::ImageType;
 pub use answer::{Answered, Delta, ReasoningField, Visibility};
 pub use encrypted::EncryptedReasoning;
 pub use json::Json;
-pub use picture::{Detail, Image, ImageSource, ImageType, MAX_IMAGES};
+pub use picture::{Detail, Image, ImageSource, MAX_IMAGES};
 pub use schema::complete_schema;
 pub use spelling::{ReplacedNames, Spelling};
 pub use tools::{Effort, Format, Function, Reasoning, Schema, Thinking, ToolChoice, Tools};

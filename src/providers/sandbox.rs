@@ -3,16 +3,15 @@
 //! Makes a server without any key usable, and a client's error handling testable. Deterministic:
 //! the same call gets the same answer.
 
-mod art;
 pub mod fault;
 mod film;
 pub mod image;
+mod picture;
 mod seed;
 pub mod speech;
 pub mod text;
 mod tools;
 pub mod video;
-mod voice;
 
 use std::{sync::Arc, time::Duration};
 

@@ -10,12 +10,12 @@ use crate::domain::{
     page::{Cursor, Page, PageRequest},
 };
 
-/// The letter of the account list's cursors.
+/// Prefix of the account list's cursors.
 pub const ACCOUNTS_CURSOR: u8 = b'a';
 
 pub const USERS_EMAIL_KEY: &str = "users_email_key";
 
-/// An account to be made, with its first user.
+/// A new account and its first user.
 #[derive(Debug)]
 pub struct NewAccount<'a> {
     pub name: &'a str,
@@ -27,7 +27,7 @@ pub struct NewAccount<'a> {
     pub now: DateTime<Utc>,
 }
 
-/// A user with what a login needs.
+/// A user's login data.
 #[derive(Debug)]
 pub struct UserRow {
     pub id: UserId,
@@ -40,7 +40,7 @@ pub struct UserRow {
     pub account_name: String,
 }
 
-/// An account, as the operator sees it.
+/// The operator's view of an account.
 #[derive(Debug, Clone, FromRow)]
 pub struct AccountRecord {
     pub id: AccountId,
@@ -48,26 +48,23 @@ pub struct AccountRecord {
     /// Its first user's email.
     pub email: String,
     pub balance: Credits,
-    /// What running work may cost at most.
+    /// The maximum cost of running work.
     pub held: Credits,
-    /// What it was charged and not refunded.
+    /// Charges minus refunds.
     pub spent: Credits,
-    /// Since when it is suspended.
     pub suspended_at: Option<DateTime<Utc>>,
-    /// Why, as the operator said.
+    /// The operator's reason.
     pub suspended_reason: Option<String>,
-    /// When it was made.
     pub created_at: DateTime<Utc>,
 }
 
 impl AccountRecord {
-    /// What can be spent now.
     pub fn available(&self) -> Credits {
         self.balance.minus_or_zero(self.held)
     }
 }
 
-/// Who and whose a token is, for people.
+/// Email and account of a token, for display.
 #[derive(Debug)]
 pub struct Identity {
     /// The session's user; `None` for keys.
@@ -76,8 +73,8 @@ pub struct Identity {
 }
 
 impl Store {
-    /// Makes an account, its user and its first grant, all or nothing. `None`: the email is
-    /// taken; where another takes it at the same time, it is [`USERS_EMAIL_KEY`].
+    /// Creates an account, its user and its first grant in one statement. `None`: the email is
+    /// taken. A concurrent request for the same email fails with [`USERS_EMAIL_KEY`].
     pub async fn create_account(
         &self,
         new: &NewAccount<'_>,
@@ -125,7 +122,7 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// Whose account this is, and whose session.
+    /// Finds the account's email and the session's user.
     pub async fn identity(
         &self,
         account: AccountId,
