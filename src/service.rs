@@ -175,11 +175,6 @@ impl Service {
         self.0.clock.machine_ahead().abs() > MAX_SKEW
     }
 
-    /// Returns once a stop no longer waits for what runs to be settled.
-    pub async fn given_up(&self) {
-        self.0.runner.given_up().await;
-    }
-
     /// Requests that wait for another generation, to end or to free its hold.
     pub fn waiting(&self) -> usize {
         self.0.waits.total() - self.0.waits.free()
@@ -275,6 +270,11 @@ pub enum ServiceError {
     ContextLength(ContextOverflow),
     #[error("not found")]
     NotFound,
+    #[error("the generation was deleted")]
+    Deleted,
+    /// The database was set back to a time before the generation was created.
+    #[error("the generation is no longer in the database")]
+    Lost,
     /// The key is bound to another request.
     #[error("the idempotency key was used with another request")]
     IdempotencyKeyReused,

@@ -10,7 +10,6 @@ mod references;
 pub mod responses;
 pub mod speech;
 mod stream;
-mod told;
 
 use axum::{
     extract::{FromRequestParts, Path, rejection::PathRejection},
@@ -18,6 +17,7 @@ use axum::{
 };
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};
+use tracing::Instrument as _;
 
 use super::{
     ApiState, MediaLinks,
@@ -25,30 +25,27 @@ use super::{
     body::JsonBody,
     error::{ApiError, GENERATION},
     extract::Authorized,
-    generate::{end, idempotency_key, missing, replayed},
-    stream::last,
+    generate::{idempotency_key, mark_replay},
 };
 use crate::{
     domain::{
         catalogue::{Model, ModelKind, TextModel},
         conversation::Delta,
         dialect::{Answer, Head, Writer},
-        generation::{FinishReason, Generation, Modality, Output, Status},
+        generation::{FinishReason, Generation, Modality, Output, Status, Surface},
         ids::GenerationId,
         rate::RateState,
         request::{DialogueRequest, GenerationRequest},
         validate::Body,
     },
-    jobs::Handle,
     media::{MediaFile, MediaKey},
     providers::{DeltaSink, Deltas},
     service::{
-        ServiceError, WaitPlace,
+        ServiceError,
         auth::Caller,
         generate::{IdempotentRequest, Submitted},
     },
 };
-use told::Told;
 
 /// Whose SDK a path is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,8 +157,8 @@ impl FromRequestParts<ApiState> for RequestId {
     }
 }
 
-/// A request that is ready to be sent, and whoever waits for it.
-struct Call {
+/// A request of an SDK that was read, and its caller.
+struct SdkRequest {
     sdk: Sdk,
     state: ApiState,
     caller: Caller,
@@ -172,7 +169,7 @@ struct Call {
     names: &'static [(&'static str, &'static str)],
 }
 
-impl Call {
+impl SdkRequest {
     /// Generates, and answers as `writer` writes it.
     async fn answer<W: Writer>(
         self,
@@ -186,71 +183,54 @@ impl Call {
         let (streamed, model) = (dialogue.stream, dialogue.model.clone());
         let service = &self.state.service;
         let (left_out, estimated) = service.preview(&self.caller, &dialogue);
-        let estimated = estimated.max(1);
-        let told = Told {
+        let log = SdkRequestLog {
             surface: dialogue.surface,
             model: model.clone(),
         };
-        let submitted = told.failed(self.submit(dialogue.into(), sink).await)?;
+        let submitted = log.failure(self.submit(dialogue.into(), sink).await)?;
+        let is_replay = submitted.is_replay();
         let head = |record: &Generation, input_tokens| Head {
             id: record.id.0.simple().to_string(),
             created: record.created_at.timestamp(),
             model,
             input_tokens,
         };
-        let (record, is_replay) = match (submitted, deltas) {
-            (Submitted::New(record, handle), Some(deltas)) => {
-                let writer = writer(head(&record, estimated));
+        let record = if let Some(deltas) = deltas {
+            let found = service.record_of(&self.caller, submitted).await;
+            let (submitted, record) = log.failure(found.map_err(Into::into))?;
+            if !record.status.is_finished() {
+                let writer = writer(head(&record, estimated.max(1)));
                 let headers = Headers::of(&record, &left_out);
                 let (sdk, request) = (self.sdk, self.request_id.clone());
-                let end = told.at_end(record.id, self.last(record.id, handle));
-                let body = stream::live(sdk, request, end, deltas, writer).await?;
-                return Ok(headers.on(body));
+                // What runs here ends by itself.
+                let persistent = matches!(submitted, Submitted::New(..));
+                let deltas = if is_replay { Deltas::at_end() } else { deltas };
+                let end = log.stream_end(record.id, async move {
+                    let record = self.wait(submitted, persistent).await?;
+                    answer_of(&record, self.state.links())
+                });
+                let response = stream::live(sdk, request, end, deltas, writer).await?;
+                return Ok(mark_replay(headers.on(response), is_replay));
             }
-            (made @ (Submitted::Replay(id) | Submitted::Joined(id)), Some(_)) => {
-                let (service, caller) = (&self.state.service, &self.caller);
-                let record =
-                    told.failed(service.generation(caller, id).await.map_err(Into::into))?;
-                if !record.status.is_finished() {
-                    let writer = writer(head(&record, estimated));
-                    let headers = Headers::of(&record, &left_out);
-                    let (sdk, request) = (self.sdk, self.request_id.clone());
-                    let end = told.at_end(record.id, self.answer_at_end(made));
-                    let body = stream::live(sdk, request, end, Deltas::at_end(), writer).await?;
-                    return Ok(replayed(headers.on(body)));
-                }
-                (record, true)
-            }
-            (submitted, _) => told.failed(self.wait(submitted).await)?,
+            record
+        } else {
+            log.failure(self.wait(submitted, false).await)?
         };
         let headers = Headers::of(&record, &left_out);
-        let answer = told.end(Some(record.id), answer_of(&record, self.state.links()))?;
+        let answer = log.end(Some(record.id), answer_of(&record, self.state.links()))?;
         let mut writer = writer(head(&record, answer.usage.input_tokens));
         let response = if streamed {
             let mut events = writer.begin();
             for delta in answer.parts.iter().cloned().flat_map(Delta::of) {
                 events += &writer.piece(&delta);
             }
-            stream::response(events + &writer.end(&answer))
+            let events = events + &writer.end(&answer);
+            super::stream::response(futures_util::stream::once(async { Ok(events) }))
         } else {
             let json = [(header::CONTENT_TYPE, "application/json")];
             (json, writer.whole(&answer)).into_response()
         };
-        let response = headers.on(response);
-        Ok(marked(response, is_replay))
-    }
-
-    /// The end of what runs here.
-    async fn last(self, id: GenerationId, handle: Handle) -> Result<Answer, ApiError> {
-        self.permit.release();
-        let record = last(&self.state, &self.caller, id, handle).await?;
-        answer_of(&record, self.state.links())
-    }
-
-    /// The answer of a generation that another request created, when it has ended.
-    async fn answer_at_end(self, made: Submitted) -> Result<Answer, ApiError> {
-        let (record, _) = self.wait(made).await?;
-        answer_of(&record, self.state.links())
+        Ok(mark_replay(headers.on(response), is_replay))
     }
 
     async fn submit(
@@ -264,68 +244,76 @@ impl Call {
         submitting.await.map_err(|error| renamed(error, self.names))
     }
 
-    /// The generation at its end, and whether another request made it.
-    async fn wait(&self, submitted: Submitted) -> Result<(Generation, bool), ApiError> {
-        Ok(match submitted {
-            Submitted::New(record, handle) => {
-                let ended = end(&self.state, &self.caller, &self.permit, *record, handle);
-                (ended.await?, false)
-            }
-            Submitted::Queued(record, place) => (self.ended(record.id, place).await?, false),
-            Submitted::Replay(id) => (self.replay(id).await?, true),
-            Submitted::Joined(id) => (self.ended(id, None).await?, true),
-        })
+    async fn wait(&self, submitted: Submitted, persistent: bool) -> Result<Generation, ApiError> {
+        let (service, on_wait) = (&self.state.service, || self.permit.release());
+        let ended = service.wait_for_end(&self.caller, submitted, persistent, on_wait);
+        Ok(ended.await?)
     }
 
-    /// Makes files, and waits for them.
+    /// Generates files, and waits for them. Returns whether another request made them.
     async fn files(&self, request: GenerationRequest) -> Result<(Generation, bool), ApiError> {
-        let told = Told {
+        let log = SdkRequestLog {
             surface: request.surface(),
             model: request.model().unwrap_or_default().to_owned(),
         };
-        let submitted = told.failed(self.submit(request, None).await)?;
-        let (record, is_replay) = told.failed(self.wait(submitted).await)?;
+        let submitted = log.failure(self.submit(request, None).await)?;
+        let is_replay = submitted.is_replay();
+        let record = log.failure(self.wait(submitted, false).await)?;
         let id = record.id;
         let made = if record.status == Status::Failed {
             Err(ApiError::failed_generation(record, self.state.links()))
         } else {
             Ok((record, is_replay))
         };
-        told.end(Some(id), made)
-    }
-
-    /// What a key made before, once it is finished.
-    async fn replay(&self, id: GenerationId) -> Result<Generation, ApiError> {
-        let (service, caller) = (&self.state.service, &self.caller);
-        let replaying = service.replay(caller, id, || self.permit.release());
-        let record = replaying.await?;
-        if record.status.is_finished() {
-            Ok(record)
-        } else {
-            Err(ServiceError::StoppedWaiting(Box::new(record)).into())
-        }
-    }
-
-    /// Waits for the end of a generation that runs for this caller.
-    async fn ended(
-        &self,
-        id: GenerationId,
-        place: Option<WaitPlace>,
-    ) -> Result<Generation, ApiError> {
-        let (service, caller) = (&self.state.service, &self.caller);
-        let waiting = service.ended(caller, id, place, || self.permit.release());
-        match waiting.await {
-            Err(ServiceError::NotFound) => Err(missing(&self.state, caller, id).await),
-            ended => Ok(ended?),
-        }
+        log.end(Some(id), made)
     }
 }
 
-fn marked(response: Response, is_replay: bool) -> Response {
-    if is_replay {
-        replayed(response)
-    } else {
-        response
+/// One log line per request of an SDK, when it ends.
+#[derive(Debug, Clone)]
+struct SdkRequestLog {
+    surface: Surface,
+    /// As it was asked for.
+    model: String,
+}
+
+impl SdkRequestLog {
+    fn end<T>(
+        &self,
+        generation: Option<GenerationId>,
+        result: Result<T, ApiError>,
+    ) -> Result<T, ApiError> {
+        let outcome = match &result {
+            Ok(_) => "completed",
+            Err(error) => error.code().as_str(),
+        };
+        tracing::info!(
+            surface = self.surface.as_str(),
+            model = self.model,
+            generation = generation.map(tracing::field::display),
+            outcome,
+            "a request of an SDK has ended"
+        );
+        result
+    }
+
+    /// Logs the end of a request that failed.
+    fn failure<T>(&self, result: Result<T, ApiError>) -> Result<T, ApiError> {
+        if result.is_err() {
+            self.end(None, result)
+        } else {
+            result
+        }
+    }
+
+    /// Logs the end of a stream, whose request is answered before.
+    fn stream_end<T>(
+        self,
+        generation: GenerationId,
+        end: impl Future<Output = Result<T, ApiError>>,
+    ) -> impl Future<Output = Result<T, ApiError>> {
+        let ended = async move { self.end(Some(generation), end.await) };
+        ended.in_current_span()
     }
 }
 

@@ -43,6 +43,13 @@ pub enum Submitted {
     Joined(GenerationId),
 }
 
+impl Submitted {
+    /// Whether another request created the generation.
+    pub const fn is_replay(&self) -> bool {
+        matches!(self, Self::Replay(_) | Self::Joined(_))
+    }
+}
+
 /// The outcome of one try.
 enum Tried {
     Submitted(Submitted),

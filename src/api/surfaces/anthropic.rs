@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::{Call, RequestId, Sdk, SdkHeaders, idempotent, models, named};
+use super::{RequestId, Sdk, SdkHeaders, SdkRequest, idempotent, models, named};
 use crate::{
     api::{
         ApiState,
@@ -145,7 +145,7 @@ pub async fn create(
     let (key, body) = idempotent(&auth, headers, MESSAGES, body).await?;
     let reading = body.apart(|body| dialogue(body, own, |MessagesRequest(dialogue)| dialogue));
     let dialogue = reading.await?;
-    let call = Call {
+    let call = SdkRequest {
         sdk: Sdk::Anthropic,
         state,
         caller: auth.caller,

@@ -12,7 +12,7 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use http::{HeaderMap, header};
 
-use super::{Call, Headers, RequestId, Sdk, SdkHeaders, idempotent, marked};
+use super::{Headers, RequestId, Sdk, SdkHeaders, SdkRequest, idempotent};
 use crate::{
     api::{
         ApiState,
@@ -20,6 +20,7 @@ use crate::{
         body::JsonBody,
         error::ApiError,
         extract::{Authorized, GenerateImage},
+        generate::mark_replay,
     },
     domain::{
         dialect::images::{ImageAnswer, ImageFormat, ImagesAnswer, ImagesRequest},
@@ -48,7 +49,7 @@ pub async fn images(
 ) -> Result<Response, ApiError> {
     let (key, body) = idempotent(&auth, headers, IMAGES, body).await?;
     let ImagesRequest { request, format } = body.read()?;
-    let call = Call {
+    let call = SdkRequest {
         sdk: Sdk::OpenAi,
         state,
         caller: auth.caller,
@@ -81,7 +82,10 @@ pub async fn images(
         let text = serde_json::to_string(&answer).map_err(|_| ApiError::internal())?;
         streamed(&call.state, &text, &record.outputs).await?
     };
-    Ok(marked(Headers::of(&record, &[]).on(response), is_replay))
+    Ok(mark_replay(
+        Headers::of(&record, &[]).on(response),
+        is_replay,
+    ))
 }
 
 /// Bytes that are encoded at once; a multiple of 3.

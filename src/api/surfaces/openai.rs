@@ -10,7 +10,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    Call, RequestId, Sdk, SdkHeaders, idempotent, no_model,
+    RequestId, Sdk, SdkHeaders, SdkRequest, idempotent, no_model,
     references::resolve,
     responses::{RENAMED, is_mixed, read as read_responses},
 };
@@ -124,7 +124,7 @@ pub async fn chat(
             (request, Some(RENAMED))
         }
     };
-    let call = Call {
+    let call = SdkRequest {
         sdk: Sdk::OpenAi,
         state,
         caller: auth.caller,
