@@ -47,7 +47,7 @@ pub use call::{Call, ImageWork, TextWork};
 pub use cancel::Cancel;
 pub use observed::observed;
 pub use running::{Handle, RunningGuard};
-pub use start::{Permits, Refused, Started, Work};
+pub use start::{Permits, Started, Work};
 pub use submit::SubmitSettings;
 pub use verify_files::{FilesAudit, VerifyFilesError};
 pub use wakeups::Waiter;

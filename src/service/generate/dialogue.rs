@@ -5,16 +5,16 @@ use std::sync::Arc;
 use super::plan::{Plan, PlannedInput, plan_call};
 use crate::{
     domain::{
-        catalogue::{Model, ModelKind, TextModel},
+        catalogue::{Model, TextModel},
         conversation::{Conversation, Image, ImageSource, Reasoning, Sampling, Thinking},
         credits::Credits,
         generation::{Modality, Surface},
         json::Members,
-        pricing::{Ceiling, TextCeiling},
+        pricing::TextCeiling,
         receipt::Blank,
         request::DialogueRequest,
     },
-    jobs::Call,
+    jobs::{Call, TextWork},
     memory,
     providers::{DeltaSink, Released, TextCall},
     service::{Service, ServiceError, auth::Caller},
@@ -107,28 +107,22 @@ impl Service {
         Ok(plan)
     }
 
-    /// The limit of a dialogue that has none, as it is now. `false`: holds leave too little for it
-    /// still.
-    pub(super) async fn replan(
+    /// Updates the limit of a dialogue that has none to the credits of now. `false`: holds still
+    /// leave too little for it.
+    pub(super) async fn replan_text(
         &self,
         caller: &Caller,
-        plan: &mut Plan<'_>,
+        text: &TextModel,
+        ceiling: &mut TextCeiling,
+        work: &mut TextWork,
     ) -> Result<bool, ServiceError> {
-        if let (true, ModelKind::Text(text), Ceiling::Text(ceiling), Some(Call::Text(work))) = (
-            plan.unlimited,
-            &plan.model.kind,
-            &mut plan.ceiling,
-            &mut plan.call,
-        ) {
-            ceiling.max_tokens = text.limits.max_output_tokens;
-            let (spendable, held) = self.spendable(caller).await?;
-            let least = least_output(text, work.call.sampling.reasoning);
-            let (most, fits) = most_output(ceiling, least, spendable);
-            ceiling.max_tokens = most;
-            work.call.max_tokens = most;
-            return Ok(fits || held == Credits::ZERO);
-        }
-        Ok(true)
+        ceiling.max_tokens = text.limits.max_output_tokens;
+        let (spendable, held) = self.spendable(caller).await?;
+        let least = least_output(text, work.call.sampling.reasoning);
+        let (most, fits) = most_output(ceiling, least, spendable);
+        ceiling.max_tokens = most;
+        work.call.max_tokens = most;
+        Ok(fits || held == Credits::ZERO)
     }
 
     /// What the caller could have held now, and what the account holds.

@@ -1,8 +1,8 @@
 //! Why a request is refused, in the documented order.
 
-use super::{IdempotentRequest, Submitted, plan::Plan};
+use super::{IdempotentRequest, Prepared, Submitted};
 use crate::{
-    domain::{generation::Surface, pricing::Ceiling, share::ShareReached},
+    domain::share::ShareReached,
     service::{Service, ServiceError, TokenRefusal, auth::Caller, explain},
     store::generations::HoldOutcome,
 };
@@ -28,8 +28,7 @@ impl Service {
     pub(super) async fn provider_busy(
         &self,
         caller: &Caller,
-        surface: Surface,
-        plan: &Plan<'_>,
+        plan: &Prepared<'_>,
         idempotent: Option<&IdempotentRequest>,
     ) -> Result<Submitted, ServiceError> {
         // A concurrent request with the same key may have been first.
@@ -41,7 +40,7 @@ impl Service {
         self.check_jobs(plan, jobs)?;
         let spendable = store.spendable_balance(caller.account_id, caller.credential, now);
         let (balance, cap) = spendable.await?;
-        let hold = plan.ceiling.hold();
+        let (hold, surface) = (plan.ceiling.hold(), plan.work.new.surface);
         let short = match cap {
             Some(cap) if cap.left() < hold => {
                 explain::above_spend_limit(hold, cap, balance, &plan.ceiling, surface)
@@ -57,9 +56,9 @@ impl Service {
         Err(ServiceError::CreditsShort(Box::new(short)))
     }
 
-    pub(super) fn check_jobs(&self, plan: &Plan<'_>, jobs: i32) -> Result<(), ServiceError> {
+    pub(super) fn check_jobs(&self, plan: &Prepared<'_>, jobs: i32) -> Result<(), ServiceError> {
         let most = self.0.settings.max_jobs_per_account;
-        if plan.job && jobs >= most {
+        if plan.work.new.job && jobs >= most {
             return Err(ServiceError::TooManyJobs(most));
         }
         Ok(())
@@ -68,12 +67,12 @@ impl Service {
     pub(super) async fn refused(
         &self,
         caller: &Caller,
-        surface: Surface,
-        refused: HoldOutcome,
-        ceiling: &Ceiling,
+        plan: &Prepared<'_>,
+        why: HoldOutcome,
         idempotent: Option<&IdempotentRequest>,
     ) -> Result<Submitted, ServiceError> {
-        let short = match refused {
+        let (ceiling, surface) = (&plan.ceiling, plan.work.new.surface);
+        let short = match why {
             HoldOutcome::SpendLimit(cap, balance) => {
                 explain::above_spend_limit(ceiling.hold(), cap, balance, ceiling, surface)
             }
