@@ -1,11 +1,11 @@
-//! Dialogues: how much they may write, and how much they read.
+//! Plans of dialogues: bounds of their input and output.
 
 use std::sync::Arc;
 
-use super::plan::{Plan, PlannedInput, plan_call};
+use super::plan::{Plan, PlannedInput, check_context, plan_call};
 use crate::{
     domain::{
-        catalogue::{Model, TextModel},
+        catalogue::{Model, ModelKind, TextModel},
         conversation::{Conversation, Image, ImageSource, Reasoning, Sampling, Thinking},
         credits::Credits,
         generation::{Modality, Surface},
@@ -21,7 +21,7 @@ use crate::{
     store::generations::SpendLimit,
 };
 
-/// Output tokens that a dialogue without a limit is worth beginning for.
+/// Minimum output tokens that a dialogue without a limit must be able to pay for.
 const LEAST_OUTPUT: u32 = 256;
 
 impl Service {
@@ -56,7 +56,7 @@ impl Service {
             max_tokens: text.limits.max_output_tokens,
             cache_writes: text.dialogue_writes(&request),
         };
-        // Some SDKs send the model's maximum where nobody has set a limit.
+        // Some SDKs send the model's maximum if no limit was set.
         let asked = request.max_tokens.filter(|&n| n < ceiling.max_tokens);
         let max_tokens = match asked {
             Some(asked) => asked.max(text.dialogue.min_output_tokens),
@@ -125,7 +125,7 @@ impl Service {
         Ok(fits || held == Credits::ZERO)
     }
 
-    /// What the caller could have held now, and what the account holds.
+    /// Returns the credits that the caller could hold now, and those that the account holds.
     async fn spendable(&self, caller: &Caller) -> Result<(Credits, Credits), ServiceError> {
         let (store, now) = (&self.0.store, self.0.clock.now());
         let reading = store.spendable_balance(caller.account_id, caller.credential, now);
@@ -229,17 +229,6 @@ impl Service {
     }
 }
 
-/// Refuses what cannot fit the model's context, however its tokens are counted.
-pub(super) fn check_context(
-    text: &TextModel,
-    conversation: &Conversation,
-) -> Result<(), ServiceError> {
-    match text.overflow(conversation) {
-        Some(overflow) => Err(ServiceError::ContextLength(overflow)),
-        None => Ok(()),
-    }
-}
-
 /// A budget of thinking is a part of the output, and Anthropic refuses it without room for more.
 fn least_output(text: &TextModel, reasoning: Reasoning) -> u32 {
     match reasoning.thinking {
@@ -250,8 +239,8 @@ fn least_output(text: &TextModel, reasoning: Reasoning) -> u32 {
     }
 }
 
-/// Output tokens that these credits pay for, at most those of the ceiling, and whether they are
-/// worth beginning for; if not, the least that are.
+/// Returns the output tokens that these credits pay for, up to the ceiling's, and `true`; or the
+/// minimum and `false` if fewer are affordable.
 fn most_output(ceiling: &TextCeiling, least: u32, spendable: Credits) -> (u32, bool) {
     let most = ceiling.affordable(spendable);
     let most = most.and_then(|most| u32::try_from(most).ok()).unwrap_or(0);
