@@ -14,13 +14,13 @@ use utoipa::ToSchema;
 
 use super::{
     ApiState,
-    admission::RequestPermit,
     body::JsonBody,
+    context::{IDEMPOTENCY_KEY, RequestPermit},
     error::ApiError,
     extract::{Authorized, GenerateAudio, GenerateImage, GenerateText, GenerateVideo},
-    media::MediaLinks,
+    links::MediaLinks,
     prefer::Prefer,
-    record::GenerationRecord,
+    record::{GenerationRecord, mark_replay},
     stream::{self, Events},
 };
 use crate::{
@@ -42,7 +42,6 @@ const TEXT: &str = "/v1/generate/text";
 const IMAGE: &str = "/v1/generate/image";
 const VIDEO: &str = "/v1/generate/video";
 const AUDIO: &str = "/v1/generate/audio";
-pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// Seconds after which an unfinished generation is worth another look.
 pub const POLL_SECONDS: u64 = 5;
 
@@ -376,21 +375,6 @@ fn accepted(state: &ApiState, record: Generation) -> Response {
         headers.insert(header::LOCATION, location);
     }
     headers.insert(header::RETRY_AFTER, POLL_SECONDS.into());
-    response
-}
-
-/// Marks the response to a request that another one created the generation of.
-pub fn mark_replay(response: Response, is_replay: bool) -> Response {
-    if is_replay {
-        replayed(response)
-    } else {
-        response
-    }
-}
-
-pub fn replayed(mut response: Response) -> Response {
-    let value = HeaderValue::from_static("true");
-    response.headers_mut().insert("idempotent-replayed", value);
     response
 }
 

@@ -1,7 +1,5 @@
-//! The ways in for the official SDKs and what is built on them: the same pipeline as
-//! /v1/generate/text, with their bodies, streams, errors and headers.
-//!
-//! Here: what both have. How bodies are read and answers written: `domain/dialect`.
+//! Routes for the official SDKs: the pipeline of /v1/generate with their bodies, streams, errors and
+//! headers. `domain/dialect` reads the bodies and writes the answers.
 
 pub mod anthropic;
 pub mod images;
@@ -12,20 +10,20 @@ pub mod speech;
 mod stream;
 
 use axum::{
-    extract::{FromRequestParts, Path, rejection::PathRejection},
+    extract::{Path, rejection::PathRejection},
     response::{IntoResponse, Response},
 };
-use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
-use http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use tracing::Instrument as _;
 
 use super::{
     ApiState, MediaLinks,
-    admission::RequestPermit,
     body::JsonBody,
+    context::{RETRY_COUNT, RequestId, RequestPermit, Sdk},
     error::{ApiError, GENERATION},
     extract::Authorized,
-    generate::{idempotency_key, mark_replay},
+    generate::idempotency_key,
+    record::mark_replay,
 };
 use crate::{
     domain::{
@@ -34,7 +32,6 @@ use crate::{
         dialect::{Answer, Head, Writer},
         generation::{FinishReason, Generation, Modality, Output, Status, Surface},
         ids::GenerationId,
-        rate::RateState,
         request::{DialogueRequest, GenerationRequest},
         validate::Body,
     },
@@ -46,68 +43,6 @@ use crate::{
         generate::{IdempotentRequest, Submitted},
     },
 };
-
-/// Whose SDK a path is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sdk {
-    OpenAi,
-    Anthropic,
-}
-
-impl Sdk {
-    pub fn of(path: &str) -> Option<Self> {
-        let below = |root| {
-            let rest = path.strip_prefix(root);
-            rest.is_some_and(|rest: &str| rest.is_empty() || rest.starts_with('/'))
-        };
-        match path {
-            _ if below("/openai") => Some(Self::OpenAi),
-            _ if below("/anthropic") => Some(Self::Anthropic),
-            _ => None,
-        }
-    }
-
-    /// What every answer carries: the id by both its names, and the rate limit.
-    pub fn add_headers(
-        self,
-        headers: &mut HeaderMap,
-        id: &HeaderValue,
-        rate: Option<(RateState, DateTime<Utc>)>,
-    ) {
-        headers.insert("request-id", id.clone());
-        let Some((rate, now)) = rate else { return };
-        let (limit, remaining, reset) = match self {
-            Self::OpenAi => (
-                "x-ratelimit-limit-requests",
-                "x-ratelimit-remaining-requests",
-                (
-                    "x-ratelimit-reset-requests",
-                    format!("{}s", rate.reset_seconds),
-                ),
-            ),
-            Self::Anthropic => {
-                let wait = TimeDelta::try_seconds(rate.reset_seconds.cast_signed());
-                let at = now + wait.unwrap_or_default();
-                (
-                    "anthropic-ratelimit-requests-limit",
-                    "anthropic-ratelimit-requests-remaining",
-                    (
-                        "anthropic-ratelimit-requests-reset",
-                        at.to_rfc3339_opts(SecondsFormat::Secs, true),
-                    ),
-                )
-            }
-        };
-        headers.insert(limit, rate.limit.into());
-        headers.insert(remaining, rate.remaining.into());
-        if let Ok(value) = HeaderValue::from_str(&reset.1) {
-            headers.insert(reset.0, value);
-        }
-    }
-}
-
-/// What tells a retry of an SDK: 0 with the first try, then 1, 2...
-pub const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count");
 
 /// Headers of a generation by an SDK.
 #[derive(utoipa::IntoParams)]
@@ -122,8 +57,7 @@ struct SdkHeaders {
     retry_count: Option<u32>,
 }
 
-/// Reads what makes a request the same as an earlier one: its idempotency key, or that an SDK
-/// counts its attempts.
+/// Reads the idempotency key, or the number of an SDK's attempt, by which earlier requests are found.
 async fn idempotent<P, T: Body + Send + 'static>(
     auth: &Authorized<P>,
     headers: HeaderMap,
@@ -142,19 +76,6 @@ async fn idempotent<P, T: Body + Send + 'static>(
     });
     let (key, body) = keyed.await?;
     Ok((key.or(attempt), body))
-}
-
-/// The id of a request, for an error in a stream.
-#[derive(Debug, Clone)]
-pub struct RequestId(pub String);
-
-impl FromRequestParts<ApiState> for RequestId {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, _: &ApiState) -> Result<Self, ApiError> {
-        let id = parts.extensions.get::<Self>();
-        id.cloned().ok_or_else(ApiError::internal)
-    }
 }
 
 /// A request of an SDK that was read, and its caller.
@@ -317,7 +238,7 @@ impl SdkRequestLog {
     }
 }
 
-/// The answer of a finished generation; what was cut short is none.
+/// Returns the answer of a finished generation; an error for a failed or cancelled one.
 fn answer_of(record: &Generation, links: &MediaLinks) -> Result<Answer, ApiError> {
     if record.status == Status::Failed {
         return Err(ApiError::failed_generation(record.clone(), links));
@@ -335,7 +256,7 @@ async fn file(state: &ApiState, output: &Output) -> Result<MediaFile, ApiError> 
     file.ok_or_else(|| ApiError::not_found("the file was deleted"))
 }
 
-/// Names of fields that a request of an SDK has under others.
+/// Renames the fields of an error to their names in the SDK's request.
 fn renamed(error: ServiceError, names: &[(&str, &str)]) -> ApiError {
     let ServiceError::Invalid(mut errors) = error else {
         return error.into();
@@ -348,7 +269,7 @@ fn renamed(error: ServiceError, names: &[(&str, &str)]) -> ApiError {
     ServiceError::Invalid(errors).into()
 }
 
-/// What tells of the generation behind an answer.
+/// Headers that describe the generation.
 struct Headers([(HeaderName, Option<HeaderValue>); 3]);
 
 impl Headers {
@@ -379,11 +300,11 @@ impl Headers {
     }
 }
 
-/// Fields that change no answer, and that the provider was not sent.
+/// Fields that change no answer and were not sent to the provider.
 const LEFT_OUT: HeaderName = HeaderName::from_static("x-gensvc-left-out");
 const MAX_TOKENS: HeaderName = HeaderName::from_static("x-gensvc-max-tokens");
 
-/// A text model, after the name that requests have for it.
+/// A text model, with the name that requests use.
 type Listed<'a> = (String, &'a Model, &'a TextModel);
 
 fn listed(model: &Model) -> Option<Listed<'_>> {

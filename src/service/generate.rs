@@ -1,4 +1,4 @@
-//! From a request to a generation: replay, plan, hold.
+//! Turns a request into a generation: replay, plan, hold.
 
 mod attempts;
 mod dialogue;
@@ -33,12 +33,11 @@ use crate::{
 use hold_wait::HoldWait;
 use plan::Plan;
 
-/// The outcome of a request.
 pub enum Submitted {
     /// A new generation, held and running in this process.
     New(Box<Generation>, Handle),
-    /// A new generation, held and queued for any worker. With the place to wait for its end that
-    /// was taken before the hold, if its caller must wait.
+    /// A new generation, held and queued for any worker. If its caller waits for the end, with the
+    /// place that was taken before the hold.
     Queued(Box<Generation>, Option<WaitPlace>),
     /// The generation that the idempotency key created before.
     Replay(GenerationId),
@@ -58,17 +57,17 @@ struct Prepared<'a> {
     model: &'a Model,
     ceiling: Ceiling,
     max_cost: Option<Credits>,
-    /// Whether it may write what the caller can pay for.
+    /// Whether its output is limited only by what the caller can pay for.
     unlimited: bool,
     /// Lent to the task that places the hold.
     work: Arc<Work>,
 }
 
 impl Service {
-    /// Holds the ceiling of the cost and starts the work, or finds what the same request created
-    /// before. `deltas`: where the pieces of a streamed text go. `respond_async`: the caller does
-    /// not wait, so that it is a job. A request of an SDK may wait for credits on hold; `waiting`
-    /// is called before it does.
+    /// Holds the maximum cost and starts the work, or finds the generation that the same request
+    /// created before. `deltas` receives the pieces of a streamed text. `respond_async`: the caller
+    /// does not wait, so the generation counts as a job. A request of an SDK may wait for credits on
+    /// hold; `waiting` is called before it does.
     pub async fn generate(
         &self,
         caller: &Caller,
@@ -78,43 +77,36 @@ impl Service {
         respond_async: bool,
         waiting: impl Fn() + Send + Copy,
     ) -> Result<Submitted, ServiceError> {
-        let confirmed;
         let mut caller = caller;
-        if request.has_template() {
-            confirmed = self.confirmed(caller).await?;
-            caller = &confirmed;
-        }
-        let Some(presumed) = caller.presumed() else {
-            let generating =
-                self.try_generate(caller, request, idempotent, deltas, respond_async, waiting);
-            return generating.await;
+        let confirmed = if request.has_template() {
+            caller.confirm().await?
+        } else {
+            None
         };
-        let again = (request.clone(), deltas.as_ref().map(DeltaSink::another));
+        caller = confirmed.as_ref().unwrap_or(caller);
+        // The defaults of a cached key may have changed: its request is then planned again.
+        let again = caller.is_unconfirmed();
+        let again = again.then(|| (request.clone(), deltas.as_ref().map(DeltaSink::another)));
         let generating =
             self.try_generate(caller, request, idempotent, deltas, respond_async, waiting);
-        let refused = match generating.await {
-            Err(ServiceError::Store(error)) => return Err(ServiceError::Store(error)),
-            Err(ServiceError::Unconfirmed(record, error)) => {
-                return Err(ServiceError::Unconfirmed(record, error));
-            }
-            Err(error) if presumed.is_open() => error,
-            done => return done,
+        let (error, (request, deltas)) = match (generating.await, again) {
+            (Err(error), Some(again)) if caller.is_unconfirmed() => (error, again),
+            (done, _) => return done,
         };
-        let known = self.settle_presumed(presumed).await?;
-        known.caller.require_active()?;
-        if !matches!(refused, ServiceError::NotAsPresumed) && known.caller.plans_like(caller) {
-            return Err(refused);
+        if let ServiceError::Store(_) | ServiceError::Unconfirmed(..) = error {
+            caller.leave_uncounted();
+            return Err(error);
         }
-        let (request, deltas) = again;
-        self.try_generate(
-            &known.caller,
-            request,
-            idempotent,
-            deltas,
-            respond_async,
-            waiting,
-        )
-        .await
+        match caller.confirm().await? {
+            Some(known)
+                if matches!(error, ServiceError::NotAsPresumed) || !known.plans_like(caller) =>
+            {
+                let generating =
+                    self.try_generate(&known, request, idempotent, deltas, respond_async, waiting);
+                generating.await
+            }
+            _ => Err(error),
+        }
     }
 
     async fn try_generate(
@@ -208,7 +200,7 @@ impl Service {
         Ok(match starting.await? {
             Started::Running(record, handle) => Submitted::New(Box::new(record), handle),
             Started::Queued(mut record) => {
-                // That it waits for a free worker is shown by lookups only.
+                // Only lookups show that it waits for a free worker.
                 record.status = Status::Processing;
                 Submitted::Queued(Box::new(record), None)
             }
@@ -233,7 +225,7 @@ impl Service {
             id,
             account_id: caller.account_id,
             credential: caller.credential,
-            presumed: caller.presumed().cloned(),
+            presumed: caller.presumed(),
             modality: plan.model.modality(),
             surface,
             provider: plan.model.provider.clone(),
@@ -298,8 +290,8 @@ impl Service {
         Ok(fits)
     }
 
-    /// The permits for a call that begins now, without waiting; `None` if it is a job for a worker
-    /// or the provider is at its limit.
+    /// Takes the permits for a call that begins now, without waiting. `None` if it is a job for a
+    /// worker, or the provider is at its limit.
     fn permits(
         &self,
         caller: &Caller,

@@ -1,4 +1,4 @@
-//! Finding generations, waiting for them, cancelling and deleting them.
+//! Lookups of generations, waits for their end, cancels and deletions.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,10 +26,10 @@ const MIN_POLL: Duration = Duration::from_millis(250);
 /// Pause of a persistent wait while the database is unavailable.
 const DATABASE_RETRY: Duration = Duration::from_secs(1);
 
-/// Longer than any generation runs that somebody waits for.
+/// Longer than any generation runs whose caller waits.
 const LONGEST: Duration = Duration::from_hours(6);
 
-/// The ability that making, cancelling and deleting a generation of this type needs.
+/// The ability that creating, cancelling and deleting a generation of this type requires.
 pub const fn ability_of(modality: Modality) -> Ability {
     match modality {
         Modality::Text => Ability::GenerateText,
@@ -57,7 +57,6 @@ struct Wait {
 }
 
 impl Service {
-    /// One generation of the caller's account.
     pub async fn generation(
         &self,
         caller: &Caller,
@@ -67,7 +66,7 @@ impl Service {
         found.ok_or(ServiceError::NotFound)
     }
 
-    /// Passes the answers of these generations of the caller's account to `read`, one at a time.
+    /// Passes the answers of these generations of the caller's account to `read`, one by one.
     pub async fn each_answer(
         &self,
         caller: &Caller,
@@ -80,7 +79,7 @@ impl Service {
         Ok(store.each_answer(caller.account_id, ids, read).await?)
     }
 
-    /// One generation of any account, or what is left of a deleted one: for the operator.
+    /// A generation of any account, for the operator; of a deleted one what remains.
     pub async fn any_generation(&self, id: GenerationId) -> Result<Generation, ServiceError> {
         let (store, account) = (&self.0.store, self.account_of(id).await?);
         let found = store.generation_including_deleted(account, id).await?;
@@ -281,9 +280,9 @@ impl Service {
             .await?)
     }
 
-    /// Ends an unfinished generation: free, unless some of its text was delivered. A text that is
-    /// read on for its counts, or that another server streams, may still be unfinished when this
-    /// returns.
+    /// Ends an unfinished generation, without a charge unless some of its text was delivered. A text
+    /// whose response is read to its end for the token counts, or that another server streams, may
+    /// still be unfinished when this returns.
     pub async fn cancel(
         &self,
         caller: &Caller,
@@ -301,7 +300,7 @@ impl Service {
         }
     }
 
-    /// Removes a finished generation's prompt and result for good.
+    /// Removes the prompt and the result of a finished generation permanently.
     pub async fn delete(&self, caller: &Caller, id: GenerationId) -> Result<(), ServiceError> {
         let found = self.generation(caller, id).await?;
         caller.require(ability_of(found.modality))?;
@@ -313,7 +312,7 @@ impl Service {
             .delete_generation(caller.account_id, id, now)
             .await?
         {
-            // The link to a file must not outlive this answer.
+            // Links to its files must stop working with this response.
             self.0.runner.remove_files(id).await;
             return Ok(());
         }

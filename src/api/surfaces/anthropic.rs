@@ -11,14 +11,14 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::{RequestId, Sdk, SdkHeaders, SdkRequest, idempotent, models, named};
+use super::{SdkHeaders, SdkRequest, idempotent, models, named};
 use crate::{
     api::{
         ApiState,
-        admission::RequestPermit,
         body::JsonBody,
+        context::{RequestId, RequestPermit, Sdk},
         error::ApiError,
-        extract::{AnyToken, Authorized, CountTokens, GenerateText, Query},
+        extract::{AnyToken, Authorized, BetaQuery, CountTokens, GenerateText, Query},
     },
     domain::{
         catalogue::{Model, TextModel},
@@ -107,17 +107,6 @@ impl Input for ModelPage {
             after: fields.optional("after_id", "Those after this one.", text(usize::MAX)),
             before: fields.optional("before_id", "Those before this one.", text(usize::MAX)),
         })
-    }
-}
-
-/// What the SDKs add to their paths.
-pub struct BetaQuery;
-
-impl Input for BetaQuery {
-    fn read(fields: &Fields<'_>) -> Option<Self> {
-        let about = "Taken, and changes nothing.";
-        fields.optional("beta", about, text(usize::MAX));
-        Some(Self)
     }
 }
 

@@ -12,15 +12,15 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use http::{HeaderMap, header};
 
-use super::{Headers, RequestId, Sdk, SdkHeaders, SdkRequest, idempotent};
+use super::{Headers, SdkHeaders, SdkRequest, idempotent};
 use crate::{
     api::{
         ApiState,
-        admission::RequestPermit,
         body::JsonBody,
+        context::{RequestId, RequestPermit, Sdk},
         error::ApiError,
         extract::{Authorized, GenerateImage},
-        generate::mark_replay,
+        record::mark_replay,
     },
     domain::{
         dialect::images::{ImageAnswer, ImageFormat, ImagesAnswer, ImagesRequest},

@@ -10,15 +10,15 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    RequestId, Sdk, SdkHeaders, SdkRequest, idempotent, no_model,
+    SdkHeaders, SdkRequest, idempotent, no_model,
     references::resolve,
     responses::{RENAMED, is_mixed, read as read_responses},
 };
 use crate::{
     api::{
         ApiState,
-        admission::RequestPermit,
         body::JsonBody,
+        context::{RequestId, RequestPermit, Sdk},
         error::ApiError,
         extract::{AnyToken, Authorized, GenerateText, NoQuery},
     },

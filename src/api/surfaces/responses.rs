@@ -4,12 +4,12 @@ use axum::{Json, extract::State, response::Response};
 use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
-use super::{RequestId, Sdk, SdkHeaders, SdkRequest, idempotent, references::resolve, renamed};
+use super::{SdkHeaders, SdkRequest, idempotent, references::resolve, renamed};
 use crate::{
     api::{
         ApiState,
-        admission::RequestPermit,
         body::JsonBody,
+        context::{RequestId, RequestPermit, Sdk},
         error::ApiError,
         extract::{Authorized, CountTokens, GenerateText},
     },

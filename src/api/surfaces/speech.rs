@@ -7,15 +7,15 @@ use axum::{
 };
 use http::{HeaderMap, header};
 
-use super::{Headers, RequestId, Sdk, SdkHeaders, SdkRequest, file, idempotent};
+use super::{Headers, SdkHeaders, SdkRequest, file, idempotent};
 use crate::{
     api::{
         ApiState,
-        admission::RequestPermit,
         body::JsonBody,
+        context::{RequestId, RequestPermit, Sdk},
         error::ApiError,
         extract::{Authorized, GenerateAudio},
-        generate::mark_replay,
+        record::mark_replay,
     },
     domain::dialect::speech::SpokenRequest,
 };

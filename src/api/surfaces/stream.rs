@@ -7,9 +7,9 @@ use axum::response::Response;
 use futures_util::Stream;
 use tokio::time::sleep;
 
-use super::{RequestId, Sdk};
 use crate::{
     api::{
+        context::{RequestId, Sdk},
         error::ApiError,
         stream::{Events, events, response},
     },

@@ -1,4 +1,4 @@
-//! Why a request is refused, in the documented order.
+//! Reasons for the refusal of a request, in the documented order.
 
 use super::{IdempotentRequest, Prepared, Submitted};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl Service {
-    /// The account is at its share of synchronous work.
+    /// Refuses a request of an account at its limit of synchronous work.
     pub(super) async fn at_share(
         &self,
         caller: &Caller,
@@ -23,8 +23,8 @@ impl Service {
         before.ok_or(ServiceError::TooManyRequests(reached))
     }
 
-    /// The provider is at its concurrency limit. A caller who could not pay is told that instead,
-    /// since waiting would not help.
+    /// Refuses a request whose provider is at its concurrency limit. If the caller could not pay, the
+    /// error says that instead, since waiting would not help.
     pub(super) async fn provider_busy(
         &self,
         caller: &Caller,
@@ -92,7 +92,7 @@ impl Service {
             }
             HoldOutcome::NotAsPresumed => return Err(ServiceError::NotAsPresumed),
             HoldOutcome::RateLimited(rate) => {
-                self.forget_presumed(caller);
+                caller.forget_key();
                 return Err(ServiceError::RateLimited(rate));
             }
             HoldOutcome::CredentialEnded => {
