@@ -22,14 +22,14 @@ use crate::{
 
 /// Maximum wait for the end of a text whose cancel was requested.
 const STREAM_WAIT: Duration = Duration::from_secs(10);
-/// How soon the row of a text that another server streams is read again, where no notice comes.
+/// Interval at which the row of a text that another server streams is read without a notice.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cancel {
     /// Ended by this cancel, or a concurrent one.
     Done,
-    /// Ended otherwise.
+    /// Finished otherwise.
     AlreadyFinished,
     /// The server that streams the text was asked, and has not ended it yet: it waits for the
     /// provider's counts, or hangs. No other process may end it: what was delivered would be free.

@@ -1,4 +1,4 @@
-//! From the hold to the first step, in a task that outlives the caller's connection.
+//! Places the hold and takes the first step, in a task that outlives the caller's connection.
 
 use std::{sync::Arc, time::Duration};
 
@@ -194,8 +194,8 @@ impl Runner {
         false
     }
 
-    /// Ends a job whose hold was reported as failed although its row may exist: nobody pays for a
-    /// request that failed.
+    /// Ends a job whose hold was reported as failed although its row may exist: a failed request must
+    /// not be charged.
     async fn end_unconfirmed(&self, of: (AccountId, GenerationId)) {
         let until = tokio::time::Instant::now() + UNCONFIRMED;
         while tokio::time::Instant::now() < until && !self.0.interrupt.is_cancelled() {

@@ -13,7 +13,7 @@ impl Runner {
         self.0.quota.free() > 0
     }
 
-    /// Takes jobs, round after round; does not end.
+    /// Claims and starts jobs; never returns.
     pub async fn work(&self) {
         loop {
             match self.work_step().await {
