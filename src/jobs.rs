@@ -20,7 +20,6 @@ mod step;
 mod submit;
 mod sweep;
 mod text;
-mod tidy;
 mod verify_files;
 mod video;
 mod wakeups;
@@ -63,7 +62,7 @@ use crate::{
     providers::Registry,
     store::{
         Store, StoreError,
-        generations::{NewGeneration, Outcome, Settled as SettledRow, Settlement},
+        generations::{NewGeneration, Outcome, SettledRow, Settlement},
     },
 };
 use attempts::Attempts;
@@ -125,7 +124,7 @@ struct Inner {
     running: Running,
     attempts: Attempts,
     /// Number of settlements of this process; its value when usage was last summed, and when
-    /// [`super::tidy`] last ran.
+    /// `Runner::follow_settlements` last vacuumed.
     settled: AtomicU64,
     counted: AtomicU64,
     tidied: AtomicU64,

@@ -275,29 +275,17 @@ impl FromPath for GenerationId {
     }
 }
 
-impl FromPath for ApiKeyId {
-    fn from_path(text: &str) -> Option<Self> {
-        number(text).map(Self)
-    }
+macro_rules! numeric_ids {
+    ($($id:ident),+) => {$(
+        impl FromPath for $id {
+            fn from_path(text: &str) -> Option<Self> {
+                number(text).map(Self)
+            }
+        }
+    )+};
 }
 
-impl FromPath for WebhookId {
-    fn from_path(text: &str) -> Option<Self> {
-        number(text).map(Self)
-    }
-}
-
-impl FromPath for TemplateId {
-    fn from_path(text: &str) -> Option<Self> {
-        number(text).map(Self)
-    }
-}
-
-impl FromPath for WebhookDeliveryId {
-    fn from_path(text: &str) -> Option<Self> {
-        number(text).map(Self)
-    }
-}
+numeric_ids!(ApiKeyId, WebhookId, TemplateId, WebhookDeliveryId);
 
 /// A numeric id, as it is written in a path.
 fn number(text: &str) -> Option<i64> {

@@ -67,9 +67,9 @@ pub struct Target {
     pub model: Option<String>,
 }
 
-/// A prompt template to be applied.
+/// The template that a request names, with its variables.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TemplateUse {
+pub struct TemplateRequest {
     pub id: i64,
     /// Values for its placeholders.
     pub variables: Map<String, Value>,

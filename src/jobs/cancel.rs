@@ -16,7 +16,7 @@ use crate::{
     },
     store::{
         StoreError,
-        generations::{Outcome, Settled, Settlement},
+        generations::{Outcome, SettledRow, Settlement},
     },
 };
 
@@ -70,7 +70,7 @@ impl Runner {
     async fn end_cancelled(
         &self,
         of: (AccountId, GenerationId),
-    ) -> Result<Option<Settled>, StoreError> {
+    ) -> Result<Option<SettledRow>, StoreError> {
         let attempts = self.handle(of.1).and_then(|handle| handle.attempts());
         let settlement = Settlement {
             instance: None,

@@ -40,7 +40,7 @@ impl Runner {
             match notices.next().await {
                 Ok(notice) => {
                     deaf = false;
-                    self.heed(notice).await;
+                    self.receive(notice).await;
                 }
                 Err(error) => {
                     if !deaf {
@@ -54,7 +54,7 @@ impl Runner {
         }
     }
 
-    async fn heed(&self, notice: Notice) {
+    async fn receive(&self, notice: Notice) {
         let wakeups = &self.0.wakeups;
         match notice {
             Notice::Jobs => wakeups.jobs.ring(),
@@ -66,7 +66,7 @@ impl Runner {
                 wakeups.deliveries.ring();
                 wakeups.ended.wake_all();
                 if let Err(error) = self.cancel_requested().await {
-                    // The sweep fails likewise, and logs it.
+                    // The sweep fails too, and logs it.
                     tracing::debug!(%error, "looking for cancels failed");
                 }
             }

@@ -28,7 +28,7 @@ use crate::{
     },
     jobs::{Call, Handle, Permits, Started, UndecidedAttempt, Work},
     providers::DeltaSink,
-    store::generations::NewGeneration,
+    store::{StoreError, generations::NewGeneration},
 };
 use hold_wait::HoldWait;
 use plan::Plan;
@@ -77,23 +77,25 @@ impl Service {
         respond_async: bool,
         waiting: impl Fn() + Send + Copy,
     ) -> Result<Submitted, ServiceError> {
-        let mut caller = caller;
         let confirmed = if request.has_template() {
             caller.confirm().await?
         } else {
             None
         };
-        caller = confirmed.as_ref().unwrap_or(caller);
+        let caller = confirmed.as_ref().unwrap_or(caller);
         // The defaults of a cached key may have changed: its request is then planned again.
-        let again = caller.is_unconfirmed();
-        let again = again.then(|| (request.clone(), deltas.as_ref().map(DeltaSink::another)));
+        let again = caller
+            .is_unconfirmed()
+            .then(|| (request.clone(), deltas.as_ref().map(DeltaSink::another)));
         let generating =
             self.try_generate(caller, request, idempotent, deltas, respond_async, waiting);
         let (error, (request, deltas)) = match (generating.await, again) {
             (Err(error), Some(again)) if caller.is_unconfirmed() => (error, again),
             (done, _) => return done,
         };
-        if let ServiceError::Store(_) | ServiceError::Unconfirmed(..) = error {
+        if let ServiceError::Store(StoreError::Unavailable(_)) | ServiceError::Unconfirmed(..) =
+            error
+        {
             caller.leave_uncounted();
             return Err(error);
         }

@@ -48,14 +48,6 @@ pub struct Found {
     pub waited: bool,
 }
 
-struct Wait {
-    timeout: Duration,
-    /// The place among the requests that wait, if it was taken before.
-    place: Option<WaitPlace>,
-    /// Whether it waits without a place, and while the database is unavailable.
-    persistent: bool,
-}
-
 impl Service {
     pub async fn generation(
         &self,
@@ -96,12 +88,7 @@ impl Service {
         timeout: Duration,
         on_wait: impl Fn() + Send,
     ) -> Result<Found, ServiceError> {
-        let wait = Wait {
-            timeout,
-            place: None,
-            persistent: false,
-        };
-        self.wait(caller, id, wait, on_wait).await
+        self.wait(caller, id, timeout, None, false, on_wait).await
     }
 
     /// Returns the record of a request's generation as it is now.
@@ -150,12 +137,9 @@ impl Service {
             Submitted::Replay(id) => (id, self.0.settings.idempotency_wait, None),
             Submitted::Joined(id) => (id, LONGEST, None),
         };
-        let wait = Wait {
-            timeout: if persistent { LONGEST } else { timeout },
-            place,
-            persistent,
-        };
-        let found = match self.wait(caller, id, wait, on_wait).await {
+        let timeout = if persistent { LONGEST } else { timeout };
+        let waiting = self.wait(caller, id, timeout, place, persistent, on_wait);
+        let found = match waiting.await {
             Err(ServiceError::NotFound) if persistent || !is_replay => {
                 return self.remains(caller, id).await;
             }
@@ -190,23 +174,28 @@ impl Service {
         }
     }
 
+    /// `place`: the permit to wait, if it was taken before. `persistent`: waits also without one, and
+    /// while the database is unavailable.
     async fn wait(
         &self,
         caller: &Caller,
         id: GenerationId,
-        mut wait: Wait,
+        longest: Duration,
+        mut place: Option<WaitPlace>,
+        persistent: bool,
         on_wait: impl Fn() + Send,
     ) -> Result<Found, ServiceError> {
         let begun = Instant::now();
-        let until = begun + wait.timeout;
+        let until = begun + longest;
         let (waiter, stopping) = (self.0.runner.waiter(id), self.0.runner.stopping());
+        let found = |generation, waited| Found { generation, waited };
         let mut has_waited = false;
         loop {
             // The handle first: a generation that ends between the two is then seen as ended.
             let handle = self.0.runner.handle(id);
             let generation = match self.generation(caller, id).await {
                 Err(ServiceError::Store(_))
-                    if wait.persistent && (handle.is_some() || !stopping.is_cancelled()) =>
+                    if persistent && (handle.is_some() || !stopping.is_cancelled()) =>
                 {
                     sleep(DATABASE_RETRY).await;
                     continue;
@@ -215,22 +204,16 @@ impl Service {
             };
             let rest = until.saturating_duration_since(Instant::now());
             if generation.status.is_finished() || rest.is_zero() {
-                return Ok(Found {
-                    generation,
-                    waited: true,
-                });
+                return Ok(found(generation, true));
             }
-            if wait.place.is_none() {
-                wait.place = self.0.waits.try_acquire(caller.account_id);
+            if place.is_none() {
+                place = self.0.waits.try_acquire(caller.account_id);
             }
-            let may_wait = wait.persistent || wait.place.is_some();
+            let may_wait = persistent || place.is_some();
             // A persistent wait continues while this process still works on the generation.
-            let is_stopping = stopping.is_cancelled() && (!wait.persistent || handle.is_none());
+            let is_stopping = stopping.is_cancelled() && (!persistent || handle.is_none());
             if !may_wait || is_stopping {
-                return Ok(Found {
-                    generation,
-                    waited: false,
-                });
+                return Ok(found(generation, false));
             }
             if !has_waited {
                 has_waited = true;
@@ -252,16 +235,13 @@ impl Service {
                 Modality::Video | Modality::Audio => MAX_POLL,
             };
             let ended = timeout(rest.min(pause), ended);
-            let ended = if is_local && wait.persistent {
+            let ended = if is_local && persistent {
                 Some(ended.await)
             } else {
                 stopping.run_until_cancelled(ended).await
             };
             if let Some(Ok(Some(record))) = ended {
-                return Ok(Found {
-                    generation: Arc::unwrap_or_clone(record),
-                    waited: true,
-                });
+                return Ok(found(Arc::unwrap_or_clone(record), true));
             }
         }
     }

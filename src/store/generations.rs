@@ -171,7 +171,7 @@ pub struct Settlement {
 
 /// What only the row of a generation knew when it was settled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settled {
+pub struct SettledRow {
     pub modality: Modality,
     pub provider: String,
     pub model: String,
