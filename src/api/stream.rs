@@ -34,10 +34,6 @@ struct Running<E, F> {
     keep_alive: Duration,
 }
 
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one per stream, which is running until its last event"
-)]
 enum Progress<E, F> {
     Running(Running<E, F>),
     /// The last events are reserved until the client has read them.

@@ -257,19 +257,16 @@ fn imported_files<'a>(
                 continue;
             }
             for path in expanded(&code[at..]) {
-                let mut parts = path.split("::");
                 let mut base = own.clone();
-                let mut rest: Vec<&str> = Vec::new();
-                for part in &mut parts {
+                for part in path.split("::") {
                     match part {
                         "crate" => base.clear(),
                         "super" => {
                             base.pop();
                         }
-                        part => rest.push(part),
+                        name => base.push(name),
                     }
                 }
-                base.extend(rest);
                 while !base.is_empty() && !files.contains_key(&base.join("/")) {
                     base.pop();
                 }
