@@ -11,9 +11,9 @@ use super::{
     ApiState,
     body::{JsonBody, NoBody},
     client_address::ClientAddress,
+    context::CallerSlot,
     error::ApiError,
     extract::{AnyToken, Authorized, NoQuery, SessionOnly},
-    middleware::CallerSlot,
 };
 use crate::domain::{
     ability::Abilities,

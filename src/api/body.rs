@@ -17,11 +17,9 @@ use tokio::{
 
 use super::{
     ApiState,
-    admission::RequestPermit,
+    context::{CallerSlot, RETRY_COUNT, RequestPermit, Sdk},
     error::ApiError,
-    extract::{Query, into_result, nul_errors},
-    middleware::CallerSlot,
-    surfaces::{RETRY_COUNT, Sdk, anthropic::BetaQuery},
+    extract::{BetaQuery, Query, into_result, nul_errors},
 };
 use crate::{
     domain::{
@@ -160,7 +158,8 @@ impl<T: Send + 'static> FromRequest<ApiState> for JsonBody<T> {
         check_media_type(&parts.headers)?;
         let (bytes, permit) = read_body(&parts, body, state).await?;
         let repeats = parts.headers.contains_key(RETRY_COUNT);
-        let keeps = Sdk::of(parts.uri.path()).is_some();
+        let sdk = parts.extensions.get::<Sdk>();
+        let keeps = sdk.is_some();
         let is_slow = permit.is_some();
         let reserved = memory::current();
         let reading = move || Self::of(bytes, repeats, keeps, (permit, reserved));
@@ -170,7 +169,7 @@ impl<T: Send + 'static> FromRequest<ApiState> for JsonBody<T> {
             reading()?
         };
         // No route takes both a body and a query, but for what Anthropic's SDKs add.
-        body.errors.extend(match Sdk::of(parts.uri.path()) {
+        body.errors.extend(match sdk {
             Some(Sdk::Anthropic) => Query::<BetaQuery>::of(&parts).parse().1,
             _ => Query::<()>::of(&parts).parse().1,
         });
@@ -306,7 +305,7 @@ async fn read_body(
     state: &ApiState,
 ) -> Result<(Bytes, Option<Permit<Party>>), ApiError> {
     let settings = &state.settings;
-    let limit = match Sdk::of(parts.uri.path()) {
+    let limit = match parts.extensions.get::<Sdk>() {
         Some(_) => settings.max_sdk_body_bytes,
         None => settings.max_body_bytes,
     };
@@ -332,7 +331,8 @@ async fn read_body(
     }
     let bytes = collect(body, announced, limit, settings.body_timeout).await?;
     if let Some(seat) = seat {
-        seat.reacquire()?;
+        let admitted = seat.reacquire();
+        admitted.then_some(()).ok_or_else(ApiError::overloaded)?;
     }
     if permit.is_none() && bytes.len() > SLOW_BYTES {
         let slot = parts.extensions.get::<CallerSlot>();

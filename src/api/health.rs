@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio::sync::Mutex;
 use utoipa::ToSchema;
 
-use super::{ApiState, extract::NoQuery, middleware::OwnBody};
+use super::{ApiState, context::OwnBody, extract::NoQuery};
 
 /// How old an answer may be.
 const FRESH: Duration = Duration::from_millis(500);

@@ -15,9 +15,9 @@ use utoipa::{
 use utoipa_axum::router::OpenApiRouter;
 
 use super::{
+    context::Sdk,
     error::{AnthropicError, ApiError, Code, ErrorType, OpenAiError, sdk_status},
     route::{Facts, Route},
-    surfaces::Sdk,
 };
 use crate::domain::validate::FieldError;
 
@@ -64,7 +64,7 @@ pub fn document(table: Vec<Route>) -> Result<Value, serde_json::Error> {
     let mut described = Vec::new();
     for route in table {
         let (path, method) = route.operation()?;
-        described.push((path, method, route.facts, route.errors));
+        described.push((path, method, route.sdk, route.facts, route.errors));
         router = router.routes(route.routes);
     }
     let mut document = router.into_openapi();
@@ -94,13 +94,13 @@ pub fn document(table: Vec<Route>) -> Result<Value, serde_json::Error> {
     let mut document = serde_json::to_value(document)?;
     let mut schemas = document["components"]["schemas"].take();
     schemas["Error"] = error_schema();
-    for (path, method, mut facts, errors) in described {
+    for (path, method, sdk, mut facts, errors) in described {
         let operation = &mut document["paths"][&path][&method];
         facts.complete(operation, &mut schemas);
-        if Sdk::of(&path) == Some(Sdk::Anthropic) {
+        if sdk == Some(Sdk::Anthropic) {
             operation["security"] = json!([{"bearer": []}, {"x_api_key": []}]);
         }
-        add_errors(operation, &path, &facts, &errors)?;
+        add_errors(operation, &path, sdk, &facts, &errors)?;
     }
     document["components"]["schemas"] = schemas;
     detail::add(&mut document);
@@ -125,6 +125,7 @@ fn operations(paths: &mut Value) -> impl Iterator<Item = &mut Value> {
 fn add_errors(
     operation: &mut Value,
     path: &str,
+    sdk: Option<Sdk>,
     facts: &Facts,
     errors: &[Code],
 ) -> Result<(), serde_json::Error> {
@@ -155,7 +156,6 @@ fn add_errors(
     if path.contains('{') {
         codes.insert(Code::NotFound);
     }
-    let sdk = Sdk::of(path);
     let schema = match sdk {
         None => "Error",
         Some(Sdk::OpenAi) => "OpenAiError",

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{generate::replayed, media::MediaLinks};
+use super::links::MediaLinks;
 use crate::domain::{
     clock::rfc3339,
     credits::Credits,
@@ -311,8 +311,17 @@ pub struct PageBody<T> {
 pub fn created<T: Serialize>(created: Created<T>, status: StatusCode) -> Response {
     match created {
         Created::Now(body) => (status, Json(body)).into_response(),
-        Created::Before(body) => replayed(Json(body).into_response()),
+        Created::Before(body) => mark_replay(Json(body).into_response(), true),
     }
+}
+
+/// Marks the response to a request whose object another one created.
+pub fn mark_replay(mut response: Response, is_replay: bool) -> Response {
+    if is_replay {
+        let value = HeaderValue::from_static("true");
+        response.headers_mut().insert("idempotent-replayed", value);
+    }
+    response
 }
 
 /// Writes a page, with a `Link` to the next one that keeps the query's filters.

@@ -12,14 +12,12 @@ use utoipa_axum::router::UtoipaMethodRouter;
 use super::{
     ApiState,
     admin::Operator,
-    admission::RequestPermit,
     body::{JsonBody, NoBody, OptionalBody},
     client_address::ClientAddress,
+    context::{CallerSlot, RequestId, RequestPermit, Sdk},
     error::Code,
     extract::{Authorized, NoQuery, PathId, PathIds, Permission, Query, SubmittedForm},
     metrics::Scraper,
-    middleware::CallerSlot,
-    surfaces::RequestId,
 };
 use crate::domain::validate::{
     Body, FieldError, Input, Schemas, component, query_parameters, read_query,
@@ -28,6 +26,8 @@ use crate::domain::validate::{
 /// One operation of the API.
 pub struct Route {
     pub routes: UtoipaMethodRouter<ApiState>,
+    /// The SDK that it is for.
+    pub sdk: Option<Sdk>,
     pub facts: Facts,
     /// Whether it must end within the time limit of requests.
     pub bounded: bool,
@@ -37,8 +37,10 @@ pub struct Route {
 
 impl Route {
     pub fn new<A>(routes: UtoipaMethodRouter<ApiState>, handler: &impl Handler<A>) -> Self {
+        let sdk = routes.1.paths.keys().find_map(|path| Sdk::of_path(path));
         Self {
             routes,
+            sdk,
             facts: handler.facts(),
             bounded: true,
             errors: Vec::new(),

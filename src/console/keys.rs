@@ -19,7 +19,7 @@ use super::{
     session::Session,
     shell,
 };
-use crate::domain::{ability::Ability, token::api_key_of_form};
+use crate::domain::{ability::Ability, form_token::api_key_of_form};
 
 fn state(key: &Value, now: DateTime<Utc>) -> &'static str {
     let end = key["expires_at"].as_str();

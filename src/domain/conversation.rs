@@ -19,7 +19,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::generation::FinishReason;
+use super::named::named_enum;
 
 pub use super::image_header::ImageType;
 pub use answer::{Answered, Delta, ReasoningField, Visibility};
@@ -130,6 +130,22 @@ pub struct Sampling {
     pub stop: Vec<String>,
     pub reasoning: Reasoning,
 }
+
+named_enum!(
+    /// Why a completed text may be incomplete.
+    FinishReason {
+        /// The caller cancelled it and keeps what was delivered.
+        Cancelled = "cancelled",
+        /// It reached its output limit, or one of the server's own limits.
+        Length = "length",
+        /// The provider stopped for its content policy.
+        ContentFilter = "content_filter",
+        /// The model wrote a tool call that its provider could not read.
+        MalformedFunctionCall = "malformed_function_call",
+        /// The provider ended it for another reason of its own.
+        Other = "other",
+    }
+);
 
 /// Why a text ended. Stored in [`Answered`], which servers of the release before read: reasons that
 /// they do not know are stored as [`FinishReason`] only.

@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use super::conversation::FinishReason;
 use super::{
     conversation::Answered,
     credits::Credits,
@@ -64,22 +65,6 @@ named_enum!(
         Interrupted = "interrupted",
         /// Past its deadline, or the provider lost the task.
         Expired = "expired",
-    }
-);
-
-named_enum!(
-    /// Why a completed text may be incomplete.
-    FinishReason {
-        /// The caller cancelled it and keeps what was delivered.
-        Cancelled = "cancelled",
-        /// It reached its output limit, or one of the server's own limits.
-        Length = "length",
-        /// The provider stopped for its content policy.
-        ContentFilter = "content_filter",
-        /// The model wrote a tool call that its provider could not read.
-        MalformedFunctionCall = "malformed_function_call",
-        /// The provider ended it for another reason of its own.
-        Other = "other",
     }
 );
 

@@ -28,7 +28,6 @@ pub use text::TextRequest;
 pub use usage::{GROUPS, UsageRequest};
 
 use super::{
-    catalogue::{Catalogue, Model},
     credits::Credits,
     generation::{Modality, Surface},
     validate::{Body, FieldCode, FieldError, Fields, Schemas, Text, credits, text as string},
@@ -68,9 +67,9 @@ pub struct Target {
     pub model: Option<String>,
 }
 
-/// A prompt template to be applied.
+/// The template that a request names, with its variables.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TemplateUse {
+pub struct TemplateRequest {
     pub id: i64,
     /// Values for its placeholders.
     pub variables: Map<String, Value>,
@@ -120,30 +119,6 @@ impl GenerationRequest {
             Self::Image(_) => Modality::Image,
             Self::Video(_) => Modality::Video,
             Self::Audio(_) => Modality::Audio,
-        }
-    }
-
-    /// The model that it is for. `account` is the account's own default.
-    pub fn resolve<'a>(
-        &self,
-        catalogue: &'a Catalogue,
-        account: &Target,
-    ) -> Result<&'a Model, FieldError> {
-        let target = match self {
-            Self::Text(request) => &request.target,
-            Self::Dialogue(request) => {
-                return catalogue.named(self.modality(), &request.model, account);
-            }
-            Self::Image(request) => &request.target,
-            Self::Video(request) => &request.target,
-            Self::Audio(request) => &request.target,
-        };
-        match &target.model {
-            // SDKs have but one name for both.
-            Some(name) if self.surface() != Surface::Generate => {
-                catalogue.named(self.modality(), name, account)
-            }
-            _ => catalogue.resolve(self.modality(), target, account),
         }
     }
 

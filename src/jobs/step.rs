@@ -23,15 +23,14 @@ use crate::{
     },
 };
 
-/// How long an answer may wait for its receipt to be kept.
+/// Maximum time that storing the receipt may delay an answer.
 const RECEIPT_LIMIT: Duration = Duration::from_millis(500);
 
 /// The wait before a next step.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Wait {
-    /// Until the next poll.
     Poll,
-    /// Until the next poll of a task that runs, of which its adapter may want to hear sooner.
+    /// Until the next poll of a running task, for which the adapter may have a shorter interval.
     Task,
     /// After a failed poll or download.
     Failure,
@@ -40,12 +39,10 @@ pub(super) enum Wait {
 pub(super) enum Step {
     Finished {
         outcome: Box<Outcome>,
-        /// The provider's request id.
         request_id: Option<String>,
-        /// What the provider has counted, for later dialogues.
+        /// The provider's token count, for the next turns of the dialogue.
         receipt: Option<(Uuid, Receipt)>,
     },
-    /// There is a next step.
     Retry {
         /// 0 to 100, where the provider reports it.
         progress: Option<u8>,
@@ -55,7 +52,7 @@ pub(super) enum Step {
     NotStored(Failure),
     /// It was cancelled, or another process has ended it or taken it over.
     Cancelled,
-    /// It is not this worker's to go on with, or that could not be made sure of.
+    /// The lease is lost, or could not be verified.
     LeaseLost,
 }
 
@@ -127,7 +124,6 @@ impl Step {
         }
     }
 
-    /// A provider works on it.
     pub(super) const fn under_way(progress: Option<u8>) -> Self {
         Self::Retry {
             progress,
@@ -182,21 +178,21 @@ impl Runner {
                 receipt,
             } => {
                 let finishing = self.finish(job, guard, *outcome, request_id);
-                // With it, so that whoever goes on from the answer finds it.
+                // Before the answer is delivered, so that the next turn of the dialogue finds it.
                 tokio::join!(finishing, self.keep_receipt(job.account_id, receipt)).0
             }
             Step::Retry { progress, wait } => {
                 self.reschedule(job, progress, wait).await;
                 None
             }
-            // The last has become one of the others above.
+            // `NotStored` was replaced above.
             Step::Cancelled | Step::LeaseLost | Step::NotStored(_) => None,
         }
     }
 
     async fn next(&self, job: &Job, call: Option<&Call>, guard: &RunningGuard, late: bool) -> Step {
         match call {
-            // One last poll of a task that may have completed while nobody could ask.
+            // One last poll of a task that may have completed while no server could poll it.
             _ if late && job.remote_id.is_none() => Step::retry(),
             None => self.unreadable(job).await,
             Some(Call::Text(work)) => self.text_step(job, guard, work).await,

@@ -1,4 +1,4 @@
-//! What the operator does with accounts: making, listing, suspending them.
+//! The operator's management of accounts.
 
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -23,7 +23,7 @@ impl Service {
         self.0.passwords.hash(turn, password).await
     }
 
-    /// Makes an account with its first user and its first grant.
+    /// Creates an account with its first user and its first grant.
     pub async fn create_account(
         &self,
         request: &AccountRequest,
@@ -48,7 +48,7 @@ impl Service {
         })
     }
 
-    /// Sets a user's password and ends all of the user's sessions; answers how many.
+    /// Sets a user's password and ends all of the user's sessions. Returns their number.
     pub async fn reset_password(
         &self,
         user: UserId,
@@ -67,7 +67,6 @@ impl Service {
         ended.ok_or(ServiceError::NotFound)
     }
 
-    /// The user of an email.
     pub async fn user(&self, email: &str) -> Result<UserRow, ServiceError> {
         let user = self.0.store.user_by_email(email).await?;
         user.ok_or(ServiceError::NotFound)
@@ -87,8 +86,8 @@ impl Service {
         Ok(self.0.store.accounts(email, page).await?)
     }
 
-    /// Suspends an account or lets it go on. A suspended account's tokens are refused; its
-    /// running work finishes.
+    /// Suspends or resumes an account. A suspended account's tokens are refused; its running work
+    /// finishes.
     pub async fn set_suspended(
         &self,
         account: AccountId,
@@ -104,7 +103,7 @@ impl Service {
         account.ok_or(ServiceError::NotFound)
     }
 
-    /// Revokes a key of any account, at once and for ever.
+    /// Revokes a key of any account, immediately and permanently.
     pub async fn revoke_key_of(
         &self,
         account: AccountId,

@@ -1,4 +1,4 @@
-//! What the operator looks at over all accounts, and who is one.
+//! The operator's reports over all accounts, and the list of operators.
 
 use chrono::{DateTime, Utc};
 
@@ -12,12 +12,11 @@ use crate::{
     store::operators::{ModelHealth, Spending, UnfinishedJob},
 };
 
-/// Generations that the health of models is judged by.
+/// Number of last generations that the health of models is computed from.
 const RECENT: i64 = 5_000;
-/// Rows of a report.
 const ROWS: i64 = 100;
 
-/// How many calls a provider has, and may have, at once from this server; `None` without a limit.
+/// Concurrent calls of this server to a provider, and their maximum; `None` without a limit.
 #[derive(Debug)]
 pub struct ProviderCalls {
     pub provider: String,
@@ -25,7 +24,7 @@ pub struct ProviderCalls {
     pub in_use: Option<usize>,
 }
 
-/// By what spending is summed up.
+/// The grouping of a spending report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpendingBy {
     Model,
@@ -33,13 +32,13 @@ pub enum SpendingBy {
 }
 
 impl Service {
-    /// Makes a user an operator, or takes it back.
+    /// Grants or revokes the role of an operator.
     pub async fn set_operator(&self, user: UserId, operator: bool) -> Result<(), ServiceError> {
         let now = self.0.clock.now();
         Ok(self.0.store.set_operator(user, operator, now).await?)
     }
 
-    /// Each provider's calls at this moment, and how the last generations of all servers ended.
+    /// The current calls of each provider, and the outcomes of the last generations of all servers.
     pub async fn provider_health(
         &self,
     ) -> Result<(Vec<ProviderCalls>, Vec<ModelHealth>), ServiceError> {
@@ -64,7 +63,7 @@ impl Service {
         Ok(self.0.store.unfinished_jobs(ROWS).await?)
     }
 
-    /// What was spent on the days from `from` until before `to`.
+    /// Spending on the days from `from` to before `to`.
     pub async fn spending(
         &self,
         by: SpendingBy,

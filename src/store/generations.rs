@@ -23,21 +23,15 @@ pub(super) use prices::Prices;
 pub(super) use rows::GenerationRow;
 pub(super) use writer::CreditWriter;
 
+pub use super::keys::Credential;
 use super::{Store, StoreError, credits::Balance, keys::Presumed};
 use crate::domain::{
     conversation::Answered,
     credits::Credits,
     generation::{Failure, FinishReason, Modality, Output, Status, Surface, TemplateUse},
-    ids::{AccountId, ApiKeyId, GenerationId, InstanceId, SessionId},
+    ids::{AccountId, GenerationId, InstanceId},
     rate::RateState,
 };
-
-/// What pays for a generation: checked again by the statement that places the hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Credential {
-    ApiKey(ApiKeyId),
-    Session(SessionId),
-}
 
 /// A key that a generation is bound to.
 #[derive(Debug, Clone)]
@@ -177,7 +171,7 @@ pub struct Settlement {
 
 /// What only the row of a generation knew when it was settled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settled {
+pub struct SettledRow {
     pub modality: Modality,
     pub provider: String,
     pub model: String,
@@ -207,14 +201,5 @@ impl SpendLimit {
     /// What may still be spent.
     pub fn left(self) -> Credits {
         self.limit.minus_or_zero(self.spent)
-    }
-}
-
-impl Credential {
-    pub(super) fn ids(self) -> (Option<i64>, Option<i64>) {
-        match self {
-            Self::ApiKey(id) => (Some(id.0), None),
-            Self::Session(id) => (None, Some(id.0)),
-        }
     }
 }

@@ -8,9 +8,9 @@ use http::request::Parts;
 use crate::{
     api::{
         ApiState,
+        context::{CallerSlot, Page},
         error::ApiError,
         extract::{FromPath, bearer},
-        middleware::{CallerSlot, Page},
     },
     domain::ids::{AccountId, AdminTokenId, ApiKeyId, UserId},
     service::{ServiceError, admin_tokens::Presented},
@@ -45,20 +45,20 @@ impl FromRequestParts<ApiState> for Operator {
             page.set(&presented, state.service.now());
         }
         let rate = match &presented {
-            Presented::Operator(_, rate) => *rate,
-            Presented::Customer(known) => known.rate,
+            Presented::Operator(_, rate) => Some(*rate),
+            Presented::Customer(caller) => caller.rate(),
         };
         if let Some(slot) = parts.extensions.get::<CallerSlot>() {
             slot.set(&presented, state.service.now());
         }
-        if rate.retry_after_seconds.is_some() {
+        if let Some(rate) = rate.filter(|rate| rate.retry_after_seconds.is_some()) {
             return Err(ServiceError::RateLimited(rate).into());
         }
         match presented {
             Presented::Operator(token, _) => Ok(Self::Token(token)),
-            Presented::Customer(known) => {
-                known.caller.require_active()?;
-                let user = known.caller.user_id.filter(|_| known.caller.operator);
+            Presented::Customer(caller) => {
+                caller.require_active()?;
+                let user = caller.user_id.filter(|_| caller.operator);
                 let user = user.ok_or(ServiceError::AdminRequired)?;
                 Ok(Self::Person(user))
             }

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::{ApiError, Code, Content, in_order};
 use crate::{
-    api::surfaces::Sdk,
+    api::context::Sdk,
     domain::{ids::GenerationId, validate::FieldCode},
 };
 

@@ -9,14 +9,14 @@ use chrono::DateTime;
 use http::HeaderMap;
 use serde_json::{Value, json};
 
-use super::{Call, Listed, RequestId, Sdk, SdkHeaders, idempotent, models, named};
+use super::{Listed, SdkHeaders, SdkRequest, idempotent, models, named};
 use crate::{
     api::{
         ApiState,
-        admission::RequestPermit,
         body::JsonBody,
+        context::{RequestId, RequestPermit, Sdk},
         error::ApiError,
-        extract::{AnyToken, Authorized, CountTokens, GenerateText, Query},
+        extract::{AnyToken, Authorized, BetaQuery, CountTokens, GenerateText, Query},
     },
     domain::{
         dialect::messages::{CountRequest, MessagesRequest, MessagesWriter, original},
@@ -64,17 +64,6 @@ impl Input for ModelPage {
     }
 }
 
-/// What the SDKs add to their paths.
-pub struct BetaQuery;
-
-impl Input for BetaQuery {
-    fn read(fields: &Fields<'_>) -> Option<Self> {
-        let about = "Taken, and changes nothing.";
-        fields.optional("beta", about, text(usize::MAX));
-        Some(Self)
-    }
-}
-
 /// Messages
 ///
 /// For the `anthropic` packages, with `base_url` `/anthropic` of this server. Dialogues with tools;
@@ -99,7 +88,7 @@ pub async fn create(
     let (key, body) = idempotent(&auth, headers, MESSAGES, body).await?;
     let reading = body.apart(|body| dialogue(body, own, |MessagesRequest(dialogue)| dialogue));
     let dialogue = reading.await?;
-    let call = Call {
+    let call = SdkRequest {
         sdk: Sdk::Anthropic,
         state,
         caller: auth.caller,

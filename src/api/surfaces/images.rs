@@ -13,14 +13,15 @@ use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use http::{HeaderMap, header};
 use serde_json::json;
 
-use super::{Call, Headers, RequestId, Sdk, SdkHeaders, idempotent, marked};
+use super::{Headers, SdkHeaders, SdkRequest, idempotent};
 use crate::{
     api::{
         ApiState,
-        admission::RequestPermit,
         body::JsonBody,
+        context::{RequestId, RequestPermit, Sdk},
         error::ApiError,
         extract::{Authorized, GenerateImage},
+        record::mark_replay,
     },
     domain::{
         dialect::images::{ImageFormat, ImagesRequest},
@@ -49,7 +50,7 @@ pub async fn images(
 ) -> Result<Response, ApiError> {
     let (key, body) = idempotent(&auth, headers, IMAGES, body).await?;
     let ImagesRequest { request, format } = body.read()?;
-    let call = Call {
+    let call = SdkRequest {
         sdk: Sdk::OpenAi,
         state,
         caller: auth.caller,
@@ -80,7 +81,10 @@ pub async fn images(
     } else {
         streamed(&call.state, &answer.to_string(), &record.outputs).await?
     };
-    Ok(marked(Headers::of(&record, &[]).on(response), is_replay))
+    Ok(mark_replay(
+        Headers::of(&record, &[]).on(response),
+        is_replay,
+    ))
 }
 
 /// Bytes that are encoded at once; a multiple of 3.

@@ -9,15 +9,15 @@ use http::HeaderMap;
 use serde_json::{Value, json};
 
 use super::{
-    Call, RequestId, Sdk, SdkHeaders, idempotent, no_model,
+    SdkHeaders, SdkRequest, idempotent, no_model,
     references::resolve,
     responses::{RENAMED, is_mixed, read as read_responses},
 };
 use crate::{
     api::{
         ApiState,
-        admission::RequestPermit,
         body::JsonBody,
+        context::{RequestId, RequestPermit, Sdk},
         error::ApiError,
         extract::{AnyToken, Authorized, GenerateText, NoQuery},
     },
@@ -97,7 +97,7 @@ pub async fn chat(
             (request, Some(RENAMED))
         }
     };
-    let call = Call {
+    let call = SdkRequest {
         sdk: Sdk::OpenAi,
         state,
         caller: auth.caller,

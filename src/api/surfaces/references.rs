@@ -63,7 +63,9 @@ pub(super) async fn resolve<T: Body + Send + 'static>(
         return Ok(body);
     }
     if !places.is_empty() {
-        *caller = state.service.confirmed(caller).await?;
+        if let Some(confirmed) = caller.confirm().await? {
+            *caller = confirmed;
+        }
     }
     let max_bytes = state.settings.max_sdk_body_bytes;
     let items = read(state, caller, &places, max_bytes).await?;

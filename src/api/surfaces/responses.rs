@@ -4,12 +4,12 @@ use axum::{Json, extract::State, response::Response};
 use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
-use super::{Call, RequestId, Sdk, SdkHeaders, idempotent, references::resolve, renamed};
+use super::{SdkHeaders, SdkRequest, idempotent, references::resolve, renamed};
 use crate::{
     api::{
         ApiState,
-        admission::RequestPermit,
         body::JsonBody,
+        context::{RequestId, RequestPermit, Sdk},
         error::ApiError,
         extract::{Authorized, CountTokens, GenerateText},
     },
@@ -51,7 +51,7 @@ pub async fn respond(
     let (key, body) = idempotent(&auth, headers, RESPONSES, body).await?;
     let body = resolve(&state, &mut auth.caller, body).await?;
     let ResponsesRequest { dialogue, echo } = body.apart(read).await?;
-    let call = Call {
+    let call = SdkRequest {
         sdk: Sdk::OpenAi,
         state,
         caller: auth.caller,

@@ -12,7 +12,6 @@ pub struct Estimate {
     pub provider: String,
     pub model: String,
     pub hold: Credits,
-    /// Whether it could be held now.
     pub sufficient: bool,
     pub prices: Prices,
 }

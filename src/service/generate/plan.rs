@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{dialogue::check_context, template::RenderedPrompt};
+use super::template::RenderedPrompt;
 use crate::{
     domain::{
         catalogue::{ImageModel, Model, ModelKind, SpeechModel, Support, TextModel, VideoModel},
@@ -40,7 +40,7 @@ pub(super) struct Plan<'a> {
     pub max_cost: Option<Credits>,
     /// What this process runs immediately; `None`: a job, for which the row has everything.
     pub call: Option<Call>,
-    /// Whether nobody waits for it, so that it counts as a job.
+    /// Whether it counts as a job: its caller does not wait.
     pub job: bool,
     /// Whether it may write what the caller can pay for.
     pub unlimited: bool,
@@ -72,7 +72,7 @@ impl Service {
     ) -> Result<&Model, Vec<FieldError>> {
         let modality = request.modality();
         let account = caller.account_default(modality);
-        let model = request.resolve(&self.0.catalogue, &account);
+        let model = self.0.catalogue.model_of(request, &account);
         let model = model.map_err(|error| vec![error])?;
         match model.violations(request, chars) {
             none if none.is_empty() => Ok(model),
@@ -229,6 +229,17 @@ pub(super) fn plan_call<'a>(
         }))),
         job: false,
         unlimited: false,
+    }
+}
+
+/// Refuses what cannot fit the model's context, however its tokens are counted.
+pub(super) fn check_context(
+    text: &TextModel,
+    conversation: &Conversation,
+) -> Result<(), ServiceError> {
+    match text.overflow(conversation) {
+        Some(overflow) => Err(ServiceError::ContextLength(overflow)),
+        None => Ok(()),
     }
 }
 

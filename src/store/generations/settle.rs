@@ -8,7 +8,7 @@ use tracing::Instrument as _;
 use uuid::Uuid;
 
 use super::{
-    Outcome, Settled, Settlement, Store, StoreError,
+    Outcome, SettledRow, Settlement, Store, StoreError,
     writer::{Grouped, Verdicts, Write},
 };
 use crate::{
@@ -50,7 +50,7 @@ group_rows::composite!(Row, "settlement_row");
 impl Store {
     /// Ends a generation and settles it: its row, the account and the ledger entry, all of them or
     /// none. `None`: it had ended already, or another instance owns it, and nothing was changed.
-    pub async fn settle(&self, settlement: &Settlement) -> Result<Option<Settled>, StoreError> {
+    pub async fn settle(&self, settlement: &Settlement) -> Result<Option<SettledRow>, StoreError> {
         let (waiter, settled) = oneshot::channel();
         let settle = Settle::new(settlement);
         let settling = async {
@@ -105,8 +105,8 @@ impl Settle {
 
 impl Grouped for Settle {
     const STATEMENT: &'static str = "settle";
-    type Written = Settled;
-    type Outcome = Option<Settled>;
+    type Written = SettledRow;
+    type Outcome = Option<SettledRow>;
 
     fn account(&self) -> AccountId {
         self.account
@@ -116,15 +116,15 @@ impl Grouped for Settle {
     fn write<'a>(
         items: &'a [&'a Self],
         executor: impl PgExecutor<'a> + 'a,
-    ) -> Verdicts<'a, Settled> {
+    ) -> Verdicts<'a, SettledRow> {
         Box::pin(write(items, executor))
     }
 
-    fn outcome(written: Option<Settled>) -> Option<Settled> {
+    fn outcome(written: Option<SettledRow>) -> Option<SettledRow> {
         written
     }
 
-    fn outcome_of(error: StoreError) -> Result<Option<Settled>, StoreError> {
+    fn outcome_of(error: StoreError) -> Result<Option<SettledRow>, StoreError> {
         Err(error)
     }
 }
@@ -133,7 +133,7 @@ impl Grouped for Settle {
 async fn write(
     items: &[&Settle],
     executor: impl PgExecutor<'_>,
-) -> Result<Vec<Option<Settled>>, StoreError> {
+) -> Result<Vec<Option<SettledRow>>, StoreError> {
     let rows: Vec<&Row> = items.iter().map(|item| &item.row).collect();
     let accounts = group_rows::ids(items.iter().map(|item| Some(item.account.0)));
     let ids = group_rows::ids(items.iter().map(|item| Some(item.row.id)));
@@ -255,7 +255,7 @@ async fn write(
             return Ok(None);
         }
         let settled = || {
-            Some(Settled {
+            Some(SettledRow {
                 modality: row.modality?,
                 provider: row.provider?,
                 model: row.model?,

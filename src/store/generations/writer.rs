@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use sqlx::PgExecutor;
 use tokio::sync::oneshot;
 
-use super::{HoldOutcome, Settled, hold::Hold, refusal::decide, settle::Settle};
+use super::{HoldOutcome, SettledRow, hold::Hold, refusal::decide, settle::Settle};
 use crate::{
     domain::ids::AccountId,
     store::{
@@ -29,7 +29,7 @@ use crate::{
 )]
 pub enum Write {
     Hold(Hold, Waiter<Option<HoldOutcome>>),
-    Settle(Settle, Waiter<Option<Settled>>),
+    Settle(Settle, Waiter<Option<SettledRow>>),
 }
 
 /// Receives the result of a write.
@@ -154,8 +154,8 @@ impl CreditWriter {
         &self,
         account: AccountId,
         holds: &[(Hold, Waiter<Option<HoldOutcome>>)],
-        settlements: &[(Settle, Waiter<Option<Settled>>)],
-    ) -> Result<(Vec<HoldOutcome>, Vec<Option<Settled>>), StoreError> {
+        settlements: &[(Settle, Waiter<Option<SettledRow>>)],
+    ) -> Result<(Vec<HoldOutcome>, Vec<Option<SettledRow>>), StoreError> {
         let mut tx = self.lanes.named("write in a lane").begin().await?;
         let retries_until = sqlx::query_scalar!(
             "select retries_until from accounts where id = $1 for no key update",
