@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
+use uuid::Uuid;
 
 pub(super) use prices::Prices;
 pub(super) use rows::GenerationRow;
@@ -30,6 +31,7 @@ use crate::domain::{
     generation::{Failure, FinishReason, Modality, Output, Status, Surface, TemplateUse},
     ids::{AccountId, ApiKeyId, GenerationId, InstanceId, SessionId},
     rate::RateState,
+    receipt::Receipt,
 };
 
 /// What pays for a generation: checked again by the statement that places the hold.
@@ -159,6 +161,9 @@ pub struct Completion {
     pub charged: Credits,
     /// Why it ended early.
     pub finish_reason: Option<FinishReason>,
+    /// The input tokens that the provider counted, for later turns of the dialogue. Lost where it
+    /// cannot be written at once.
+    pub receipt: Option<(Uuid, Receipt)>,
 }
 
 #[derive(Debug, Clone)]
