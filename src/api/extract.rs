@@ -27,9 +27,6 @@ use crate::{
     service::{ServiceError, TokenRefusal, auth::Caller},
 };
 
-/// The largest body that is read before its sender's key, which was good a moment ago.
-const PRESUMED_BYTES: usize = 64 << 10;
-
 /// What a route needs of its caller. A type, so that a handler cannot forget it.
 pub trait Permission: Send + Sync {
     /// Its name in the document: an ability, or what stands in for one.
@@ -133,14 +130,11 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
     }
 }
 
-/// Whether so little is asked that it may be looked at before the key is: nothing that was made
-/// before, and no large body.
+/// Whether a request may start before its key is read: it asks for nothing that was created before.
+/// Its body counts against the memory of the key's account.
 fn may_presume(headers: &HeaderMap) -> bool {
-    let length = headers.get(header::CONTENT_LENGTH);
-    let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
-    let is_new = !headers.contains_key(IDEMPOTENCY_KEY)
-        && headers.get(RETRY_COUNT).is_none_or(|count| count == "0");
-    is_new && length.is_some_and(|length: usize| length <= PRESUMED_BYTES)
+    !headers.contains_key(IDEMPOTENCY_KEY)
+        && headers.get(RETRY_COUNT).is_none_or(|count| count == "0")
 }
 
 /// The token of a request: the bearer's, or the one that Anthropic's SDKs send as a key.
