@@ -73,8 +73,9 @@ pub struct Store {
 /// A statement is planned once by each connection. Where values could mislead a plan, the text of
 /// the statement decides how it is carried out.
 const PLANNED_ONCE: &str = "set plan_cache_mode = force_generic_plan; set jit = off";
-/// Whatever the tables held when it was planned, and however little of them lies behind a cursor.
-const BY_INDEX: &str = "set enable_seqscan = off";
+/// Plans use indexes even if a table was empty when its statement was planned: a cached plan stays
+/// until the table is analysed, however many rows it gets before.
+const BY_INDEX: &str = "set enable_seqscan = off; set jit = off";
 /// For any number of rows in a group.
 const NO_NESTED_LOOPS: &str = "set enable_nestloop = off";
 /// What many share waits for a lock no longer than another server's commit takes.
@@ -307,7 +308,7 @@ impl Store {
             let (hosts, outages) = (hosts.clone(), Arc::clone(&outages));
             Pool::new(hosts, settings, size, connections.acquire_timeout, outages)
         };
-        let requests = pool(&[PLANNED_ONCE], connections.requests);
+        let requests = pool(&[PLANNED_ONCE, BY_INDEX], connections.requests);
         let credits = pool(
             &[PLANNED_ONCE, BY_INDEX, NO_NESTED_LOOPS, BRIEF_LOCKS],
             connections.credits,
@@ -321,7 +322,7 @@ impl Store {
             connections.keys,
         );
         let walks = pool(&[PLANNED_ONCE, BY_INDEX], 1);
-        let jobs = pool(&[], connections.jobs);
+        let jobs = pool(&[BY_INDEX], connections.jobs);
         let heartbeat = pool(&[], 1);
         let writer = CreditWriter {
             shared: credits.clone(),
