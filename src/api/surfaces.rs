@@ -4,6 +4,7 @@
 //! Here: what both have. How bodies are read and answers written: `domain/dialect`.
 
 pub mod anthropic;
+mod dialogue_body;
 pub mod images;
 pub mod openai;
 mod references;
@@ -25,7 +26,7 @@ use super::{
     body::JsonBody,
     error::{ApiError, GENERATION},
     extract::Authorized,
-    generate::{end, idempotency_key, missing, replayed},
+    generate::{IDEMPOTENCY_KEY, end, idempotency_key, missing, replayed},
     stream::last,
 };
 use crate::{
@@ -139,6 +140,9 @@ async fn idempotent<P, T: Body + Send + 'static>(
     let attempt = attempt.map(|(count, digest)| {
         IdempotentRequest::attempt(count, &auth.caller, auth.arrived, route, digest)
     });
+    if !headers.contains_key(IDEMPOTENCY_KEY) {
+        return Ok((attempt, body));
+    }
     let keyed = body.apart(move |body| {
         let key = idempotency_key(&headers, route, body.members())?;
         Ok((key, body))

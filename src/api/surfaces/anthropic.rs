@@ -11,7 +11,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::{Call, RequestId, Sdk, SdkHeaders, idempotent, models, named};
+use super::{
+    Call, RequestId, Sdk, SdkHeaders, dialogue_body::DialogueBody, idempotent, models, named,
+};
 use crate::{
     api::{
         ApiState,
@@ -24,11 +26,8 @@ use crate::{
         catalogue::{Model, TextModel},
         dialect::messages::{
             CountRequest, Message, MessageEvent, MessagesRequest, MessagesWriter, TokenCount,
-            original,
         },
         generation::Surface,
-        json::Members,
-        receipt::Prefixes,
         request::DialogueRequest,
         validate::{Body, Fields, Input, integer, text},
     },
@@ -157,25 +156,16 @@ pub async fn create(
     Box::pin(call.answer(dialogue, MessagesWriter::new)).await
 }
 
-/// Reads a body, and keeps it as it came.
+/// Reads a body, and keeps it as it was sent.
 fn dialogue<T: Body>(
     body: JsonBody<T>,
     headers: Vec<(&'static str, String)>,
     of: impl FnOnce(T) -> DialogueRequest,
 ) -> Result<DialogueRequest, ApiError> {
-    let bytes = body.original();
-    let members = bytes.as_ref().and_then(|bytes| Members::parse(bytes).ok());
-    let prefixes = Prefixes::of(Surface::AnthropicMessages, body.members(), &headers);
-    let original = members.map(|members| original(members, body.members(), headers));
+    let sent = DialogueBody::new(&body, Surface::AnthropicMessages, headers);
     let mut dialogue = of(body.read()?);
-    if let Some(bytes) = &bytes {
-        dialogue.conversation.share(bytes);
-    }
-    Ok(DialogueRequest {
-        original: original.map(Box::new),
-        prefixes,
-        ..dialogue
-    })
+    sent.attach_to(&mut dialogue);
+    Ok(dialogue)
 }
 
 /// The headers that belong to a body.

@@ -4,7 +4,10 @@ use axum::{Json, extract::State, response::Response};
 use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
-use super::{Call, RequestId, Sdk, SdkHeaders, idempotent, references::resolve, renamed};
+use super::{
+    Call, RequestId, Sdk, SdkHeaders, dialogue_body::DialogueBody, idempotent, references::resolve,
+    renamed,
+};
 use crate::{
     api::{
         ApiState,
@@ -16,13 +19,9 @@ use crate::{
     domain::{
         dialect::responses::{
             InputTokensRequest, ResponseBody, ResponseEvent, ResponseInputTokens, ResponsesRequest,
-            ResponsesWriter, original,
+            ResponsesWriter,
         },
         generation::Surface,
-        json::Members,
-        receipt::Prefixes,
-        request::Original,
-        validate::Body,
     },
 };
 
@@ -69,21 +68,10 @@ pub async fn respond(
 
 /// Reads a body in which all items are there.
 pub(super) fn read(body: JsonBody<ResponsesRequest>) -> Result<ResponsesRequest, ApiError> {
-    let prefixes = Prefixes::of(Surface::OpenAiResponses, body.members(), &[]);
-    let bytes = body.original();
-    let original = as_it_came(&body);
+    let sent = DialogueBody::new(&body, Surface::OpenAiResponses, Vec::new());
     let mut request = body.read()?;
-    if let Some(bytes) = &bytes {
-        request.dialogue.conversation.share(bytes);
-    }
-    request.dialogue.original = original;
-    request.dialogue.prefixes = prefixes;
+    sent.attach_to(&mut request.dialogue);
     Ok(request)
-}
-
-fn as_it_came<T: Body>(body: &JsonBody<T>) -> Option<Box<Original>> {
-    let members = Members::parse(&body.original()?).ok()?;
-    Some(Box::new(original(members, body.members())))
 }
 
 /// Count the input tokens of a response
@@ -100,11 +88,9 @@ pub async fn input_tokens(
 ) -> Result<Json<ResponseInputTokens>, ApiError> {
     let body = resolve(&state, &mut auth.caller, body).await?;
     let reading = body.apart(|body| {
-        let prefixes = Prefixes::of(Surface::OpenAiResponses, body.members(), &[]);
-        let original = as_it_came(&body);
+        let sent = DialogueBody::new(&body, Surface::OpenAiResponses, Vec::new());
         let InputTokensRequest(mut dialogue) = body.read()?;
-        dialogue.original = original;
-        dialogue.prefixes = prefixes;
+        sent.attach_to(&mut dialogue);
         Ok(dialogue)
     });
     let dialogue = reading.await?;

@@ -15,16 +15,15 @@ mod tools;
 mod writer;
 
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::{MAX_LIMIT, REFUSED, json as text_of, openai_cache_writes};
+use super::{MAX_LIMIT, REFUSED, json as text_of};
 use crate::domain::{
     conversation::{Conversation, Effort, Message, Part, Reasoning, Role, Sampling, Visibility},
     generation::Surface,
-    json::Members,
     named::named_enum,
-    request::{DialogueRequest, MODEL_NAME, Original},
+    request::{DialogueRequest, MODEL_NAME},
     validate::{
         FieldCode, Fields, Input, List, Object, boolean, integer, number, only, text, words,
     },
@@ -250,15 +249,6 @@ impl ResponseInputTokens {
             object: "response.input_tokens",
             input_tokens,
         }
-    }
-}
-
-/// A body as it came.
-pub fn original(members: Members, values: &Map<String, Value>) -> Original {
-    Original {
-        members,
-        headers: Vec::new(),
-        cache_writes: openai_cache_writes(values),
     }
 }
 
