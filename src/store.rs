@@ -72,8 +72,9 @@ pub struct Store {
 /// Each connection plans a statement once. Statements are written so that the plan does not depend
 /// on values.
 const PLANNED_ONCE: &str = "set plan_cache_mode = force_generic_plan; set jit = off";
-/// Plans must not depend on the tables' size at the time of planning.
-const BY_INDEX: &str = "set enable_seqscan = off";
+/// Plans use indexes even if a table was empty when its statement was planned: a cached plan stays
+/// until the table is analysed, however many rows it gets before.
+const BY_INDEX: &str = "set enable_seqscan = off; set jit = off";
 /// For any number of rows in a group.
 const NO_NESTED_LOOPS: &str = "set enable_nestloop = off";
 /// A shared statement waits for a lock only as long as another server's commit takes.
@@ -298,7 +299,7 @@ impl Store {
             let (hosts, outages) = (hosts.clone(), Arc::clone(&outages));
             Pool::new(hosts, settings, size, connections.acquire_timeout, outages)
         };
-        let requests = pool(&[PLANNED_ONCE], connections.requests);
+        let requests = pool(&[PLANNED_ONCE, BY_INDEX], connections.requests);
         let credits = pool(
             &[PLANNED_ONCE, BY_INDEX, NO_NESTED_LOOPS, BRIEF_LOCKS],
             connections.credits,
@@ -312,7 +313,7 @@ impl Store {
             connections.keys,
         );
         let walks = pool(&[PLANNED_ONCE, BY_INDEX], 1);
-        let jobs = pool(&[], connections.jobs);
+        let jobs = pool(&[BY_INDEX], connections.jobs);
         let heartbeat = pool(&[], 1);
         let writer = CreditWriter {
             shared: credits.clone(),

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     domain::{
-        json,
+        json::{self, Members},
         limiter::Permit,
         party::Party,
         validate::{Body as Described, FieldError, Input, read_fields},
@@ -48,8 +48,8 @@ pub struct JsonBody<T> {
     errors: Vec<FieldError>,
     /// SHA-256 of the bytes; only where an SDK may send the same again.
     digest: Option<[u8; 32]>,
-    /// As it came, on the paths of SDKs.
-    original: Option<Bytes>,
+    /// As it was sent, on the paths of SDKs.
+    original: Option<(Bytes, Members)>,
     /// One of [`LARGE_BODIES`] or [`SLOW_BODIES`], held until a body is read whose parsing would
     /// block a thread for long.
     permit: Option<Permit<Party>>,
@@ -85,8 +85,8 @@ impl<T: Described> JsonBody<T> {
     ) -> Result<U, ApiError> {
         let (value, errors) = T::parse(&self.members);
         drop(self.members);
-        if let (Some(reserved), Some(original)) = (&self.reserved, &self.original) {
-            reserved.shrink_to(2 * original.len());
+        if let (Some(reserved), Some((bytes, _))) = (&self.reserved, &self.original) {
+            reserved.shrink_to(2 * bytes.len());
         }
         let value = value.map(U::from);
         let failed = !self.errors.is_empty() || !errors.is_empty();
@@ -110,9 +110,9 @@ impl<T: Described> JsonBody<T> {
         self.digest
     }
 
-    /// The body as it was sent, on the routes of SDKs.
-    pub fn original(&self) -> Option<Bytes> {
-        self.original.clone()
+    /// The body and its members as they were sent, on the routes of SDKs.
+    pub fn original(&self) -> Option<&(Bytes, Members)> {
+        self.original.as_ref()
     }
 
     /// The members as they are.
@@ -127,12 +127,13 @@ impl<T: Described> JsonBody<T> {
     /// Makes the members, which were changed, the body as it came.
     pub fn keep_members(&mut self) {
         if self.original.is_some() {
-            // Values of JSON: this cannot fail.
-            let text = serde_json::to_vec(&self.members).unwrap_or_default();
+            // Values of JSON: neither can fail.
+            let bytes = Bytes::from(serde_json::to_vec(&self.members).unwrap_or_default());
             if let Some(reserved) = &self.reserved {
-                reserved.add(text.len());
+                reserved.add(bytes.len());
             }
-            self.original = Some(text.into());
+            let members = Members::parse(&bytes).unwrap_or_default();
+            self.original = Some((bytes, members));
         }
     }
 
@@ -185,20 +186,17 @@ impl<T> JsonBody<T> {
         keeps: bool,
         (permit, reserved): (Option<Permit<Party>>, Option<Arc<Reservation>>),
     ) -> Result<Self, ApiError> {
-        let value = parse(&bytes, reserved.as_deref())?;
+        let (value, members, errors) = parse(&bytes, reserved.as_deref())?;
         if keeps {
             // The strings that are read from it.
             reserve(reserved.as_deref(), bytes.len())?;
         }
-        let errors = nul_errors(&value).collect();
-        let Value::Object(members) = value else {
-            return Err(ApiError::malformed_json("the body must be a JSON object"));
-        };
+        let digest = repeats.then(|| Sha256::digest(&bytes).into());
         Ok(Self {
-            members,
+            members: object(value)?,
             errors,
-            digest: repeats.then(|| Sha256::digest(&bytes).into()),
-            original: keeps.then_some(bytes),
+            digest,
+            original: keeps.then_some((bytes, members)),
             permit,
             reserved,
             body: PhantomData,
@@ -236,18 +234,14 @@ impl<T> FromRequest<ApiState> for OptionalBody<T> {
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
         let (bytes, _) = read_body(&parts, body, state).await?;
-        let mut value = Value::Object(Map::new());
+        let (mut value, mut errors) = (Value::Object(Map::new()), Vec::new());
         if !bytes.is_empty() {
             check_media_type(&parts.headers)?;
-            value = parse(&bytes, memory::current().as_deref())?;
+            (value, _, errors) = parse(&bytes, memory::current().as_deref())?;
         }
-        let mut errors: Vec<FieldError> = nul_errors(&value).collect();
         errors.extend(Query::<()>::of(&parts).parse().1);
-        let Value::Object(members) = value else {
-            return Err(ApiError::malformed_json("the body must be a JSON object"));
-        };
         Ok(Self {
-            members,
+            members: object(value)?,
             errors,
             body: PhantomData,
         })
@@ -267,19 +261,37 @@ impl FromRequest<ApiState> for NoBody {
     }
 }
 
-fn parse(bytes: &[u8], reserved: Option<&Reservation>) -> Result<Value, ApiError> {
+/// The value of a body, its members as they were sent, and where it contains U+0000.
+fn parse(
+    bytes: &Bytes,
+    reserved: Option<&Reservation>,
+) -> Result<(Value, Members, Vec<FieldError>), ApiError> {
     let is_full = Cell::new(false);
     let reserve = |bytes| {
         let has_room = reserved.is_none_or(|reserved| reserved.try_add(bytes));
         is_full.set(!has_room);
         has_room
     };
-    json::parse_within(bytes, &reserve).map_err(|error| {
+    let parsed = json::parse_object(bytes, &reserve).map_err(|error| {
         if is_full.get() {
             return ApiError::overloaded();
         }
         ApiError::malformed_json(format!("the body is not valid JSON: {error}"))
-    })
+    });
+    let (value, members) = parsed?;
+    let errors = if json::may_have_nul(bytes) {
+        nul_errors(&value).collect()
+    } else {
+        Vec::new()
+    };
+    Ok((value, members, errors))
+}
+
+fn object(value: Value) -> Result<Map<String, Value>, ApiError> {
+    match value {
+        Value::Object(members) => Ok(members),
+        _ => Err(ApiError::malformed_json("the body must be a JSON object")),
+    }
 }
 
 fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {

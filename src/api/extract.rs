@@ -25,9 +25,6 @@ use crate::{
     service::{ServiceError, TokenRefusal, auth::Caller},
 };
 
-/// Maximum body size for requests authenticated from the key cache.
-const MAX_DEFERRED_BYTES: usize = 64 << 10;
-
 /// The permission that a route requires. A type, so that a handler cannot omit it.
 pub trait Permission: Send + Sync {
     /// Its name in the document: an ability, or what stands in for one.
@@ -97,7 +94,7 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
         let arrived = state.service.now();
         let page = parts.extensions.get::<Page>();
         let counts = page.is_none_or(Page::counts);
-        let may_defer = P::HOLDS && is_small_and_new(&parts.headers);
+        let may_defer = P::HOLDS && is_new(&parts.headers);
         let authenticating = state.service.authenticate(token, counts, may_defer);
         let caller = authenticating.await?;
         if let Some(page) = page.filter(|_| counts) {
@@ -117,14 +114,12 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
     }
 }
 
-/// Whether a request may be read before its key is checked: it asks for nothing that exists, and has
-/// a small body.
-fn is_small_and_new(headers: &HeaderMap) -> bool {
-    let length = headers.get(header::CONTENT_LENGTH);
-    let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
-    let is_new = !headers.contains_key(&IDEMPOTENCY_KEY)
-        && headers.get(&RETRY_COUNT).is_none_or(|count| count == "0");
-    is_new && length.is_some_and(|length: usize| length <= MAX_DEFERRED_BYTES)
+/// Whether a request asks for nothing that was created before, so that it may start before its key is
+/// checked.
+/// Its body counts against the memory of the key's account.
+fn is_new(headers: &HeaderMap) -> bool {
+    !headers.contains_key(IDEMPOTENCY_KEY)
+        && headers.get(RETRY_COUNT).is_none_or(|count| count == "0")
 }
 
 /// The token of a request: the bearer's, or the one that Anthropic's SDKs send as a key.

@@ -2,6 +2,7 @@
 //! headers. `domain/dialect` reads the bodies and writes the answers.
 
 pub mod anthropic;
+mod dialogue_body;
 pub mod images;
 pub mod openai;
 mod references;
@@ -70,6 +71,9 @@ async fn idempotent<P, T: Body + Send + 'static>(
     let attempt = attempt.map(|(count, digest)| {
         IdempotentRequest::attempt(count, &auth.caller, auth.arrived, route, digest)
     });
+    if !headers.contains_key(IDEMPOTENCY_KEY) {
+        return Ok((attempt, body));
+    }
     let keyed = body.apart(move |body| {
         let key = idempotency_key(&headers, route, body.members())?;
         Ok((key, body))

@@ -15,8 +15,10 @@ use serde_json::{Map, Value};
 
 use super::{
     conversation::{Answered, Delta, ImageSource, Json, Message, Part, Role, Stop, texts},
-    generation::{FinishReason, Generation},
+    generation::{FinishReason, Generation, Surface},
+    json::Members,
     pricing::CacheWrites,
+    request::Original,
     usage::TextUsage,
     validate::{FieldCode, Fields, Parsed, parsed, text},
 };
@@ -191,6 +193,24 @@ fn without_images(fields: &Fields<'_>, parts: &[Part]) {
     if parts.iter().any(|part| matches!(part, Part::Image(_))) {
         let message = "has an image, which only a user or a tool can show";
         fields.error("content", FieldCode::NotAllowed, message);
+    }
+}
+
+/// A body as it was sent, with the headers that belong to it.
+pub fn original(
+    surface: Surface,
+    members: Members,
+    values: &Map<String, Value>,
+    headers: Vec<(&'static str, String)>,
+) -> Original {
+    Original {
+        members,
+        headers,
+        cache_writes: match surface {
+            // Only what is marked is cached.
+            Surface::AnthropicMessages => marked_writes(values),
+            _ => openai_cache_writes(values),
+        },
     }
 }
 

@@ -56,7 +56,6 @@ impl Runner {
         Ok(Step::Finished {
             outcome: Box::new(self.unless_stopped(guard, keeping).await?),
             request_id,
-            receipt: None,
         })
     }
 
@@ -92,6 +91,7 @@ impl Runner {
                 usage: json!({ "images": images }),
                 charged,
                 finish_reason: None,
+                receipt: None,
             }),
             _ => Outcome::Failed(failed.unwrap_or_else(|| {
                 Failure::new(FailureCode::ProviderError, "the provider returned no image")

@@ -5,16 +5,10 @@ use std::{panic::AssertUnwindSafe, time::Duration};
 use chrono::TimeDelta;
 use futures_util::FutureExt as _;
 use serde_json::Value;
-use tokio::time::timeout;
-use uuid::Uuid;
 
 use super::{Call, Ended, Runner, RunningGuard, running::Stopped};
 use crate::{
-    domain::{
-        generation::{Failure, FailureCode, Output},
-        ids::AccountId,
-        receipt::Receipt,
-    },
+    domain::generation::{Failure, FailureCode, Output},
     offload::for_account,
     providers::{ProviderError, ProviderErrorKind},
     store::{
@@ -22,9 +16,6 @@ use crate::{
         jobs::Job,
     },
 };
-
-/// Maximum time that storing the receipt may delay an answer.
-const RECEIPT_LIMIT: Duration = Duration::from_millis(500);
 
 /// The wait before a next step.
 #[derive(Debug, Clone, Copy)]
@@ -40,8 +31,6 @@ pub(super) enum Step {
     Finished {
         outcome: Box<Outcome>,
         request_id: Option<String>,
-        /// The provider's token count, for the next turns of the dialogue.
-        receipt: Option<(Uuid, Receipt)>,
     },
     Retry {
         /// 0 to 100, where the provider reports it.
@@ -61,7 +50,6 @@ impl Step {
         Self::Finished {
             outcome: Box::new(Outcome::Failed(failure)),
             request_id: None,
-            receipt: None,
         }
     }
 
@@ -80,9 +68,9 @@ impl Step {
                 usage,
                 charged: job.held,
                 finish_reason: None,
+                receipt: None,
             })),
             request_id,
-            receipt: None,
         }
     }
 
@@ -103,7 +91,6 @@ impl Step {
         Self::Finished {
             outcome: Box::new(Outcome::Failed(failure(&error))),
             request_id: error.request_id,
-            receipt: None,
         }
     }
 
@@ -175,12 +162,7 @@ impl Runner {
             Step::Finished {
                 outcome,
                 request_id,
-                receipt,
-            } => {
-                let finishing = self.finish(job, guard, *outcome, request_id);
-                // Before the answer is delivered, so that the next turn of the dialogue finds it.
-                tokio::join!(finishing, self.keep_receipt(job.account_id, receipt)).0
-            }
+            } => self.finish(job, guard, *outcome, request_id).await,
             Step::Retry { progress, wait } => {
                 self.reschedule(job, progress, wait).await;
                 None
@@ -227,24 +209,6 @@ impl Runner {
             self.discard_files(job.id).await;
         }
         settled
-    }
-
-    /// A receipt that is lost makes the next hold larger, no more.
-    async fn keep_receipt(&self, account: AccountId, receipt: Option<(Uuid, Receipt)>) {
-        let Some((key, receipt)) = receipt else {
-            return;
-        };
-        let keeping = self
-            .0
-            .store
-            .keep_receipt(account, key, receipt, self.0.clock.now());
-        let failed = match timeout(RECEIPT_LIMIT, keeping).await {
-            Ok(kept) => kept.err().map(|error| error.to_string()),
-            Err(elapsed) => Some(elapsed.to_string()),
-        };
-        if let Some(error) = failed {
-            tracing::warn!(error, "a receipt was not kept");
-        }
     }
 
     async fn reschedule(&self, job: &Job, progress: Option<u8>, wait: Wait) {

@@ -92,9 +92,9 @@ impl Runner {
                 usage: serde_json::json!(usage),
                 charged,
                 finish_reason: cut.or(answer.stop.finish_reason()),
+                receipt,
             })),
             request_id: answer.request_id,
-            receipt,
         }
     }
 }

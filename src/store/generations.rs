@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
+use uuid::Uuid;
 
 pub(super) use prices::Prices;
 pub(super) use rows::GenerationRow;
@@ -31,6 +32,7 @@ use crate::domain::{
     generation::{Failure, FinishReason, Modality, Output, Status, Surface, TemplateUse},
     ids::{AccountId, GenerationId, InstanceId},
     rate::RateState,
+    receipt::Receipt,
 };
 
 /// A key that a generation is bound to.
@@ -153,6 +155,9 @@ pub struct Completion {
     pub charged: Credits,
     /// Why it ended early.
     pub finish_reason: Option<FinishReason>,
+    /// The input tokens that the provider counted, for later turns of the dialogue. Lost where it
+    /// cannot be written at once.
+    pub receipt: Option<(Uuid, Receipt)>,
 }
 
 #[derive(Debug, Clone)]

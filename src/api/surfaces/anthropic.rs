@@ -9,7 +9,9 @@ use chrono::DateTime;
 use http::HeaderMap;
 use serde_json::{Value, json};
 
-use super::{Listed, SdkHeaders, SdkRequest, idempotent, models, named};
+use super::{
+    Listed, SdkHeaders, SdkRequest, dialogue_body::DialogueBody, idempotent, models, named,
+};
 use crate::{
     api::{
         ApiState,
@@ -19,10 +21,8 @@ use crate::{
         extract::{AnyToken, Authorized, BetaQuery, CountTokens, GenerateText, Query},
     },
     domain::{
-        dialect::messages::{CountRequest, MessagesRequest, MessagesWriter, original},
+        dialect::messages::{CountRequest, MessagesRequest, MessagesWriter},
         generation::Surface,
-        json::Members,
-        receipt::Prefixes,
         request::DialogueRequest,
         validate::{Body, Fields, Input, integer, text},
     },
@@ -100,25 +100,16 @@ pub async fn create(
     Box::pin(call.answer(dialogue, MessagesWriter::new)).await
 }
 
-/// Reads a body, and keeps it as it came.
+/// Reads a body, and keeps it as it was sent.
 fn dialogue<T: Body>(
     body: JsonBody<T>,
     headers: Vec<(&'static str, String)>,
     of: impl FnOnce(T) -> DialogueRequest,
 ) -> Result<DialogueRequest, ApiError> {
-    let bytes = body.original();
-    let members = bytes.as_ref().and_then(|bytes| Members::parse(bytes).ok());
-    let prefixes = Prefixes::of(Surface::AnthropicMessages, body.members(), &headers);
-    let original = members.map(|members| original(members, body.members(), headers));
+    let sent = DialogueBody::new(&body, Surface::AnthropicMessages, headers);
     let mut dialogue = of(body.read()?);
-    if let Some(bytes) = &bytes {
-        dialogue.conversation.share(bytes);
-    }
-    Ok(DialogueRequest {
-        original: original.map(Box::new),
-        prefixes,
-        ..dialogue
-    })
+    sent.attach_to(&mut dialogue);
+    Ok(dialogue)
 }
 
 /// The headers that belong to a body.

@@ -9,7 +9,9 @@ use http::HeaderMap;
 use serde_json::{Value, json};
 
 use super::{
-    SdkHeaders, SdkRequest, idempotent, no_model,
+    SdkHeaders, SdkRequest,
+    dialogue_body::DialogueBody,
+    idempotent, no_model,
     references::resolve,
     responses::{RENAMED, is_mixed, read as read_responses},
 };
@@ -24,12 +26,10 @@ use crate::{
     domain::{
         catalogue::Model,
         dialect::{
-            chat::{ChatRequest, ChatWriter, original},
+            chat::{ChatRequest, ChatWriter},
             responses::ResponsesRequest,
         },
         generation::{Modality, Surface},
-        json::Members,
-        receipt::Prefixes,
         request::DialogueRequest,
         validate::{FieldCode, FieldError},
     },
@@ -110,18 +110,11 @@ pub async fn chat(
     Box::pin(call.answer(request.dialogue, writer)).await
 }
 
-/// Reads a body, and keeps it as it came.
+/// Reads a body, and keeps it as it was sent.
 fn read(body: JsonBody<ChatRequest>) -> Result<ChatRequest, ApiError> {
-    let bytes = body.original();
-    let members = bytes.as_ref().and_then(|bytes| Members::parse(bytes).ok());
-    let original = members.map(|members| original(members, body.members()));
-    let prefixes = Prefixes::of(Surface::OpenAiChat, body.members(), &[]);
+    let sent = DialogueBody::new(&body, Surface::OpenAiChat, Vec::new());
     let mut request = body.read()?;
-    if let Some(bytes) = &bytes {
-        request.dialogue.conversation.share(bytes);
-    }
-    request.dialogue.original = original.map(Box::new);
-    request.dialogue.prefixes = prefixes;
+    sent.attach_to(&mut request.dialogue);
     Ok(request)
 }
 

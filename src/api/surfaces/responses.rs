@@ -4,7 +4,9 @@ use axum::{Json, extract::State, response::Response};
 use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
-use super::{SdkHeaders, SdkRequest, idempotent, references::resolve, renamed};
+use super::{
+    SdkHeaders, SdkRequest, dialogue_body::DialogueBody, idempotent, references::resolve, renamed,
+};
 use crate::{
     api::{
         ApiState,
@@ -14,12 +16,8 @@ use crate::{
         extract::{Authorized, CountTokens, GenerateText},
     },
     domain::{
-        dialect::responses::{InputTokensRequest, ResponsesRequest, ResponsesWriter, original},
+        dialect::responses::{InputTokensRequest, ResponsesRequest, ResponsesWriter},
         generation::Surface,
-        json::Members,
-        receipt::Prefixes,
-        request::Original,
-        validate::Body,
     },
 };
 
@@ -66,21 +64,10 @@ pub async fn respond(
 
 /// Reads a body in which all items are there.
 pub(super) fn read(body: JsonBody<ResponsesRequest>) -> Result<ResponsesRequest, ApiError> {
-    let prefixes = Prefixes::of(Surface::OpenAiResponses, body.members(), &[]);
-    let bytes = body.original();
-    let original = as_it_came(&body);
+    let sent = DialogueBody::new(&body, Surface::OpenAiResponses, Vec::new());
     let mut request = body.read()?;
-    if let Some(bytes) = &bytes {
-        request.dialogue.conversation.share(bytes);
-    }
-    request.dialogue.original = original;
-    request.dialogue.prefixes = prefixes;
+    sent.attach_to(&mut request.dialogue);
     Ok(request)
-}
-
-fn as_it_came<T: Body>(body: &JsonBody<T>) -> Option<Box<Original>> {
-    let members = Members::parse(&body.original()?).ok()?;
-    Some(Box::new(original(members, body.members())))
 }
 
 /// Count the input tokens of a response
@@ -97,11 +84,9 @@ pub async fn input_tokens(
 ) -> Result<Json<Value>, ApiError> {
     let body = resolve(&state, &mut auth.caller, body).await?;
     let reading = body.apart(|body| {
-        let prefixes = Prefixes::of(Surface::OpenAiResponses, body.members(), &[]);
-        let original = as_it_came(&body);
+        let sent = DialogueBody::new(&body, Surface::OpenAiResponses, Vec::new());
         let InputTokensRequest(mut dialogue) = body.read()?;
-        dialogue.original = original;
-        dialogue.prefixes = prefixes;
+        sent.attach_to(&mut dialogue);
         Ok(dialogue)
     });
     let dialogue = reading.await?;

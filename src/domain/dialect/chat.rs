@@ -9,14 +9,13 @@ mod message;
 mod tools;
 mod writer;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{MAX_LIMIT, REFUSED, json as text_of, openai_cache_writes};
+use super::{MAX_LIMIT, REFUSED, json as text_of};
 use crate::domain::{
     conversation::{Conversation, Effort, Reasoning, Sampling},
     generation::Surface,
-    json::Members,
-    request::{DialogueRequest, MODEL_NAME, Original},
+    request::{DialogueRequest, MODEL_NAME},
     validate::{
         FieldCode, Fields, Input, List, Object, boolean, integer, number, only, sequences, words,
     },
@@ -157,15 +156,6 @@ fn fixed() -> [(&'static str, Vec<Value>); 5] {
         ("service_tier", vec![json!("auto"), json!("default")]),
         ("store", vec![json!(false)]),
     ]
-}
-
-/// A body as it came.
-pub fn original(members: Members, values: &Map<String, Value>) -> Original {
-    Original {
-        members,
-        headers: Vec::new(),
-        cache_writes: openai_cache_writes(values),
-    }
 }
 
 #[cfg(test)]

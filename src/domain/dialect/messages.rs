@@ -10,14 +10,13 @@ mod writer;
 
 use std::cell::RefCell;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{MAX_LIMIT, REFUSED, instructions, json as text_of, leading, marked_writes};
+use super::{MAX_LIMIT, REFUSED, instructions, json as text_of, leading};
 use crate::domain::{
     conversation::{Conversation, Sampling},
     generation::Surface,
-    json::Members,
-    request::{DialogueRequest, MODEL_NAME, Original},
+    request::{DialogueRequest, MODEL_NAME},
     validate::{
         FieldCode, Fields, Input, List, Object, Others, boolean, integer, number, only, sequences,
     },
@@ -189,19 +188,6 @@ impl Object for CountRequest {
     fn example() -> Value {
         json!({"model": "sandbox/sandbox-text-1",
             "messages": [{"role": "user", "content": "A haiku about exactness"}]})
-    }
-}
-
-/// A body as it came, with the headers that belong to it. Only what is marked is cached.
-pub fn original(
-    members: Members,
-    values: &Map<String, Value>,
-    headers: Vec<(&'static str, String)>,
-) -> Original {
-    Original {
-        members,
-        headers,
-        cache_writes: marked_writes(values),
     }
 }
 

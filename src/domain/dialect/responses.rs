@@ -12,15 +12,14 @@ mod mapping;
 mod tools;
 mod writer;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{MAX_LIMIT, REFUSED, json as text_of, openai_cache_writes};
+use super::{MAX_LIMIT, REFUSED, json as text_of};
 use crate::domain::{
     conversation::{Conversation, Effort, Message, Part, Reasoning, Role, Sampling, Visibility},
     generation::Surface,
-    json::Members,
     named::named_enum,
-    request::{DialogueRequest, MODEL_NAME, Original},
+    request::{DialogueRequest, MODEL_NAME},
     validate::{
         FieldCode, Fields, Input, List, Object, boolean, integer, number, only, text, words,
     },
@@ -231,12 +230,6 @@ impl Object for InputTokensRequest {
     }
 }
 
-/// A body as it came.
-pub fn original(members: Members, values: &Map<String, Value>) -> Original {
-    Original {
-        members,
-        headers: Vec::new(),
-        cache_writes: openai_cache_writes(values),
     }
 }
 

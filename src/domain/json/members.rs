@@ -60,6 +60,12 @@ impl Members {
     }
 }
 
+impl From<Vec<(String, Bytes)>> for Members {
+    fn from(members: Vec<(String, Bytes)>) -> Self {
+        Self(members)
+    }
+}
+
 impl Serialize for Members {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;

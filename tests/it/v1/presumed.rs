@@ -169,6 +169,28 @@ async fn a_key_revoked_elsewhere_is_told_nothing(_: PgPoolOptions, options: PgCo
 }
 
 #[sqlx::test]
+async fn a_large_body_by_a_revoked_key_holds_nothing(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let replica = app.replica().await;
+    let account = app.account("10").await;
+    let record = app
+        .post(&account.key, "/v1/api-keys", &json!({"name": "k"}))
+        .await
+        .expect(201);
+    let token = record["key"].as_str().unwrap();
+    let path = format!("/v1/api-keys/{}", record["id"]);
+    let chat = "/openai/v1/chat/completions";
+    let message = json!({"role": "user", "content": "x".repeat(3 << 20)});
+    let body = json!({"model": "openai/gpt-6-luna", "max_tokens": 8, "messages": [message]});
+    app.text(token, text()).await.expect(200);
+    replica.delete(&account.key, &path).await.expect(200);
+    app.post(token, chat, &body).await.expect(401);
+    assert_eq!((generations(&app).await, upstream.count()), (1, 0));
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
 async fn an_expired_key_makes_nothing(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
     let account = app.account("1").await;

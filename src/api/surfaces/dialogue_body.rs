@@ -1,0 +1,49 @@
+//! The parts of a body that a dialogue keeps beside its values.
+
+use axum::body::Bytes;
+
+use crate::{
+    api::body::JsonBody,
+    domain::{
+        dialect::original,
+        generation::Surface,
+        receipt::Prefixes,
+        request::{DialogueRequest, Original},
+        validate::Body,
+    },
+};
+
+/// The bytes of a body, and the digests of its beginnings.
+pub struct DialogueBody {
+    bytes: Option<Bytes>,
+    original: Option<Box<Original>>,
+    prefixes: Option<Prefixes>,
+}
+
+impl DialogueBody {
+    /// `headers`: those that belong to the body.
+    pub fn new<T: Body>(
+        body: &JsonBody<T>,
+        surface: Surface,
+        headers: Vec<(&'static str, String)>,
+    ) -> Self {
+        let values = body.members();
+        let prefixes = Prefixes::of(surface, values, &headers);
+        let (bytes, members) = body.original().cloned().unzip();
+        let original = members.map(|members| original(surface, members, values, headers));
+        Self {
+            bytes,
+            original: original.map(Box::new),
+            prefixes,
+        }
+    }
+
+    /// Adds them to the dialogue that was read from the body.
+    pub fn attach_to(self, dialogue: &mut DialogueRequest) {
+        if let Some(bytes) = &self.bytes {
+            dialogue.conversation.share(bytes);
+        }
+        dialogue.original = self.original;
+        dialogue.prefixes = self.prefixes;
+    }
+}
