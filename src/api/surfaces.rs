@@ -20,7 +20,7 @@ use tracing::Instrument as _;
 use super::{
     ApiState, MediaLinks,
     body::JsonBody,
-    context::{RETRY_COUNT, RequestId, RequestPermit, Sdk},
+    context::{IDEMPOTENCY_KEY, RETRY_COUNT, RequestId, RequestPermit, Sdk},
     error::{ApiError, GENERATION},
     extract::Authorized,
     generate::idempotency_key,

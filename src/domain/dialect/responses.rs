@@ -230,9 +230,6 @@ impl Object for InputTokensRequest {
     }
 }
 
-    }
-}
-
 /// The parts of answers that become items of the output, each one.
 fn is_item(part: &Part) -> bool {
     !matches!(part, Part::Image(_) | Part::ToolResult(_))
