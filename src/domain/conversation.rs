@@ -6,6 +6,7 @@
 
 pub mod answer;
 mod base64;
+mod choices;
 mod encrypted;
 mod json;
 mod picture;
@@ -22,6 +23,7 @@ use serde_json::Value;
 use super::generation::FinishReason;
 
 pub use answer::{Answered, Delta, ReasoningField, Visibility};
+pub use choices::{Choice, choices, ended};
 pub use encrypted::EncryptedReasoning;
 pub use json::Json;
 pub use picture::{Detail, Image, ImageSource, ImageType, MAX_IMAGES};
@@ -404,6 +406,7 @@ impl Part {
             Self::ToolResult(result) => {
                 result.call_id.len() + result.parts.iter().map(Self::bytes).sum::<usize>()
             }
+            Self::Opaque { block } if Choice::from_block(block).is_some() => 0,
             Self::Opaque { block } => block.to_string().len(),
         }
     }

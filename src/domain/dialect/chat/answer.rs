@@ -19,7 +19,7 @@ pub struct ChatCompletion {
     pub(super) created: i64,
     /// As it was asked for.
     pub(super) model: String,
-    /// One.
+    /// As many as `n` asked for.
     pub(super) choices: Vec<ChatChoice>,
     /// What it used.
     pub(super) usage: ChatUsage,
@@ -28,7 +28,7 @@ pub struct ChatCompletion {
 /// The answer itself.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ChatChoice {
-    /// 0
+    /// From 0.
     pub(super) index: u32,
     /// The message.
     pub(super) message: ChatAnswer,
@@ -167,7 +167,7 @@ pub(super) enum ChunkUsage {
 /// What a chunk adds.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ChatDelta {
-    /// 0
+    /// Of the choice, from 0.
     pub(super) index: u32,
     /// The role in the first, then text and calls.
     pub(super) delta: ChatPiece,
@@ -248,6 +248,9 @@ impl From<&TextUsage> for ChatUsage {
         }
     }
 }
+
+/// All values of `finish_reason`.
+pub(super) const FINISH_REASONS: [&str; 4] = ["stop", "length", "tool_calls", "content_filter"];
 
 pub(super) const fn finish_reason(stop: &Stop) -> &'static str {
     match stop {

@@ -1,14 +1,16 @@
 //! Writes the answers of a chat.
 
+use std::collections::BTreeMap;
+
 use super::{
     answer::{
         ChatAnswer, ChatCall, ChatChoice, ChatCompletion, ChatCompletionChunk, ChatDelta,
-        ChatPiece, ChatUsage, ChunkUsage, finish_reason,
+        ChatPiece, ChatUsage, ChunkUsage, FINISH_REASONS, finish_reason,
     },
     text_of,
 };
 use crate::domain::{
-    conversation::{Delta, Part, ReasoningField, reasoning},
+    conversation::{Choice, Delta, Part, ReasoningField, choices, reasoning, texts},
     dialect::{Answer, Head, Writer},
 };
 
@@ -17,8 +19,10 @@ use crate::domain::{
 pub struct ChatWriter {
     head: Head,
     include_usage: bool,
-    /// Calls that have begun.
-    calls: usize,
+    /// The choice of the last piece.
+    choice: u32,
+    /// The choices that have begun, each with the calls that have.
+    calls: BTreeMap<u32, usize>,
 }
 
 impl ChatWriter {
@@ -26,7 +30,8 @@ impl ChatWriter {
         Self {
             head,
             include_usage,
-            calls: 0,
+            choice: 0,
+            calls: BTreeMap::new(),
         }
     }
 
@@ -50,7 +55,7 @@ impl ChatWriter {
 
     fn delta(&self, delta: ChatPiece, finish_reason: Option<&'static str>) -> String {
         let choice = ChatDelta {
-            index: 0,
+            index: self.choice,
             delta,
             logprobs: (),
             finish_reason,
@@ -59,37 +64,53 @@ impl ChatWriter {
     }
 }
 
+fn message(parts: &[Part]) -> ChatAnswer {
+    let text = texts(parts, "");
+    let calls = parts.iter().filter_map(|part| match part {
+        Part::ToolCall(call) => Some(ChatCall::of(call, None)),
+        _ => None,
+    });
+    let tool_calls: Vec<_> = calls.collect();
+    ChatAnswer {
+        role: "assistant",
+        content: (!text.is_empty() || tool_calls.is_empty()).then_some(text),
+        reasoning_content: reasoning(parts, ReasoningField::ReasoningContent),
+        reasoning: reasoning(parts, ReasoningField::Reasoning),
+        refusal: (),
+        tool_calls,
+    }
+}
+
+/// Why a choice ended; of an answer with one, the answer says so.
+fn reason(choice: &Choice, answer: &Answer) -> &'static str {
+    let named = choice.finish_reason.as_deref();
+    let mut known = FINISH_REASONS.into_iter();
+    let found = known.find(|known| Some(*known) == named);
+    found.unwrap_or_else(|| finish_reason(&answer.stop))
+}
+
 impl Writer for ChatWriter {
     fn whole(&self, answer: &Answer) -> String {
-        let text = answer.text();
-        let calls = answer.parts.iter().filter_map(|part| match part {
-            Part::ToolCall(call) => Some(ChatCall::of(call, None)),
-            _ => None,
-        });
-        let tool_calls: Vec<_> = calls.collect();
+        let choices = choices(&answer.parts).into_iter();
         text_of(&ChatCompletion {
             id: self.id(),
             object: "chat.completion",
             created: self.head.created,
             model: self.head.model.clone(),
-            choices: vec![ChatChoice {
-                index: 0,
-                message: ChatAnswer {
-                    role: "assistant",
-                    content: (!text.is_empty() || tool_calls.is_empty()).then_some(text),
-                    reasoning_content: reasoning(&answer.parts, ReasoningField::ReasoningContent),
-                    reasoning: reasoning(&answer.parts, ReasoningField::Reasoning),
-                    refusal: (),
-                    tool_calls,
-                },
-                logprobs: (),
-                finish_reason: finish_reason(&answer.stop),
-            }],
+            choices: choices
+                .map(|(choice, parts)| ChatChoice {
+                    index: choice.index,
+                    message: message(parts),
+                    logprobs: (),
+                    finish_reason: reason(&choice, answer),
+                })
+                .collect(),
             usage: ChatUsage::from(&answer.usage),
         })
     }
 
     fn begin(&mut self) -> String {
+        self.calls.entry(self.choice).or_default();
         let role = ChatPiece {
             role: Some("assistant"),
             content: Some(String::new()),
@@ -99,6 +120,15 @@ impl Writer for ChatWriter {
     }
 
     fn piece(&mut self, delta: &Delta) -> String {
+        if let Some(choice) = delta.choice() {
+            self.choice = choice.index;
+            return if self.calls.contains_key(&self.choice) {
+                String::new()
+            } else {
+                self.begin()
+            };
+        }
+        let calls = self.calls.entry(self.choice).or_default();
         let piece = match delta {
             Delta::Text(text) => ChatPiece {
                 content: Some(text.clone()),
@@ -113,14 +143,14 @@ impl Writer for ChatWriter {
                 ..ChatPiece::default()
             },
             Delta::ToolCall(call) => {
-                self.calls += 1;
+                *calls += 1;
                 ChatPiece {
-                    tool_calls: vec![ChatCall::of(call, Some(self.calls - 1))],
+                    tool_calls: vec![ChatCall::of(call, Some(*calls - 1))],
                     ..ChatPiece::default()
                 }
             }
             Delta::Arguments(arguments) => ChatPiece {
-                tool_calls: vec![ChatCall::more(self.calls.saturating_sub(1), arguments)],
+                tool_calls: vec![ChatCall::more(calls.saturating_sub(1), arguments)],
                 ..ChatPiece::default()
             },
             // This dialect has no fields for these; an empty chunk keeps the connection alive.
@@ -136,8 +166,12 @@ impl Writer for ChatWriter {
     }
 
     fn end(&mut self, answer: &Answer) -> String {
-        let reason = finish_reason(&answer.stop);
-        let mut events = self.delta(ChatPiece::default(), Some(reason));
+        let mut events = String::new();
+        for (choice, _) in choices(&answer.parts) {
+            events += &self.piece(&Delta::from(choice.clone()));
+            let reason = reason(&choice, answer);
+            events += &self.delta(ChatPiece::default(), Some(reason));
+        }
         if self.include_usage {
             events += &self.chunk(Vec::new(), Some(ChatUsage::from(&answer.usage)));
         }
