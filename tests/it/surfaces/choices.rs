@@ -36,7 +36,7 @@ fn chunk(index: u64, delta: &Value, reason: &Value) -> Value {
         {"index": index, "delta": delta, "finish_reason": reason}]})
 }
 
-/// Three choices that come by turns: two texts, of which the second ends at the limit, and a call.
+/// Three interleaved choices: a text, one that ends at the limit, and two calls.
 fn chunks() -> Vec<Value> {
     vec![
         chunk(
@@ -130,7 +130,7 @@ async fn choices_keep_their_indexes_and_are_charged_once(
             let answer = app.post_with(&account.key, CHAT, &key, &body).await;
             assert_eq!(answer.status, 200, "{}", answer.text);
             assert_eq!(answer.header("idempotent-replayed") == "true", replayed);
-            let told = if stream {
+            let body = if stream {
                 let events = events(CHAT, &answer.text);
                 let usages = events.iter().filter(|event| event["usage"].is_object());
                 assert_eq!(usages.count(), 1);
@@ -138,7 +138,7 @@ async fn choices_keep_their_indexes_and_are_charged_once(
             } else {
                 answer.expect(200)
             };
-            assert_eq!(choices(&told), expected(), "{told}");
+            assert_eq!(choices(&body), expected(), "{body}");
             let record = record(&app, &account, &answer).await;
             assert_eq!(record["result"], "Zero");
             assert_eq!(record["parameters"]["n"], 3);
@@ -289,7 +289,7 @@ async fn several_choices_are_refused_by_name_elsewhere(
         assert_eq!(answer.status, 400);
         assert_eq!(answer.json()["error"]["param"], "n");
     }
-    // The limit that nobody set is what the account can pay for, n times.
+    // Without a limit, the account must be able to pay for it n times.
     let poor = app.account("0.1").await;
     let mut body = with(ask(LUNA, "Choose"), &json!({"n": 4}));
     body.as_object_mut().unwrap().remove("max_tokens");
