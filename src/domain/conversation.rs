@@ -6,6 +6,7 @@
 
 pub mod answer;
 mod base64;
+mod choices;
 mod encrypted;
 mod json;
 mod picture;
@@ -23,6 +24,7 @@ use super::named::named_enum;
 
 pub use super::image_header::ImageType;
 pub use answer::{Answered, Delta, ReasoningField, Visibility};
+pub use choices::{Choice, choices, ended};
 pub use encrypted::EncryptedReasoning;
 pub use json::Json;
 pub use picture::{Detail, Image, ImageSource, MAX_IMAGES};
@@ -419,6 +421,7 @@ impl Part {
             Self::ToolResult(result) => {
                 result.call_id.len() + result.parts.iter().map(Self::bytes).sum::<usize>()
             }
+            Self::Opaque { block } if Choice::from_block(block).is_some() => 0,
             Self::Opaque { block } => block.to_string().len(),
         }
     }

@@ -27,7 +27,7 @@ use super::{
 const MAX_LIMIT: i64 = 2_147_483_647;
 /// Fields of any dialect, and of servers that imitate one, whose cost cannot be bounded, that name
 /// another model or another payer, or that keep state at the vendor. The dialects read some others
-/// with the values that ask for none of this: `n`, `service_tier`, `speed`, `store`.
+/// with the values that ask for none of this: `service_tier`, `speed`, `store`.
 const REFUSED: &[&str] = &[
     "agent_id",
     "audio",

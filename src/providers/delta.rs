@@ -81,7 +81,7 @@ impl DeltaSink {
         };
         if !is_open {
             state.caller_gone = true;
-        } else if bytes > 0 && self.visibility.shows(&piece) {
+        } else if piece.choice().is_some() || bytes > 0 && self.visibility.shows(&piece) {
             state.delivered.usage.uncounted_bytes += bytes;
             piece.add_to(&mut state.delivered.parts);
         }

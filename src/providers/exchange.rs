@@ -180,6 +180,16 @@ impl<'a> AnswerBuilder<'a> {
         self.push(Delta::Text(text.to_owned()))
     }
 
+    /// The choices that were asked for.
+    pub fn choices(&self) -> u32 {
+        self.call.choices()
+    }
+
+    /// The pieces that follow are of this choice.
+    pub const fn enter(&mut self, choice: u32) {
+        self.parts.enter(choice);
+    }
+
     /// Begins a call, by the caller's name of the function; one without an id gets one.
     pub fn call(&mut self, mut call: ToolCall) -> Result<(), ProviderError> {
         call.name = self.call.replaced_names.original(call.name);
@@ -221,7 +231,7 @@ impl<'a> AnswerBuilder<'a> {
     pub fn is_empty(&self) -> bool {
         let thought = |part: &Part| match part {
             Part::Thinking { .. } | Part::Redacted { .. } => true,
-            Part::Opaque { block } => block["type"] == "reasoning",
+            Part::Opaque { block } => block["type"] == "reasoning" || part.choice().is_some(),
             _ => false,
         };
         self.parts.parts().iter().all(thought)

@@ -223,6 +223,11 @@ impl TextModel {
             }
             return errors;
         }
+        if request.choices > 1 {
+            let message = "is supported above 1 only by models that are called by Chat \
+                           Completions; send one request for each";
+            errors.push(unsupported("n", message));
+        }
         let shares = self.shares(request);
         for name in &request.others.names {
             if shares && name == VERBOSITY {

@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Part, Stop, ToolCall};
+use super::{
+    Part, Stop, ToolCall,
+    choices::{Choice, enter},
+};
 use crate::domain::generation::Surface;
 
 /// A piece of an answer, in order: each belongs to the part that the last one began, or begins the
@@ -140,6 +143,7 @@ impl Delta {
             | Self::Redacted(text)
             | Self::Arguments(text) => text.len(),
             Self::ToolCall(call) => call.bytes(),
+            Self::Opaque(block) if Choice::from_block(block).is_some() => 0,
             Self::Opaque(block) => block.to_string().len(),
         }
     }
@@ -205,6 +209,9 @@ impl Delta {
             (Self::ToolCall(call), _) => parts.push(Part::ToolCall(call)),
             // Without a call there is nothing that they are of.
             (Self::Arguments(_), _) => {}
+            (Self::Opaque(block), _) if Choice::from_block(&block).is_some() => {
+                enter(parts, block);
+            }
             (Self::Opaque(block), _) => parts.push(Part::Opaque { block }),
         }
     }

@@ -36,6 +36,8 @@ const HINTS: &[&str] = &[
 ];
 /// The limit of OpenAI's API.
 const MAX_STOPS: usize = 4;
+/// Values of `n`.
+const MAX_CHOICES: i64 = 8;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChatRequest {
@@ -86,6 +88,9 @@ impl Input for ChatRequest {
                 boolean(),
             )
         });
+        let about = "Answers to choose from, each with the limit of output. Above 1 only with models \
+                     that are called by Chat Completions. Default 1.";
+        let choices = fields.optional("n", about, integer(1..=MAX_CHOICES));
         for (name, values) in fixed() {
             fields.optional(name, "Only the default is supported.", only(values));
         }
@@ -107,6 +112,7 @@ impl Input for ChatRequest {
         Some(Self {
             dialogue: DialogueRequest {
                 max_tokens,
+                choices: choices.unwrap_or(1),
                 sampling,
                 stream: stream.unwrap_or(false),
                 left_out,
@@ -148,11 +154,10 @@ const TEMPERATURE: &str = "Default: the provider's. Not every model takes one.";
 const OPTIONS: (&str, &str) = ("ChatStreamOptions", "Options of a stream.");
 
 /// Fields that are taken with these values only, which change nothing.
-fn fixed() -> [(&'static str, Vec<Value>); 5] {
+fn fixed() -> [(&'static str, Vec<Value>); 4] {
     [
         ("logprobs", vec![json!(false)]),
         ("modalities", vec![json!(["text"])]),
-        ("n", vec![json!(1)]),
         ("service_tier", vec![json!("auto"), json!("default")]),
         ("store", vec![json!(false)]),
     ]

@@ -18,6 +18,8 @@ pub struct DialogueRequest {
     pub prompt: String,
     /// Without it: what the account can pay for.
     pub max_tokens: Option<u32>,
+    /// Answers to choose from, each with this limit.
+    pub choices: u32,
     pub sampling: Sampling,
     pub stream: bool,
     /// The pieces of an answer that the caller is sent.
@@ -42,6 +44,7 @@ impl DialogueRequest {
             prompt: prompt.chars().take(TEXT_PROMPT_CHARS).collect(),
             conversation,
             max_tokens: None,
+            choices: 1,
             sampling: Sampling::default(),
             stream: false,
             visibility: Visibility::of(surface),

@@ -54,6 +54,7 @@ impl Service {
             prices: Arc::clone(&text.prices),
             input_tokens,
             max_tokens: text.limits.max_output_tokens,
+            choices: request.choices,
             cache_writes: text.dialogue_writes(&request),
         };
         // Some SDKs send the model's maximum if no limit was set.
@@ -92,6 +93,7 @@ impl Service {
             image_tokens,
             conversation: conversation.into(),
             max_tokens,
+            n: request.choices,
             max_input_tokens: text.limits.max_input_tokens,
             sampling: taken(request.sampling, text),
             replaced_names,

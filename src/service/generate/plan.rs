@@ -206,6 +206,9 @@ pub(super) fn plan_call<'a>(
     if !stop.is_empty() {
         parameters["stop"] = json!(stop);
     }
+    if call.choices() > 1 {
+        parameters["n"] = json!(call.choices());
+    }
     Plan {
         model,
         prompt,
@@ -217,6 +220,7 @@ pub(super) fn plan_call<'a>(
             prices: Arc::clone(&text.prices),
             input_tokens: input.tokens,
             max_tokens: call.max_tokens,
+            choices: call.choices(),
             cache_writes: input.cache_writes,
         }),
         max_cost: None,

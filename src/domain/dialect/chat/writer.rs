@@ -1,11 +1,13 @@
 //! Writes the answers of a chat.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::text_of;
 use crate::domain::{
-    conversation::{Delta, Part, ReasoningField, Stop, ToolCall, reasoning},
+    conversation::{self, Delta, Part, ReasoningField, Stop, ToolCall, choices, reasoning, texts},
     dialect::{Answer, Head, Writer},
     usage::TextUsage,
 };
@@ -14,8 +16,10 @@ use crate::domain::{
 pub struct ChatWriter {
     head: Head,
     include_usage: bool,
-    /// Calls that have begun.
-    calls: usize,
+    /// The choice of the last piece.
+    choice: u32,
+    /// The number of calls of each choice that has begun.
+    calls: BTreeMap<u32, usize>,
 }
 
 /// An event of a stream, serialized directly: there is one for each token.
@@ -64,7 +68,8 @@ impl ChatWriter {
         Self {
             head,
             include_usage,
-            calls: 0,
+            choice: 0,
+            calls: BTreeMap::new(),
         }
     }
 
@@ -86,7 +91,7 @@ impl ChatWriter {
 
     fn delta(&self, delta: impl Serialize, finish_reason: Option<&'static str>) -> String {
         let choice = Choice {
-            index: 0,
+            index: self.choice,
             delta,
             logprobs: (),
             finish_reason,
@@ -134,48 +139,74 @@ const fn finish_reason(stop: &Stop) -> &'static str {
     }
 }
 
+/// Every `finish_reason`.
+const FINISH_REASONS: [&str; 4] = ["stop", "length", "tool_calls", "content_filter"];
+
+/// The reason of a choice, or that of the answer if it has only one.
+fn reason(choice: &conversation::Choice, answer: &Answer) -> &'static str {
+    let named = choice.finish_reason.as_deref();
+    let known = FINISH_REASONS.into_iter().find(|known| Some(*known) == named);
+    known.unwrap_or_else(|| finish_reason(&answer.stop))
+}
+
+fn message(parts: &[Part]) -> Value {
+    let text = texts(parts, "");
+    let calls = parts.iter().filter_map(|part| match part {
+        Part::ToolCall(call) => Some(tool_call(call)),
+        _ => None,
+    });
+    let calls: Vec<Value> = calls.collect();
+    let mut message = json!({"role": "assistant", "content": null, "refusal": null});
+    if !text.is_empty() || calls.is_empty() {
+        message["content"] = text.into();
+    }
+    for field in ReasoningField::ALL {
+        if let Some(text) = reasoning(parts, field) {
+            message[field.as_str()] = text.into();
+        }
+    }
+    if !calls.is_empty() {
+        message["tool_calls"] = calls.into();
+    }
+    message
+}
+
 impl Writer for ChatWriter {
     fn whole(&self, answer: &Answer) -> String {
-        let text = answer.text();
-        let calls = answer.parts.iter().filter_map(|part| match part {
-            Part::ToolCall(call) => Some(tool_call(call)),
-            _ => None,
+        let choices = choices(&answer.parts).into_iter().map(|(choice, parts)| {
+            json!({
+                "index": choice.index,
+                "message": message(parts),
+                "logprobs": null,
+                "finish_reason": reason(&choice, answer),
+            })
         });
-        let calls: Vec<Value> = calls.collect();
-        let mut message = json!({"role": "assistant", "content": null, "refusal": null});
-        if !text.is_empty() || calls.is_empty() {
-            message["content"] = text.into();
-        }
-        for field in ReasoningField::ALL {
-            if let Some(text) = reasoning(&answer.parts, field) {
-                message[field.as_str()] = text.into();
-            }
-        }
-        if !calls.is_empty() {
-            message["tool_calls"] = calls.into();
-        }
-        let mut body = json!({
+        let body = json!({
             "id": self.id(),
             "object": "chat.completion",
             "created": self.head.created,
             "model": self.head.model,
-            "choices": [{
-                "index": 0,
-                "message": null,
-                "logprobs": null,
-                "finish_reason": finish_reason(&answer.stop),
-            }],
+            "choices": choices.collect::<Vec<_>>(),
             "usage": usage_of(&answer.usage),
         });
-        body["choices"][0]["message"] = message;
         body.to_string()
     }
 
     fn begin(&mut self) -> String {
+        self.calls.entry(self.choice).or_default();
         self.delta(json!({"role": "assistant", "content": ""}), None)
     }
 
     fn piece(&mut self, delta: &Delta) -> String {
+        if let Some(choice) = delta.choice() {
+            self.choice = choice.index;
+            return if self.calls.contains_key(&self.choice) {
+                String::new()
+            } else {
+                self.begin()
+            };
+        }
+        let calls = self.calls.entry(self.choice).or_default();
         let piece = match delta {
             Delta::Text(text) => Piece::Content(text),
             Delta::Reasoning(ReasoningField::ReasoningContent, text) => {
@@ -184,12 +215,12 @@ impl Writer for ChatWriter {
             Delta::Reasoning(ReasoningField::Reasoning, text) => Piece::Reasoning(text),
             Delta::ToolCall(call) => {
                 let mut call = tool_call(call);
-                call["index"] = self.calls.into();
-                self.calls += 1;
+                call["index"] = (*calls).into();
+                *calls += 1;
                 return self.delta(json!({"tool_calls": [call]}), None);
             }
             Delta::Arguments(arguments) => Piece::ToolCalls([ArgumentsPiece {
-                index: self.calls.saturating_sub(1),
+                index: calls.saturating_sub(1),
                 function: Arguments { arguments },
             }]),
             // This dialect has no fields for these.
@@ -205,7 +236,11 @@ impl Writer for ChatWriter {
     }
 
     fn end(&mut self, answer: &Answer) -> String {
-        let mut events = self.delta(json!({}), Some(finish_reason(&answer.stop)));
+        let mut events = String::new();
+        for (choice, _) in choices(&answer.parts) {
+            events += &self.piece(&Delta::from(choice.clone()));
+            events += &self.delta(json!({}), Some(reason(&choice, answer)));
+        }
         if self.include_usage {
             events += &self.chunk::<()>(&[], usage_of(&answer.usage));
         }
