@@ -12,7 +12,6 @@ mod code;
 mod connect;
 mod csv;
 mod form;
-mod formula;
 mod generations;
 mod guard;
 mod keys;

@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use super::{
     client::Problem,
-    formula::Bill,
     operations as op,
     parts::{self, amount, badge, copyable, credits, decimal, fact, kind, list, text, time},
     session::Session,
@@ -172,6 +171,7 @@ fn figures(record: &Value) -> Markup {
 }
 
 fn bill(record: &Value) -> Markup {
+    let bill = &record["bill"];
     html! {
         section.card {
             div.card-head {
@@ -183,19 +183,76 @@ fn bill(record: &Value) -> Markup {
                     "Written when the work is done. It is at most what is on hold, "
                     (credits(&record["credits"]["estimated"])) "."
                 }
-            } @else if let Some(bill) = Bill::of(record) {
-                (bill.render(&record["credits"]))
+            } @else if bill.is_object() {
+                @if let Some(note) = bill["note"].as_str() { p.muted.small { (parts::sentence(note)) } }
+                (bill_lines(bill))
+                (charge(bill, &record["credits"]))
                 @if record["usage"]["estimated"] == true {
                     p.muted.small {
-                        "The provider told no usable counts: they were estimated from the length of "
-                        "the texts, four bytes a token."
+                        "The provider reported no usable counts: they were estimated from the length "
+                        "of the texts, four bytes a token."
                     }
                 }
             } @else {
                 p.notice.bad {
-                    "Charged: " (credits(&record["credits"]["charged"])) ". The record has "
-                    "not the counts and prices to write out how that came about."
+                    "Charged: " (credits(&record["credits"]["charged"])) ". The record does not "
+                    "have the counts and prices to show how."
                 }
+            }
+        }
+    }
+}
+
+fn bill_lines(bill: &Value) -> Markup {
+    let lines = list(&bill["lines"]);
+    let is_rounded = bill["sum"] != bill["total"];
+    html! {
+        div.table tabindex="0" {
+            table.sum {
+                thead { tr {
+                    th { "Counted" }
+                    th.right { "Quantity" }
+                    th.right { "Credits per " @if let Some(line) = lines.first() { (text(&line["per"])) } }
+                    th.right { "Credits" }
+                } }
+                tbody {
+                    @for line in lines { tr {
+                        th scope="row" { (text(&line["label"])) }
+                        td.right { (amount(&line["quantity"])) }
+                        td.right { (amount(&line["unit_price"])) }
+                        td.right { (amount(&line["amount"])) }
+                    } }
+                    @if is_rounded { tr {
+                        th scope="row" colspan="3" { "Sum, before it is rounded" }
+                        td.right { (amount(&bill["sum"])) }
+                    } }
+                    tr.total {
+                        th scope="row" colspan="3" {
+                            @if is_rounded { "Rounded up to a millionth of a credit" } @else { "Sum" }
+                        }
+                        td.right { (amount(&bill["total"])) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Compares the charge with the bill.
+fn charge(bill: &Value, amounts: &Value) -> Markup {
+    let charged = &amounts["charged"];
+    html! {
+        @if *charged == bill["total"] {
+            p.notice.good { "This is what was charged: " (credits(charged)) "." }
+        } @else if *charged == amounts["estimated"] {
+            p.notice {
+                "Charged: " (credits(charged)) ". More was counted than the hold allowed; you do "
+                "not pay the excess."
+            }
+        } @else {
+            p.notice.bad {
+                "Charged: " (credits(charged)) ", which is not this sum. Ask the operator of this "
+                "server."
             }
         }
     }
