@@ -5,7 +5,7 @@ use std::{convert::Infallible, marker::PhantomData};
 
 use axum::extract::{FromRequestParts, Path};
 use chrono::{DateTime, Utc};
-use http::{HeaderMap, header, request::Parts};
+use http::{HeaderMap, HeaderName, Method, header, request::Parts};
 use serde_json::{Map, Value};
 
 use super::{
@@ -19,7 +19,7 @@ use crate::{
     domain::{
         ability::Ability,
         form_token::FormToken,
-        ids::{ApiKeyId, GenerationId, TemplateId, WebhookDeliveryId, WebhookId},
+        ids::{AccountId, ApiKeyId, GenerationId, TemplateId, WebhookDeliveryId, WebhookId},
         json,
         validate::{FieldCode, FieldError, Input, MAX_ERRORS, read_query},
     },
@@ -29,6 +29,9 @@ use crate::{
 
 /// The largest body that is read before its sender's key, which was good a moment ago.
 const PRESUMED_BYTES: usize = 64 << 10;
+
+/// Names the account that an operator's GET request reads.
+pub const VIEWED_ACCOUNT: HeaderName = HeaderName::from_static("x-gensvc-account");
 
 /// What a route needs of its caller. A type, so that a handler cannot forget it.
 pub trait Permission: Send + Sync {
@@ -95,6 +98,7 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
+        let viewed = viewed_account(parts)?;
         let token = token(parts).map_err(ApiError::token)?;
         let arrived = state.service.now();
         if P::HOLDS
@@ -123,14 +127,51 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
         if known.rate.retry_after_seconds.is_some() {
             return Err(ServiceError::RateLimited(known.rate).into());
         }
-        P::check(&known.caller)?;
         memory::charge_to(known.caller.account_id);
+        let caller = match viewed {
+            Some(account) => view_as(state, &known.caller, account, parts).await?,
+            None => known.caller,
+        };
+        P::check(&caller)?;
         Ok(Self {
-            caller: known.caller,
+            caller,
             arrived,
             permission: PhantomData,
         })
     }
+}
+
+/// The account of [`VIEWED_ACCOUNT`], which only reads may name.
+fn viewed_account(parts: &Parts) -> Result<Option<AccountId>, ApiError> {
+    let mut values = parts.headers.get_all(&VIEWED_ACCOUNT).iter();
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    if parts.method != Method::GET && parts.method != Method::HEAD {
+        return Err(ApiError::invalid_header(
+            "X-Gensvc-Account is for GET requests; the routes below /v1/admin change accounts",
+        ));
+    }
+    let id = value.to_str().ok().and_then(number).map(AccountId);
+    match id.filter(|_| values.next().is_none()) {
+        Some(id) => Ok(Some(id)),
+        None => Err(ApiError::invalid_header(
+            "X-Gensvc-Account must be given once, as the id of an account",
+        )),
+    }
+}
+
+/// The caller by which an operator reads an account; each read is logged.
+async fn view_as(
+    state: &ApiState,
+    operator: &Caller,
+    account: AccountId,
+    parts: &Parts,
+) -> Result<Caller, ApiError> {
+    let caller = state.service.view_as(operator, account).await?;
+    let (user, path) = (caller.user_id.map(|id| id.0), parts.uri.path());
+    tracing::info!(user, account = account.0, path, "operator read an account");
+    Ok(caller)
 }
 
 /// Whether so little is asked that it may be looked at before the key is: nothing that was made
@@ -282,6 +323,12 @@ impl FromPath for GenerationId {
 }
 
 impl FromPath for ApiKeyId {
+    fn from_path(text: &str) -> Option<Self> {
+        number(text).map(Self)
+    }
+}
+
+impl FromPath for AccountId {
     fn from_path(text: &str) -> Option<Self> {
         number(text).map(Self)
     }

@@ -266,8 +266,7 @@ impl GenerationRecord {
         summary: impl FnOnce(Generation) -> GenerationSummary,
     ) -> Self {
         let usage = g.usage.as_ref();
-        let bill =
-            usage.and_then(|usage| Bill::new(g.modality, &g.pricing, &g.parameters, usage));
+        let bill = usage.and_then(|usage| Bill::new(g.modality, &g.pricing, &g.parameters, usage));
         let duration = g
             .started_at
             .zip(g.completed_at)

@@ -131,6 +131,23 @@ pub struct Authenticated {
 }
 
 impl Service {
+    /// The caller by which an operator reads an account of a customer, also a suspended one.
+    pub async fn view_as(
+        &self,
+        operator: &Caller,
+        account: AccountId,
+    ) -> Result<Caller, ServiceError> {
+        operator.require_active()?;
+        if !operator.operator {
+            return Err(ServiceError::AdminRequired);
+        }
+        Ok(Caller {
+            account_id: self.account(account).await?.id,
+            defaults: serde_json::Value::Null,
+            ..operator.clone()
+        })
+    }
+
     /// Checks a bearer token and counts the request, unless it is a session's that `counts` not:
     /// a part of one that was counted. Whether the request is over the limit is
     /// in [`Authenticated::rate`]: the caller is known either way.

@@ -1,4 +1,4 @@
-//! What the operator looks at over all accounts, and who is one.
+//! Reports for operators over all accounts, and who is an operator.
 
 use chrono::{DateTime, Utc};
 
@@ -9,10 +9,10 @@ use crate::{
         limiter::Limiter,
         party::Party,
     },
-    store::operators::{ModelHealth, Spending, UnfinishedJob},
+    store::operators::{ModelHealth, ProviderErrors, Spending, UnfinishedJob},
 };
 
-/// Generations that the health of models is judged by.
+/// Generations from which the health of models and providers is computed.
 const RECENT: i64 = 5_000;
 /// Rows of a report.
 const ROWS: i64 = 100;
@@ -33,18 +33,20 @@ pub enum SpendingBy {
 }
 
 impl Service {
-    /// Makes a user an operator, or takes it back.
+    /// Makes a user an operator, or ends that.
     pub async fn set_operator(&self, user: UserId, operator: bool) -> Result<(), ServiceError> {
         let now = self.0.clock.now();
         Ok(self.0.store.set_operator(user, operator, now).await?)
     }
 
-    /// Each provider's calls at this moment, and how the last generations of all servers ended.
+    /// Each provider's calls at this moment, and how the last generations of all servers ended, by
+    /// model and by error.
     pub async fn provider_health(
         &self,
-    ) -> Result<(Vec<ProviderCalls>, Vec<ModelHealth>), ServiceError> {
+    ) -> Result<(Vec<ProviderCalls>, Vec<ModelHealth>, Vec<ProviderErrors>), ServiceError> {
         let _permit = self.report_permit(Party::Operator).await?;
         let health = self.0.store.model_health(RECENT).await?;
+        let errors = self.0.store.provider_errors(RECENT).await?;
         let providers = self.0.catalogue.providers(None).into_iter();
         let calls = providers.map(|name| {
             let limiter = self.0.providers.limiters.get(name);
@@ -56,7 +58,7 @@ impl Service {
                 in_use: limiter.map(in_use),
             }
         });
-        Ok((calls.collect(), health))
+        Ok((calls.collect(), health, errors))
     }
 
     /// The oldest unfinished generations of all accounts, and how many there are.

@@ -1,15 +1,15 @@
-//! What the operator looks at, over all accounts, and who is one.
+//! Reports for operators over all accounts, and who is an operator.
 
 use chrono::{DateTime, Utc};
 
 use super::{Store, StoreError, exactly_one};
 use crate::domain::{
     credits::Credits,
-    generation::{ACCOUNT_REFUSED, Modality, Status},
+    generation::{ACCOUNT_REFUSED, FailureCode, Modality, Status},
     ids::{AccountId, GenerationId, UserId},
 };
 
-/// How the generations of a model ended that were settled last.
+/// How the generations of a model ended, among those that were settled last.
 #[derive(Debug)]
 pub struct ModelHealth {
     pub modality: Modality,
@@ -17,7 +17,7 @@ pub struct ModelHealth {
     pub model: String,
     pub generations: i64,
     pub failed: i64,
-    /// Those that failed for the provider's sake: not refused content, nor cancelled.
+    /// Those that failed because of the provider: not refused content, nor cancelled.
     pub faults: i64,
     /// Those that failed because the provider refused the operator's key or account.
     pub account_errors: i64,
@@ -26,7 +26,19 @@ pub struct ModelHealth {
     pub p95_seconds: Option<f64>,
 }
 
-/// One that has not ended, without what was asked for.
+/// Why generations of a provider failed, among those that were settled last.
+#[derive(Debug)]
+pub struct ProviderErrors {
+    pub provider: String,
+    /// `None`: those that completed.
+    pub code: Option<FailureCode>,
+    /// Whether the provider refused the operator's key or account.
+    pub is_account_refused: bool,
+    pub count: i64,
+    pub last_at: DateTime<Utc>,
+}
+
+/// A generation that has not ended, without its prompt.
 #[derive(Debug)]
 pub struct UnfinishedJob {
     pub id: GenerationId,
@@ -100,6 +112,30 @@ impl Store {
             ACCOUNT_REFUSED,
         )
         .fetch_all(self.requests.named("look at the models").long())
+        .await?;
+        Ok(rows)
+    }
+
+    /// How often the last `most` generations of all accounts completed or failed, by provider and
+    /// code, the newest first.
+    pub async fn provider_errors(&self, most: i64) -> Result<Vec<ProviderErrors>, StoreError> {
+        let rows = sqlx::query_as!(
+            ProviderErrors,
+            r#"
+            with recent as (
+                select model_id, error_code, error_message, completed_at
+                from finished_generations order by settled desc limit $1
+            )
+            select m.provider, error_code as "code: FailureCode",
+                   coalesce(error_message = $2, false) as "is_account_refused!",
+                   count(*) as "count!", max(completed_at) as "last_at!"
+            from recent join models m on m.id = recent.model_id
+            group by 1, 2, 3 order by max(completed_at) desc
+            "#,
+            most,
+            ACCOUNT_REFUSED,
+        )
+        .fetch_all(self.requests.named("look at the providers' errors").long())
         .await?;
         Ok(rows)
     }

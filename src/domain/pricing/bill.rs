@@ -15,7 +15,11 @@ pub struct Bill {
     /// The parts of the price. Parts of a text's input that are zero are left out.
     pub lines: Vec<BillLine>,
     /// Which of the model's prices apply; null if it has only one set.
-    #[schema(required, nullable, example = "prices of requests above 200,000 input tokens")]
+    #[schema(
+        required,
+        nullable,
+        example = "prices of requests above 200,000 input tokens"
+    )]
     pub note: Option<String>,
     /// The exact sum of all amounts.
     #[schema(example = "0.005325000007")]
@@ -64,20 +68,39 @@ impl Bill {
                     let above = tier.above_input_tokens;
                     format!("prices of requests above {} input tokens", grouped(above))
                 });
-                (parts.collect(), super::text::PER_MILLION, "1,000,000 tokens", note)
+                (
+                    parts.collect(),
+                    super::text::PER_MILLION,
+                    "1,000,000 tokens",
+                    note,
+                )
             }
             Modality::Image => {
                 let (size, quality) = (&parameters["size"], &parameters["quality"]);
                 let (size, quality) = (size.as_str()?, quality.as_str()?);
                 let prices = ImagePrices::deserialize(pricing).ok()?;
                 let prices = prices.per_image.get(size)?;
-                let price = if quality == "hd" { prices.hd? } else { prices.standard };
+                let price = if quality == "hd" {
+                    prices.hd?
+                } else {
+                    prices.standard
+                };
                 let note = format!("{size} at quality {quality}");
-                (vec![("Images", price, quantity("images")?)], 1, "image", Some(note))
+                (
+                    vec![("Images", price, quantity("images")?)],
+                    1,
+                    "image",
+                    Some(note),
+                )
             }
             Modality::Video => {
                 let price = VideoPrices::deserialize(pricing).ok()?.per_second;
-                (vec![("Seconds", price, quantity("seconds")?)], 1, "second", None)
+                (
+                    vec![("Seconds", price, quantity("seconds")?)],
+                    1,
+                    "second",
+                    None,
+                )
             }
             Modality::Audio => {
                 let price = SpeechPrices::deserialize(pricing).ok()?.per_1000_characters;
@@ -86,9 +109,14 @@ impl Bill {
             }
         };
         let product = |price: Credits, count: u64| {
-            u128::try_from(price.micros()).ok()?.checked_mul(count.into())
+            u128::try_from(price.micros())
+                .ok()?
+                .checked_mul(count.into())
         };
-        let priced: Vec<_> = parts.iter().map(|(_, price, count)| (*price, *count)).collect();
+        let priced: Vec<_> = parts
+            .iter()
+            .map(|(_, price, count)| (*price, *count))
+            .collect();
         let (mut lines, mut sum) = (Vec::new(), 0_u128);
         for (label, unit_price, quantity) in parts {
             let amount = product(unit_price, quantity)?;
@@ -155,7 +183,10 @@ mod tests {
         let bill = Bill::new(Modality::Text, &pricing, &none, &usage).unwrap();
         // The tier has no other prices of input: all 1,000 tokens cost 20 per million.
         assert_eq!(bill.total, "0.0207".parse().unwrap());
-        assert_eq!(bill.note.unwrap(), "prices of requests above 999 input tokens");
+        assert_eq!(
+            bill.note.unwrap(),
+            "prices of requests above 999 input tokens"
+        );
         pricing["tiers"] = json!([]);
         let bill = Bill::new(Modality::Text, &pricing, &none, &usage).unwrap();
         // 200 × 10 + 600 × 1 + 150 × 12.5 + 50 × 10 + 7 × 50.000001 = 5325.000007 millionths.
@@ -192,7 +223,11 @@ mod tests {
         ] {
             let parameters = json!({"size": "512x512", "quality": "hd"});
             let bill = Bill::new(modality, &pricing, &parameters, &usage).unwrap();
-            assert_eq!((bill.lines.len(), bill.sum.as_str()), (1, total), "{modality:?}");
+            assert_eq!(
+                (bill.lines.len(), bill.sum.as_str()),
+                (1, total),
+                "{modality:?}"
+            );
         }
     }
 }
