@@ -54,6 +54,7 @@ pub use client_address::{Network, is_trusted};
 pub use context::{Authenticated, OwnBody, Page, RequestId};
 pub use credits::LedgerEntryBody;
 pub use error::{ApiError, Code};
+pub use extract::VIEWED_ACCOUNT;
 pub use links::MediaLinks;
 pub use metrics::MetricsEndpoint;
 pub use raw_error::raw_error_response;
@@ -212,6 +213,11 @@ fn routes() -> Vec<Route> {
         route!(admin::list),
         route!(admin::create),
         route!(admin::get),
+        route!(admin::customers::change),
+        route!(admin::customers::delete).errors(&[Paused]),
+        route!(admin::customers::replace_key),
+        route!(admin::customers::revoke_key),
+        route!(admin::customers::redeliver).errors(&[Paused]),
         route!(admin::move_credits).errors(&[ReferenceReused, Paused]),
         route!(admin::reports::providers),
         route!(admin::reports::jobs),

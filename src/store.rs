@@ -9,6 +9,7 @@ pub mod accounts;
 pub mod admin;
 pub mod audit;
 pub mod credits;
+pub mod deletion;
 pub mod deliveries;
 pub mod estimate;
 pub mod generations;

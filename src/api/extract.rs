@@ -5,7 +5,7 @@ use std::{convert::Infallible, marker::PhantomData};
 
 use axum::extract::{FromRequestParts, Path};
 use chrono::{DateTime, Utc};
-use http::{HeaderMap, header, request::Parts};
+use http::{HeaderMap, HeaderName, Method, header, request::Parts};
 use serde_json::{Map, Value};
 
 use super::{
@@ -17,13 +17,16 @@ use crate::{
     domain::{
         ability::Ability,
         form_token::FormToken,
-        ids::{ApiKeyId, GenerationId, TemplateId, WebhookDeliveryId, WebhookId},
+        ids::{AccountId, ApiKeyId, GenerationId, TemplateId, WebhookDeliveryId, WebhookId},
         json,
         validate::{FieldCode, FieldError, Fields, Input, MAX_ERRORS, read_query, text},
     },
     memory,
     service::{ServiceError, TokenRefusal, auth::Caller},
 };
+
+/// Names the account that an operator's GET request reads.
+pub const VIEWED_ACCOUNT: HeaderName = HeaderName::from_static("x-gensvc-account");
 
 /// The permission that a route requires. A type, so that a handler cannot omit it.
 pub trait Permission: Send + Sync {
@@ -90,6 +93,7 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
+        let viewed = viewed_account(parts)?;
         let token = token(parts).map_err(ApiError::token)?;
         let arrived = state.service.now();
         let page = parts.extensions.get::<Page>();
@@ -104,8 +108,12 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
             slot.set(&caller, state.service.now());
         }
         caller.check_rate()?;
-        P::check(&caller)?;
         memory::charge_to(caller.account_id);
+        let caller = match viewed {
+            Some(account) => view_as(state, &caller, account, parts).await?,
+            None => caller,
+        };
+        P::check(&caller)?;
         Ok(Self {
             caller,
             arrived,
@@ -114,9 +122,41 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
     }
 }
 
+/// The account of [`VIEWED_ACCOUNT`], which only reads may name.
+fn viewed_account(parts: &Parts) -> Result<Option<AccountId>, ApiError> {
+    let mut values = parts.headers.get_all(&VIEWED_ACCOUNT).iter();
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    if parts.method != Method::GET && parts.method != Method::HEAD {
+        return Err(ApiError::invalid_header(
+            "X-Gensvc-Account is for GET requests; the routes below /v1/admin change accounts",
+        ));
+    }
+    let id = value.to_str().ok().and_then(number).map(AccountId);
+    match id.filter(|_| values.next().is_none()) {
+        Some(id) => Ok(Some(id)),
+        None => Err(ApiError::invalid_header(
+            "X-Gensvc-Account must be given once, as the id of an account",
+        )),
+    }
+}
+
+/// The caller by which an operator reads an account; each read is logged.
+async fn view_as(
+    state: &ApiState,
+    operator: &Caller,
+    account: AccountId,
+    parts: &Parts,
+) -> Result<Caller, ApiError> {
+    let caller = state.service.view_as(operator, account).await?;
+    let (user, path) = (caller.user_id.map(|id| id.0), parts.uri.path());
+    tracing::info!(user, account = account.0, path, "operator read an account");
+    Ok(caller)
+}
+
 /// Whether a request asks for nothing that was created before, so that it may start before its key is
-/// checked.
-/// Its body counts against the memory of the key's account.
+/// checked. Its body counts against the memory of the key's account.
 fn is_new(headers: &HeaderMap) -> bool {
     !headers.contains_key(IDEMPOTENCY_KEY)
         && headers.get(RETRY_COUNT).is_none_or(|count| count == "0")
@@ -280,7 +320,13 @@ macro_rules! numeric_ids {
     )+};
 }
 
-numeric_ids!(ApiKeyId, WebhookId, TemplateId, WebhookDeliveryId);
+numeric_ids!(
+    AccountId,
+    ApiKeyId,
+    WebhookId,
+    TemplateId,
+    WebhookDeliveryId
+);
 
 /// A numeric id, as it is written in a path.
 fn number(text: &str) -> Option<i64> {

@@ -94,11 +94,14 @@ pub fn document(table: Vec<Route>) -> Result<Value, serde_json::Error> {
     let mut document = serde_json::to_value(document)?;
     let mut schemas = document["components"]["schemas"].take();
     schemas["Error"] = error_schema();
-    for (path, method, sdk, mut facts, errors) in described {
+    for (path, method, sdk, mut facts, mut errors) in described {
         let operation = &mut document["paths"][&path][&method];
         facts.complete(operation, &mut schemas);
         if sdk == Some(Sdk::Anthropic) {
             operation["security"] = json!([{"bearer": []}, {"x_api_key": []}]);
+        }
+        if detail::is_viewable(&method, &path, operation) {
+            errors.extend([Code::InvalidHeader, Code::NotFound]);
         }
         add_errors(operation, &path, sdk, &facts, &errors)?;
     }

@@ -17,6 +17,7 @@ use crate::domain::{
     generation::{FailureCode, FinishReason, Generation, Modality, Output, Status, Surface},
     ids::{ApiKeyId, GenerationId, TemplateId},
     page::Page,
+    pricing::Bill,
     usage::TextUsage,
 };
 use crate::service::forms::Created;
@@ -200,6 +201,9 @@ pub struct GenerationRecord {
     pub parameters: Value,
     /// The stored files; empty for text.
     pub outputs: Vec<OutputBody>,
+    /// How its price is computed; null until completed.
+    #[schema(required, nullable)]
+    pub bill: Option<Bill>,
     /// Where it came from and how it went.
     pub metadata: RecordMetadata,
 }
@@ -261,6 +265,8 @@ impl GenerationRecord {
         outputs: Vec<OutputBody>,
         summary: impl FnOnce(Generation) -> GenerationSummary,
     ) -> Self {
+        let usage = g.usage.as_ref();
+        let bill = usage.and_then(|usage| Bill::new(g.modality, &g.pricing, &g.parameters, usage));
         let duration = g
             .started_at
             .zip(g.completed_at)
@@ -281,6 +287,7 @@ impl GenerationRecord {
         let parameters = sorted(g.parameters.take());
         Self {
             outputs,
+            bill,
             summary: summary(g),
             parameters,
             metadata,

@@ -253,6 +253,7 @@ pub async fn redeliver(
     _query: NoQuery,
     _body: NoBody,
 ) -> Result<(StatusCode, Json<DeliveryBody>), ApiError> {
-    let found = state.service.redeliver(&auth.caller, id, delivery).await?;
+    let account = auth.caller.account_id;
+    let found = state.service.redeliver(account, Some(id), delivery).await?;
     Ok((StatusCode::ACCEPTED, Json(found.into())))
 }

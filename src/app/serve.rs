@@ -296,6 +296,7 @@ fn take_work(config: &Config, app: &App, beat: Duration, background: &mut JoinSe
     background.spawn(purges(runner.clone(), *config.webhooks.log_days));
     background.spawn(file_sweeps(runner.clone()));
     background.spawn(removals(runner.clone()));
+    background.spawn(erasures(runner.clone()));
     if *config.retention.days > 0 {
         background.spawn(retention(runner.clone(), *config.retention.days));
     }
@@ -377,6 +378,12 @@ async fn settlements(runner: Runner) {
 async fn removals(runner: Runner) {
     let step = |runner: Runner| async move { runner.empty_trash(REMOVAL_BATCH).await };
     repeat("the removal of files", REMOVE_EVERY, runner, step).await;
+}
+
+/// Removes what deleted accounts leave.
+async fn erasures(runner: Runner) {
+    let step = |runner: Runner| async move { runner.erase_deleted(REMOVAL_BATCH).await };
+    repeat("the erasure of accounts", REMOVE_EVERY, runner, step).await;
 }
 
 /// Deletes generations that are older than the retention.

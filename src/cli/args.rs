@@ -112,8 +112,13 @@ pub(super) enum AccountCommand {
     Password(Email),
     /// Refuse the account's tokens from now on; its running work finishes.
     Suspend(Suspension),
-    /// Let a suspended account go on.
+    /// Resume a suspended account.
     Resume(Who),
+    /// Change an account's name, or the email of its first user.
+    Change(AccountChange),
+    /// Delete an account for good: its users, keys, templates, webhooks, prompts, results and files.
+    /// Its ledger stays.
+    Delete(Deletion),
 }
 
 /// One account.
@@ -126,6 +131,27 @@ pub(super) struct Who {
     /// The account's id.
     #[arg(long)]
     pub(super) id: Option<i64>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct AccountChange {
+    #[command(flatten)]
+    pub(super) who: Who,
+    /// The email from now on.
+    #[arg(long, required_unless_present = "name")]
+    pub(super) new_email: Option<String>,
+    /// The name from now on.
+    #[arg(long)]
+    pub(super) name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Deletion {
+    #[command(flatten)]
+    pub(super) who: Who,
+    /// Confirm that it cannot be undone.
+    #[arg(long)]
+    pub(super) yes: bool,
 }
 
 #[derive(Debug, Args)]

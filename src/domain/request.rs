@@ -20,8 +20,8 @@ pub use media::{
     size,
 };
 pub use operator::{
-    AccountRequest, EMAIL_CHARS, Move, MoveRequest, PASSWORD_CHARS, SuspensionRequest,
-    password_violations,
+    AccountRequest, AccountUpdate, EMAIL_CHARS, Move, MoveRequest, PASSWORD_CHARS,
+    SuspensionRequest, password_violations,
 };
 pub use original::{Original, SHARED, VERBOSITY};
 pub use text::TextRequest;

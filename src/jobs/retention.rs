@@ -1,4 +1,5 @@
-//! Periodic housekeeping: deletion by age, and the work that settlements leave behind.
+//! Periodic housekeeping: deletion by age, erasure of deleted accounts, and the work that settlements
+//! leave behind.
 
 use std::sync::atomic::Ordering;
 
@@ -17,6 +18,17 @@ impl Runner {
     pub async fn delete_old(&self, age: TimeDelta, batch: i64) -> Result<bool, StoreError> {
         let (store, now) = (&self.0.store, self.0.clock.now());
         store.delete_old_generations(now - age, now, batch).await
+    }
+
+    /// Removes content and files of up to `batch` generations of deleted accounts. Returns whether
+    /// there may be more.
+    pub async fn erase_deleted(&self, batch: i64) -> Result<bool, StoreError> {
+        let now = self.0.clock.now();
+        let erased = self.0.store.erase_deleted(now, batch).await?;
+        for id in erased.with_files {
+            self.remove_files(id).await;
+        }
+        Ok(!erased.is_complete)
     }
 
     /// Deletes what has expired, and webhook deliveries older than `log_age`, at most `batch` of

@@ -7,15 +7,24 @@ use crate::{
     domain::{
         ids::{AccountId, ApiKeyId, UserId},
         page::{Page, PageRequest},
-        request::{AccountRequest, password_violations},
+        request::{AccountRequest, AccountUpdate, KeyRequest, password_violations},
         validate::{FieldCode, FieldError},
     },
     store::{
         accounts::{AccountRecord, NewAccount, USERS_EMAIL_KEY, UserRow},
-        keys::ApiKeyRecord,
+        deletion::Closed,
+        keys::{ApiKeyRecord, KeyReplacement},
         sessions::NewPassword,
     },
 };
+
+/// Generations whose content one step of an erasure removes.
+const ERASED_AT_ONCE: i64 = 500;
+
+fn email_is_taken() -> ServiceError {
+    let message = "belongs to an account already";
+    ServiceError::invalid(FieldError::new("email", FieldCode::NotAllowed, message))
+}
 
 impl Service {
     async fn hashed(&self, password: SecretString) -> Result<String, ServiceError> {
@@ -42,10 +51,43 @@ impl Service {
             Err(error) if error.is_constraint(USERS_EMAIL_KEY) => None,
             made => made?,
         };
-        made.ok_or_else(|| {
-            let message = "belongs to an account already";
-            ServiceError::invalid(FieldError::new("email", FieldCode::NotAllowed, message))
-        })
+        made.ok_or_else(email_is_taken)
+    }
+
+    /// Changes an account's name and its first user's email.
+    pub async fn update_account(
+        &self,
+        account: AccountId,
+        change: &AccountUpdate,
+    ) -> Result<AccountRecord, ServiceError> {
+        ServiceError::any(change.violations())?;
+        let (email, name) = (change.email.as_deref(), change.name.as_deref());
+        match self.0.store.update_account(account, email, name).await {
+            Err(error) if error.is_constraint(USERS_EMAIL_KEY) => Err(email_is_taken()),
+            Err(error) => Err(error.into()),
+            Ok(false) => Err(ServiceError::NotFound),
+            Ok(true) => self.account(account).await,
+        }
+    }
+
+    /// Deletes an account; [`Self::erase_deleted`] then removes the content of its generations.
+    pub async fn delete_account(&self, account: AccountId) -> Result<AccountRecord, ServiceError> {
+        self.require_running()?;
+        match self.0.store.close_account(account, self.now()).await? {
+            Closed::Done => self.account(account).await,
+            Closed::NoAccount => Err(ServiceError::NotFound),
+            Closed::IsOperators => {
+                let message = "is an operator's account; revoke the operator first";
+                let error = FieldError::new("id", FieldCode::NotAllowed, message);
+                Err(ServiceError::invalid(error))
+            }
+        }
+    }
+
+    /// Removes content and files of some generations of deleted accounts. Returns whether there
+    /// may be more.
+    pub async fn erase_deleted(&self) -> Result<bool, ServiceError> {
+        Ok(self.0.runner.erase_deleted(ERASED_AT_ONCE).await?)
     }
 
     /// Sets a user's password and ends all of the user's sessions. Returns their number.
@@ -101,6 +143,27 @@ impl Service {
             .set_suspended(account, suspended, reason, now)
             .await?;
         account.ok_or(ServiceError::NotFound)
+    }
+
+    /// Replaces a key's name, abilities and limits.
+    pub async fn replace_key(
+        &self,
+        account: AccountId,
+        id: ApiKeyId,
+        request: &KeyRequest,
+    ) -> Result<ApiKeyRecord, ServiceError> {
+        ServiceError::any(self.key_violations(request))?;
+        let new = KeyReplacement {
+            name: &request.name,
+            abilities: &request.abilities.names(),
+            rate_limit_per_minute: request.rate_limit_per_minute,
+            expires_at: request.expires_at,
+            spend_limit: request.spend_limit,
+            spend_period: request.spend_period,
+        };
+        let now = self.now();
+        let key = self.0.store.replace_key(account, id, &new, now).await?;
+        key.ok_or(ServiceError::NotFound)
     }
 
     /// Revokes a key of any account, immediately and permanently.

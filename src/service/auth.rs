@@ -130,6 +130,23 @@ impl Caller {
 }
 
 impl Service {
+    /// The caller by which an operator reads an account of a customer, also a suspended one.
+    pub async fn view_as(
+        &self,
+        operator: &Caller,
+        account: AccountId,
+    ) -> Result<Caller, ServiceError> {
+        operator.require_active()?;
+        if !operator.operator {
+            return Err(ServiceError::AdminRequired);
+        }
+        Ok(Caller {
+            account_id: self.account(account).await?.id,
+            defaults: serde_json::Value::Null,
+            ..operator.clone()
+        })
+    }
+
     /// Checks a bearer token and counts the request; `counts` is `false` for a part of a session's
     /// request that was counted. [`Caller::check_rate`] refuses a request over the limit.
     /// `may_defer`: a cached key may be checked later, see [`Caller::confirm`].

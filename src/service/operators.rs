@@ -9,10 +9,10 @@ use crate::{
         limiter::Limiter,
         party::Party,
     },
-    store::operators::{ModelHealth, Spending, UnfinishedJob},
+    store::operators::{ModelHealth, ProviderErrors, Spending, UnfinishedJob},
 };
 
-/// Number of last generations that the health of models is computed from.
+/// Generations from which the health of models and providers is computed.
 const RECENT: i64 = 5_000;
 const ROWS: i64 = 100;
 
@@ -38,12 +38,14 @@ impl Service {
         Ok(self.0.store.set_operator(user, operator, now).await?)
     }
 
-    /// The current calls of each provider, and the outcomes of the last generations of all servers.
+    /// Each provider's calls at this moment, and how the last generations of all servers ended, by
+    /// model and by error.
     pub async fn provider_health(
         &self,
-    ) -> Result<(Vec<ProviderCalls>, Vec<ModelHealth>), ServiceError> {
+    ) -> Result<(Vec<ProviderCalls>, Vec<ModelHealth>, Vec<ProviderErrors>), ServiceError> {
         let _permit = self.report_permit(Party::Operator).await?;
         let health = self.0.store.model_health(RECENT).await?;
+        let errors = self.0.store.provider_errors(RECENT).await?;
         let providers = self.0.catalogue.providers(None).into_iter();
         let calls = providers.map(|name| {
             let limiter = self.0.providers.limiters.get(name);
@@ -55,7 +57,7 @@ impl Service {
                 in_use: limiter.map(in_use),
             }
         });
-        Ok((calls.collect(), health))
+        Ok((calls.collect(), health, errors))
     }
 
     /// The oldest unfinished generations of all accounts, and how many there are.

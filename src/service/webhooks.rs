@@ -10,7 +10,7 @@ use super::{
 use crate::{
     domain::{
         form_token::FormToken,
-        ids::{WebhookDeliveryId, WebhookId},
+        ids::{AccountId, WebhookDeliveryId, WebhookId},
         page::{Page, PageRequest},
         request::WebhookRequest,
         token,
@@ -137,17 +137,16 @@ impl Service {
         Ok(store.deliveries(caller.account_id, id, page).await?)
     }
 
-    /// Sends a delivery again, whatever its outcome.
+    /// Sends a delivery of an account again, whatever its outcome. `id`: its webhook, if known.
     pub async fn redeliver(
         &self,
-        caller: &Caller,
-        id: WebhookId,
+        account: AccountId,
+        id: Option<WebhookId>,
         delivery: WebhookDeliveryId,
     ) -> Result<DeliveryRecord, ServiceError> {
         self.require_running()?;
         let now = self.0.clock.now();
-        let (store, account) = (&self.0.store, caller.account_id);
-        let delivery = store.redeliver(account, id, delivery, now).await?;
+        let delivery = self.0.store.redeliver(account, id, delivery, now).await?;
         delivery.ok_or(ServiceError::NotFound)
     }
 }

@@ -55,6 +55,9 @@ pub struct AccountRecord {
     pub suspended_at: Option<DateTime<Utc>>,
     /// The operator's reason.
     pub suspended_reason: Option<String>,
+    pub deleted_at: Option<DateTime<Utc>>,
+    /// When the content of a deleted account was completely erased.
+    pub erased_at: Option<DateTime<Utc>>,
     pub created_at: DateTime<Utc>,
 }
 
@@ -153,7 +156,8 @@ impl Store {
             AccountRecord,
             r#"
             select id as "id: _", name, balance as "balance: _", held as "held: _",
-                   spent_by(a) as "spent!: _", suspended_at, suspended_reason, created_at,
+                   spent_by(a) as "spent!: _", suspended_at, suspended_reason, deleted_at,
+                   erased_at, created_at,
                    coalesce((select u.email from users u where u.account_id = a.id
                              order by u.id limit 1), '') as "email!"
             from accounts a where id = $1
@@ -173,7 +177,7 @@ impl Store {
         page: &PageRequest,
     ) -> Result<Page<AccountRecord>, StoreError> {
         let mut query = QueryBuilder::new(
-            "select id, name, balance, held, spent_by(a) as spent, suspended_at, suspended_reason, created_at, \
+            "select id, name, balance, held, spent_by(a) as spent, suspended_at, suspended_reason, deleted_at, erased_at, created_at, \
                     coalesce((select u.email from users u where u.account_id = a.id \
                               order by u.id limit 1), '') as email \
              from accounts a where true",
@@ -201,8 +205,8 @@ impl Store {
         ))
     }
 
-    /// Suspends or resumes an account. Repeating it changes nothing. `None`: there is
-    /// no such account.
+    /// Suspends or resumes an account. Repeating it changes nothing; a deleted account stays
+    /// suspended. `None`: there is no such account.
     pub async fn set_suspended(
         &self,
         account: AccountId,
@@ -212,7 +216,8 @@ impl Store {
     ) -> Result<Option<AccountRecord>, StoreError> {
         let done = sqlx::query!(
             "update accounts
-             set suspended_at = case when $2 then coalesce(suspended_at, $3) end,
+             set suspended_at = case when $2 or deleted_at is not null
+                                     then coalesce(suspended_at, $3) end,
                  suspended_reason = case when $2 then coalesce($4, suspended_reason) end
              where id = $1",
             account.0,
@@ -226,6 +231,34 @@ impl Store {
             return Ok(None);
         }
         self.account(account).await
+    }
+
+    /// Changes the name of an account and the email of its first user, both or neither. `false`:
+    /// there is no such account, or it has no user whose email could change.
+    pub async fn update_account(
+        &self,
+        account: AccountId,
+        email: Option<&str>,
+        name: Option<&str>,
+    ) -> Result<bool, StoreError> {
+        let changed = sqlx::query_scalar!(
+            r#"with renamed as (
+                 update accounts set name = coalesce($3::text, name) where id = $1 returning id
+             ), moved as (
+                 update users set email = $2::text
+                 where $2::text is not null and id = (select u.id from users u
+                                                where u.account_id = $1 order by u.id limit 1)
+                 returning id
+             )
+             select exists (select from renamed)
+                    and ($2::text is null or exists (select from moved)) as "is_changed!""#,
+            account.0,
+            email,
+            name,
+        )
+        .fetch_one(self.requests.named("change an account"))
+        .await?;
+        Ok(changed)
     }
 
     /// Whether there is no account at all.

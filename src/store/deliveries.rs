@@ -70,7 +70,7 @@ impl Store {
     pub async fn redeliver(
         &self,
         account: AccountId,
-        webhook: WebhookId,
+        webhook: Option<WebhookId>,
         id: WebhookDeliveryId,
         now: DateTime<Utc>,
     ) -> Result<Option<DeliveryRecord>, StoreError> {
@@ -80,7 +80,8 @@ impl Store {
                  update webhook_deliveries d
                  set status = 'pending', next_attempt_at = $4, earlier_attempts = attempts
                  from webhooks w
-                 where d.id = $3 and d.webhook_id = $2 and d.account_id = $1
+                 where d.id = $3 and d.account_id = $1
+                   and ($2::bigint is null or d.webhook_id = $2)
                    and w.id = d.webhook_id and w.deleted_at is null
                  returning d.*
              ), notified as materialized (select pg_notify('gensvc', 'deliveries') from due)
@@ -89,7 +90,7 @@ impl Store {
                     last_attempt_at, created_at, delivered_at
              from due, notified"#,
             account.0,
-            webhook.0,
+            webhook.map(|webhook| webhook.0),
             id.0,
             now,
         )

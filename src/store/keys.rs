@@ -2,12 +2,14 @@
 
 mod presented;
 mod presumed;
+mod replace;
 
 use chrono::{DateTime, Utc};
 
 pub use presented::AuthenticatedKey;
 pub(super) use presented::KeyReader;
 pub use presumed::Presumed;
+pub use replace::KeyReplacement;
 
 use super::{Store, StoreError};
 use crate::domain::{

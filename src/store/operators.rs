@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use super::{Store, StoreError, exactly_one};
 use crate::domain::{
     credits::Credits,
-    generation::{ACCOUNT_REFUSED, Modality, Status},
+    generation::{ACCOUNT_REFUSED, FailureCode, Modality, Status},
     ids::{AccountId, GenerationId, UserId},
 };
 
@@ -24,6 +24,18 @@ pub struct ModelHealth {
     /// Seconds from start to end of completed ones; `None` without any.
     pub median_seconds: Option<f64>,
     pub p95_seconds: Option<f64>,
+}
+
+/// Why generations of a provider failed, among those that were settled last.
+#[derive(Debug)]
+pub struct ProviderErrors {
+    pub provider: String,
+    /// `None`: those that completed.
+    pub code: Option<FailureCode>,
+    /// Whether the provider refused the operator's key or account.
+    pub is_account_refused: bool,
+    pub count: i64,
+    pub last_at: DateTime<Utc>,
 }
 
 /// An unfinished generation, without its request.
@@ -100,6 +112,30 @@ impl Store {
             ACCOUNT_REFUSED,
         )
         .fetch_all(self.requests.named("look at the models").long())
+        .await?;
+        Ok(rows)
+    }
+
+    /// How often the last `most` generations of all accounts completed or failed, by provider and
+    /// code, the newest first.
+    pub async fn provider_errors(&self, most: i64) -> Result<Vec<ProviderErrors>, StoreError> {
+        let rows = sqlx::query_as!(
+            ProviderErrors,
+            r#"
+            with recent as (
+                select model_id, error_code, error_message, completed_at
+                from finished_generations order by settled desc limit $1
+            )
+            select m.provider, error_code as "code: FailureCode",
+                   coalesce(error_message = $2, false) as "is_account_refused!",
+                   count(*) as "count!", max(completed_at) as "last_at!"
+            from recent join models m on m.id = recent.model_id
+            group by 1, 2, 3 order by max(completed_at) desc
+            "#,
+            most,
+            ACCOUNT_REFUSED,
+        )
+        .fetch_all(self.requests.named("look at the providers' errors").long())
         .await?;
         Ok(rows)
     }

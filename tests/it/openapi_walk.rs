@@ -146,6 +146,15 @@ impl Operation {
         url
     }
 
+    /// The URL of an admin operation on an account, with ids of its objects where it needs them.
+    pub fn admin_url(&self, account: &str, objects: Option<&Objects>) -> String {
+        let (key, delivery) = objects.map_or((1, 1), |o| (o.key_id, o.delivery_id));
+        self.path
+            .replace("{id}", account)
+            .replace("{key}", &key.to_string())
+            .replace("{delivery}", &delivery.to_string())
+    }
+
     /// The documented example of the body.
     pub fn body(&self) -> Option<Value> {
         let name = self.body_schema()?;

@@ -1,4 +1,4 @@
-//! What a handler of the operator takes: who it is, and an account's id.
+//! The permission of operators' routes.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use crate::{
         ApiState,
         context::{CallerSlot, Page},
         error::ApiError,
-        extract::{FromPath, bearer},
+        extract::bearer,
     },
-    domain::ids::{AccountId, AdminTokenId, ApiKeyId, UserId},
+    domain::ids::{AdminTokenId, UserId},
     service::{ServiceError, admin_tokens::Presented},
 };
 
-/// A request with a good admin token, or by a session of an operator, within its rate limit: 401,
-/// 429, 403, in this order. A type, so that a handler cannot forget it.
+/// The caller of an operator's route: an admin token, or the session of an operator, within its
+/// rate limit. Refused with 401, 429 or 403, in this order.
 #[derive(Debug, Clone, Copy)]
 pub enum Operator {
     Token(AdminTokenId),
@@ -63,12 +63,5 @@ impl FromRequestParts<ApiState> for Operator {
                 Ok(Self::Person(user))
             }
         }
-    }
-}
-
-impl FromPath for AccountId {
-    fn from_path(text: &str) -> Option<Self> {
-        // All numeric ids are read alike.
-        ApiKeyId::from_path(text).map(|id| Self(id.0))
     }
 }

@@ -8,11 +8,20 @@ use super::operations;
 /// Adds all of it.
 pub(super) fn add(document: &mut Value) {
     document["components"]["headers"] = headers();
-    let paths = &mut document["paths"];
-    for operation in operations(paths) {
-        name(operation);
-        shape_parameters(operation);
-        add_headers(operation);
+    let Some(paths) = document["paths"].as_object_mut() else {
+        return;
+    };
+    for (path, operations) in paths.iter_mut() {
+        for (method, operation) in operations.as_object_mut().into_iter().flatten() {
+            name(operation);
+            shape_parameters(operation);
+            add_headers(operation);
+            if is_viewable(method, path, operation) {
+                let mut parameters = operation["parameters"].as_array().cloned();
+                parameters.get_or_insert_default().push(viewed_account());
+                operation["parameters"] = json!(parameters);
+            }
+        }
     }
     for (path, page) in REFERENCES {
         let root = if path.starts_with("/openai/") {
@@ -48,6 +57,19 @@ fn name(operation: &mut Value) {
     let tag = operation["tags"][0].as_str().unwrap_or_default();
     let handler = operation["operationId"].as_str().unwrap_or_default();
     operation["operationId"] = json!(format!("{}_{handler}", tag.replace('-', "_")));
+}
+
+/// Whether an operation reads an account that an operator can name.
+pub(super) fn is_viewable(method: &str, path: &str, operation: &Value) -> bool {
+    let is_read = method == "get" && path.starts_with("/v1/");
+    is_read && operation["security"] == json!([{"bearer": []}])
+}
+
+/// The header by which an operator reads the account of a customer.
+fn viewed_account() -> Value {
+    json!({"name": "X-Gensvc-Account", "in": "header", "required": false,
+        "description": "For the session of an operator: the id of the account to read",
+        "schema": {"type": "integer", "format": "int64", "minimum": 1}})
 }
 
 /// The shape of a parameter, by its name.

@@ -1,13 +1,13 @@
-//! What the form of a type is made of, and the request that it stands for.
+//! The data of a playground form, and the request that it makes.
 
 use serde_json::{Map, Value, json};
 
 use super::parameters::{self, Parameter};
 use crate::console::{
-    client::Problem,
     form::Form,
     operations::{self as op, Operation},
     parts::{list, text},
+    problem::Problem,
     session::Session,
 };
 
@@ -21,7 +21,7 @@ pub fn operation(kind: &str) -> Result<Operation, Problem> {
     }
 }
 
-/// What the form of a type is made of.
+/// The data of the form of a type.
 pub struct Bench {
     pub kind: String,
     pub operation: Operation,
@@ -81,7 +81,7 @@ impl Bench {
         })
     }
 
-    /// The request that the form stands for.
+    /// The request that the form makes.
     pub fn body(&self) -> Value {
         let (form, mut body) = (&self.form, Map::new());
         for name in ["provider", "id"] {
@@ -132,7 +132,7 @@ impl Bench {
             .collect()
     }
 
-    /// What it would cost; `None` while there is nothing to ask for.
+    /// Estimates the cost; `None` without a prompt.
     pub async fn estimate(&self, session: &Session) -> Option<Result<Value, Problem>> {
         if self.form.word("prompt").is_empty() {
             return None;

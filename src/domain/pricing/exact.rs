@@ -9,7 +9,7 @@ use super::largest;
 use crate::domain::credits::Credits;
 
 /// Speech prices are per this many characters.
-const PER_THOUSAND: u64 = 1_000;
+pub(super) const PER_THOUSAND: u64 = 1_000;
 
 /// Prices of the quality tiers of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -1,4 +1,4 @@
-//! Requests of the operator.
+//! Requests of operators.
 
 use std::fmt;
 
@@ -126,6 +126,49 @@ impl Object for AccountRequest {
     fn example() -> Value {
         json!({"email": "ann@example.com", "password": "correct horse", "name": "Ann's shop",
             "credits": "500"})
+    }
+}
+
+/// What is to be changed of an account by the operator.
+#[derive(Debug, Clone)]
+pub struct AccountUpdate {
+    /// Of its first user.
+    pub email: Option<String>,
+    pub name: Option<String>,
+}
+
+impl AccountUpdate {
+    /// What is wrong with one that was not read from a body.
+    pub fn violations(&self) -> Vec<FieldError> {
+        let check = |text: &Option<String>, check: fn(&str) -> Result<(), Refusal>| {
+            text.as_deref().map_or(Ok(()), check)
+        };
+        violations([
+            ("email", check(&self.email, |email| EMAIL.check(email))),
+            ("name", check(&self.name, |name| NAME.check(name))),
+        ])
+    }
+}
+
+impl Input for AccountUpdate {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        let email = "The first user's: one `@`; unique without case. Default: as before.";
+        let name = "The account's. Default: as before.";
+        Some(Self {
+            email: fields.optional("email", email, EMAIL),
+            name: fields.optional("name", name, NAME),
+        })
+    }
+}
+
+impl Object for AccountUpdate {
+    const SCHEMA: (&'static str, &'static str) = (
+        "AccountUpdateRequest",
+        "What is to be changed of an account by the operator.",
+    );
+
+    fn example() -> Value {
+        json!({"name": "Ann's other shop"})
     }
 }
 

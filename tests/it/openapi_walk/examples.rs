@@ -82,7 +82,8 @@ async fn recorded(app: &TestApp) -> Value {
         let id = operation.spec["operationId"].as_str().unwrap().to_owned();
         if operation.is_admin() {
             let other = made(app, &format!("{id}@example.com"), "correct horse").await;
-            let url = operation.path.replace("{id}", &other.id.to_string());
+            let theirs = super::objects(app, &other).await;
+            let url = operation.admin_url(&other.id.to_string(), Some(&theirs));
             // A movement that is told again is the same movement.
             let times = if url.ends_with("/credits") { 2 } else { 1 };
             for _ in 0..times {
@@ -306,8 +307,7 @@ async fn misspelt(
     account: &Account,
 ) -> Answer {
     let (token, url) = if operation.is_admin() {
-        let url = operation.path.replace("{id}", &account.id.to_string());
-        (admin, url)
+        (admin, operation.admin_url(&account.id.to_string(), None))
     } else {
         (session, operation.url(objects))
     };

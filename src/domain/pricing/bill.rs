@@ -1,0 +1,233 @@
+//! The bill of a completed generation: each quantity, its price and their product.
+//!
+//! It is computed from the stored price row and usage by the functions that computed the charge.
+
+use serde::{Deserialize as _, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::{ImagePrices, SpeechPrices, TextPrices, VideoPrices, exact::PER_THOUSAND};
+use crate::domain::{credits::Credits, generation::Modality, usage::TextUsage};
+
+/// How the price of a completed generation is computed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Bill {
+    /// The parts of the price. Parts of a text's input that are zero are left out.
+    pub lines: Vec<BillLine>,
+    /// Which of the model's prices apply; null if it has only one set.
+    #[schema(
+        required,
+        nullable,
+        example = "prices of requests above 200,000 input tokens"
+    )]
+    pub note: Option<String>,
+    /// The exact sum of all amounts.
+    #[schema(example = "0.005325000007")]
+    pub sum: String,
+    /// The sum, rounded up once to a millionth of a credit. `credits.charged` is less only if the
+    /// sum exceeds the hold.
+    pub total: Credits,
+}
+
+/// One line of a bill.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct BillLine {
+    /// What was counted.
+    #[schema(example = "Input tokens")]
+    pub label: &'static str,
+    /// How many.
+    pub quantity: u64,
+    /// Credits for `per` of them.
+    pub unit_price: Credits,
+    /// How many the price is for, in words.
+    #[schema(example = "1,000,000 tokens")]
+    pub per: &'static str,
+    /// The exact product of quantity and price.
+    #[schema(example = "0.00175")]
+    pub amount: String,
+}
+
+impl Bill {
+    /// Returns `None` if the generation has no usage or its price row has no price for it.
+    pub fn new(
+        modality: Modality,
+        pricing: &Value,
+        parameters: &Value,
+        usage: &Value,
+    ) -> Option<Self> {
+        let quantity = |name: &str| usage[name].as_u64();
+        let (parts, units, per, note): (Vec<_>, _, _, _) = match modality {
+            Modality::Text => {
+                let prices = TextPrices::deserialize(pricing).ok()?;
+                let usage = TextUsage::deserialize(usage).ok()?;
+                let parts = prices.parts(&usage).into_iter();
+                // Models without a prompt cache have no such lines.
+                let parts = parts.filter(|(label, _, count)| *count > 0 || !label.contains("ache"));
+                let tier = prices.tier(usage.input_tokens);
+                let note = tier.map(|tier| {
+                    let above = tier.above_input_tokens;
+                    format!("prices of requests above {} input tokens", grouped(above))
+                });
+                (
+                    parts.collect(),
+                    super::text::PER_MILLION,
+                    "1,000,000 tokens",
+                    note,
+                )
+            }
+            Modality::Image => {
+                let (size, quality) = (&parameters["size"], &parameters["quality"]);
+                let (size, quality) = (size.as_str()?, quality.as_str()?);
+                let prices = ImagePrices::deserialize(pricing).ok()?;
+                let prices = prices.per_image.get(size)?;
+                let price = if quality == "hd" {
+                    prices.hd?
+                } else {
+                    prices.standard
+                };
+                let note = format!("{size} at quality {quality}");
+                (
+                    vec![("Images", price, quantity("images")?)],
+                    1,
+                    "image",
+                    Some(note),
+                )
+            }
+            Modality::Video => {
+                let price = VideoPrices::deserialize(pricing).ok()?.per_second;
+                (
+                    vec![("Seconds", price, quantity("seconds")?)],
+                    1,
+                    "second",
+                    None,
+                )
+            }
+            Modality::Audio => {
+                let price = SpeechPrices::deserialize(pricing).ok()?.per_1000_characters;
+                let parts = vec![("Characters", price, quantity("characters")?)];
+                (parts, PER_THOUSAND, "1,000 characters", None)
+            }
+        };
+        let product = |price: Credits, count: u64| {
+            u128::try_from(price.micros())
+                .ok()?
+                .checked_mul(count.into())
+        };
+        let priced: Vec<_> = parts
+            .iter()
+            .map(|(_, price, count)| (*price, *count))
+            .collect();
+        let (mut lines, mut sum) = (Vec::new(), 0_u128);
+        for (label, unit_price, quantity) in parts {
+            let amount = product(unit_price, quantity)?;
+            sum = sum.checked_add(amount)?;
+            lines.push(BillLine {
+                label,
+                quantity,
+                unit_price,
+                per,
+                amount: decimal(amount, units),
+            });
+        }
+        Some(Self {
+            lines,
+            note,
+            sum: decimal(sum, units),
+            total: Credits::pro_rata(&priced, units)?,
+        })
+    }
+}
+
+/// Writes micro-credits divided by `units`, a power of ten.
+fn decimal(micros: u128, units: u64) -> String {
+    let digits = 6 + units.ilog10() as usize;
+    let text = format!("{micros:0>width$}", width = digits + 1);
+    let (whole, fraction) = text.split_at(text.len() - digits);
+    match fraction.trim_end_matches('0') {
+        "" => whole.to_owned(),
+        fraction => format!("{whole}.{fraction}"),
+    }
+}
+
+/// Writes a number with commas between groups of three digits.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn text_is_billed_by_the_tier_that_applies() {
+        let usage = json!({"input_tokens": 1000, "cached_input_tokens": 600,
+            "cache_write_tokens": 200, "cache_write_long_tokens": 50, "output_tokens": 7,
+            "total_tokens": 1007});
+        let mut pricing = json!({
+            "input_per_million": "10", "cached_input_per_million": "1",
+            "cache_write_per_million": "12.5", "output_per_million": "50.000001",
+            "tiers": [{"above_input_tokens": 999, "input_per_million": "20",
+                       "output_per_million": "100"}],
+        });
+        let none = json!({});
+        let bill = Bill::new(Modality::Text, &pricing, &none, &usage).unwrap();
+        // The tier has no other prices of input: all 1,000 tokens cost 20 per million.
+        assert_eq!(bill.total, "0.0207".parse().unwrap());
+        assert_eq!(
+            bill.note.unwrap(),
+            "prices of requests above 999 input tokens"
+        );
+        pricing["tiers"] = json!([]);
+        let bill = Bill::new(Modality::Text, &pricing, &none, &usage).unwrap();
+        // 200 × 10 + 600 × 1 + 150 × 12.5 + 50 × 10 + 7 × 50.000001 = 5325.000007 millionths.
+        assert_eq!(bill.sum, "0.005325000007");
+        assert_eq!(bill.total, "0.005326".parse().unwrap());
+        let amounts: Vec<_> = bill.lines.iter().map(|line| line.amount.as_str()).collect();
+        assert_eq!(
+            amounts,
+            ["0.002", "0.0006", "0.001875", "0.0005", "0.000350000007"]
+        );
+    }
+
+    #[test]
+    fn media_are_billed_in_one_line() {
+        for (modality, usage, pricing, total) in [
+            (
+                Modality::Video,
+                json!({"seconds": 4}),
+                json!({"per_second": "5"}),
+                "20",
+            ),
+            (
+                Modality::Audio,
+                json!({"characters": 13}),
+                json!({"per_1000_characters": "1"}),
+                "0.013",
+            ),
+            (
+                Modality::Image,
+                json!({"images": 2}),
+                json!({"per_image": {"512x512": {"standard": "1", "hd": "2.5"}}}),
+                "5",
+            ),
+        ] {
+            let parameters = json!({"size": "512x512", "quality": "hd"});
+            let bill = Bill::new(modality, &pricing, &parameters, &usage).unwrap();
+            assert_eq!(
+                (bill.lines.len(), bill.sum.as_str()),
+                (1, total),
+                "{modality:?}"
+            );
+        }
+    }
+}
