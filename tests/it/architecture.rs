@@ -159,13 +159,9 @@ const CYCLES: &[(&[&str], &str)] = &[
     ),
     (&["cli/args", "cli/client"], "the client's own arguments"),
     (
-        &["local_postgres/access", "local_postgres/home"],
-        "a home and who may use it",
-    ),
-    (
         &[
             "domain/dialect/responses/answer",
-            "domain/dialect/responses/secret",
+            "domain/dialect/responses/mapping",
             "domain/dialect/responses/writer",
         ],
         "encrypted reasoning within answers",
