@@ -62,10 +62,10 @@ pub(super) async fn resolve<T: Body + Send + 'static>(
     if references.is_empty() {
         return Ok(body);
     }
-    if !places.is_empty() {
-        if let Some(confirmed) = caller.confirm().await? {
-            *caller = confirmed;
-        }
+    if !places.is_empty()
+        && let Some(confirmed) = caller.confirm().await?
+    {
+        *caller = confirmed;
     }
     let max_bytes = state.settings.max_sdk_body_bytes;
     let items = read(state, caller, &places, max_bytes).await?;

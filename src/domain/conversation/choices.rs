@@ -144,9 +144,9 @@ mod tests {
         assert_eq!((reasons.len(), reasons[3].1), (4, &[][..]));
         let again: Vec<Delta> = parts.iter().cloned().flat_map(Delta::of).collect();
         let mut copied = Vec::new();
-        again
-            .into_iter()
-            .for_each(|piece| piece.add_to(&mut copied));
+        for piece in again {
+            piece.add_to(&mut copied);
+        }
         assert_eq!(copied, parts);
         let plain = [Part::text("x")];
         assert_eq!(choices(&plain), [(Choice::default(), &plain[..])]);

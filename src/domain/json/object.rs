@@ -128,7 +128,7 @@ mod tests {
             r#"{"a":1 "b":2}"#,
             r#"{"a":1x}"#,
             "{} x",
-            r#"{1:2}"#,
+            "{1:2}",
         ] {
             assert_eq!(scan(&Bytes::from(text), &|_| true), None, "{text}");
         }

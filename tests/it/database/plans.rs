@@ -26,7 +26,7 @@ fn copies(table: &str, filter: &str, changes: &str) -> String {
     format!(
         "insert into {table} overriding system value
          select (jsonb_populate_record(r, {changes})).*
-         from (select * from {table} {filter} limit 1) r, generate_series(1, {ROWS}) n"
+         from (select t from {table} t {filter} limit 1) s (r), generate_series(1, {ROWS}) n"
     )
 }
 
@@ -68,10 +68,10 @@ async fn round(app: &TestApp, account: &Account, plans: &Plans) -> BTreeMap<Stri
             .expect(200);
     }
     let mut largest = BTreeMap::<String, Plan>::new();
-    for plan in plans.all() {
-        let pages = largest.get(&plan.statement).map_or(0, |plan| plan.pages);
+    for (statement, plan) in plans.all() {
+        let pages = largest.get(&statement).map_or(0, |plan| plan.pages);
         if plan.pages >= pages {
-            largest.insert(plan.statement.clone(), plan);
+            largest.insert(statement, plan);
         }
     }
     largest
@@ -146,7 +146,11 @@ async fn a_turn_takes_three_statements(_: PgPoolOptions, options: PgConnectOptio
     app.post(&account.key, CHAT, &turn(61)).await.expect(200);
     plans.forget();
     app.post(&account.key, CHAT, &turn(63)).await.expect(200);
-    let statements: Vec<String> = plans.all().into_iter().map(|plan| plan.statement).collect();
+    let statements: Vec<String> = plans
+        .all()
+        .into_iter()
+        .map(|(statement, _)| statement)
+        .collect();
     assert_eq!(statements.len(), 3, "{statements:#?}");
     app.assert_settled().await;
 }

@@ -225,7 +225,7 @@ async fn a_count_above_the_hold_is_charged_as_the_hold(
         let credits = &record["credits"];
         match charged {
             Some(micros) => {
-                assert_eq!(credits["charged"], Credits::from_micros(micros).to_string())
+                assert_eq!(credits["charged"], Credits::from_micros(micros).to_string());
             }
             None => assert_eq!(credits["charged"], credits["estimated"]),
         }

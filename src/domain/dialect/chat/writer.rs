@@ -145,7 +145,9 @@ const FINISH_REASONS: [&str; 4] = ["stop", "length", "tool_calls", "content_filt
 /// The reason of a choice, or that of the answer if it has only one.
 fn reason(choice: &conversation::Choice, answer: &Answer) -> &'static str {
     let named = choice.finish_reason.as_deref();
-    let known = FINISH_REASONS.into_iter().find(|known| Some(*known) == named);
+    let known = FINISH_REASONS
+        .into_iter()
+        .find(|known| Some(*known) == named);
     known.unwrap_or_else(|| finish_reason(&answer.stop))
 }
 
