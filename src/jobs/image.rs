@@ -59,7 +59,8 @@ impl Runner {
         })
     }
 
-    /// Stores and bills the usable images; none is a failure.
+    /// Stores and bills the usable images; none is a failure. If the storage fails, all fail: a file
+    /// that it may hold nevertheless would have no owner, and the files of a failure are deleted.
     async fn store_images(
         &self,
         id: GenerationId,
@@ -79,6 +80,9 @@ impl Runner {
             };
             match stored {
                 Ok(output) => outputs.push(output),
+                Err(failure) if failure.code == FailureCode::StorageUnavailable => {
+                    return Outcome::Failed(failure);
+                }
                 Err(failure) => failed = Some(failure),
             }
         }
