@@ -247,7 +247,7 @@ pub fn openapi() -> Result<serde_json::Value, serde_json::Error> {
 /// What the listeners of a server serve.
 pub struct Routers {
     pub api: Router,
-    /// For pages beside the API: what surrounds its routes.
+    /// The layers of the API's routes, for other pages.
     pub observer: Observer,
     /// The metrics without a token, for a listener that only this machine reaches.
     pub metrics: Router,

@@ -288,7 +288,7 @@ impl Blank {
         bound >= WORTH
     }
 
-    /// With a vendor's counts, unless it has a cache beside the input. Never less than is plausible,
+    /// With a vendor's counts, unless it reports a cache in addition to the input. Never less than is plausible,
     /// nor than what its beginning had: what a vendor drops, it may not drop again.
     pub fn counted(self, counts: &TokenCounts) -> Option<Receipt> {
         let tokens = counts.believed_input().filter(|&tokens| tokens > 0)?;

@@ -213,7 +213,7 @@ impl<'a> AnswerBuilder<'a> {
         }
     }
 
-    /// Whether the answer has its one call already, of a vendor that cannot be told to make no more.
+    /// Whether the answer already has its only call, if the vendor cannot limit the number of calls.
     pub fn has_only_call(&self) -> bool {
         self.has_one_call && self.calls().next().is_some()
     }

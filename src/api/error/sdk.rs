@@ -118,7 +118,7 @@ impl Content {
         }
     }
 
-    /// Every failing field is named: nobody reads more than the message.
+    /// Names every failing field, since SDKs show only the message.
     fn sdk_message(&self) -> String {
         if self.errors.is_empty() {
             return self.message.clone();
@@ -165,7 +165,7 @@ impl ApiError {
         let unsupported = self.0.errors.iter();
         let unsupported = unsupported.filter(|error| is_unsupported(error.code));
         let unsupported: Vec<&str> = unsupported.map(|error| error.param.as_str()).collect();
-        // Asked so, its tool runner goes on without.
+        // The SDK's tool runner then continues without it.
         let error_code = if unsupported.contains(&"thread") {
             "thread_unsupported_request".to_owned()
         } else {

@@ -1,4 +1,4 @@
-//! The parts of a body that a dialogue keeps beside its values.
+//! The parts of a body that a dialogue keeps in addition to its values.
 
 use axum::body::Bytes;
 

@@ -193,7 +193,7 @@ impl ResponseParser<'_> {
     }
 
     fn choice(&mut self, at: usize, choice: &Value, place: Place) -> Result<(), ProviderError> {
-        // Beside text, too: OpenRouter.
+        // OpenRouter sends it together with text.
         if errors::is_error(choice) {
             return Err(self.answer.error(&errors::error_info(Some(choice))));
         }
