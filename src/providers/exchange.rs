@@ -227,6 +227,11 @@ impl<'a> AnswerBuilder<'a> {
         self.call.is_dialogue
     }
 
+    /// Whether the caller was sent any piece.
+    pub fn has_delivered(&self) -> bool {
+        self.parts.has_delivered()
+    }
+
     /// Whether nothing has been answered but thoughts.
     pub fn is_empty(&self) -> bool {
         let thought = |part: &Part| match part {
@@ -264,11 +269,8 @@ impl<'a> AnswerBuilder<'a> {
     /// The whole answer. An answer with calls ends for tools, whatever the vendor says. One without
     /// a text or a call is a failure, unless thinking was delivered or the provider counted output.
     pub fn finish(self, usage: TokenCounts, stop: Stop) -> Result<TextAnswer, ProviderError> {
-        let stop = match (self.early.clone().unwrap_or(stop), self.calls().next()) {
-            (Stop::Done, Some(_)) => Stop::Tools,
-            (Stop::Tools, None) => Stop::Done,
-            (stop, _) => stop,
-        };
+        let stop = self.early.clone().unwrap_or(stop);
+        let stop = stop.corrected(self.calls().next().is_some());
         if self.is_empty() && !self.parts.has_delivered() && !self.was_billed(&usage, &stop) {
             return Err(self.head.failed("empty answer"));
         }
