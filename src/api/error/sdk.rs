@@ -33,11 +33,11 @@ pub struct OpenAiErrorBody<'a> {
     param: Option<&'a str>,
     /// For programs.
     code: String,
-    /// What more there is to say, such as `affordable` and `required` of a 402.
+    /// Additional members, such as `affordable` and `required` of a 402.
     #[serde(flatten, serialize_with = "in_order")]
     #[schema(value_type = Object)]
     more: &'a [(&'static str, Value)],
-    /// The uuid of the generation that failed, or that goes on.
+    /// The uuid of the generation that failed or continues.
     #[serde(skip_serializing_if = "Option::is_none")]
     generation: Option<GenerationId>,
 }
@@ -62,11 +62,11 @@ pub struct AnthropicErrorBody<'a> {
     message: &'a str,
     /// For programs.
     details: AnthropicErrorDetails<'a>,
-    /// What more there is to say, such as `affordable` and `required` of a 402.
+    /// Additional members, such as `affordable` and `required` of a 402.
     #[serde(flatten, serialize_with = "in_order")]
     #[schema(value_type = Object)]
     more: &'a [(&'static str, Value)],
-    /// The uuid of the generation that failed, or that goes on.
+    /// The uuid of the generation that failed or continues.
     #[serde(skip_serializing_if = "Option::is_none")]
     generation: Option<GenerationId>,
 }
