@@ -83,7 +83,9 @@ impl Plan {
             .collect();
         scanned.dedup();
         // Nodes of the plan name their costs.
-        let statement = plan.lines().take_while(|line| !line.contains("(cost="));
+        let statement = plan
+            .lines()
+            .take_while(|line| !line.contains("(cost=") && !line.starts_with("Query Parameters: "));
         let plan = Self {
             pages: pages.sum(),
             scanned,
