@@ -59,8 +59,9 @@ impl Runner {
         })
     }
 
-    /// Stores and bills the usable images; none is a failure. If the storage fails, all fail: a file
-    /// that it may hold nevertheless would have no owner, and the files of a failure are deleted.
+    /// Stores and bills the usable images; without any, the generation fails. If the storage fails
+    /// for one, the generation fails too, because only the files of failures are deleted: otherwise
+    /// a file whose write was reported as failed could remain without an owner.
     async fn store_images(
         &self,
         id: GenerationId,

@@ -35,8 +35,8 @@ pub(super) enum Target {
     /// Nowhere: their links are printed.
     Links,
     Stdout,
-    /// To this path, by way of a new file in the same folder, which is complete when it is renamed. The first of
-    /// those is made before anything is paid.
+    /// To this path. Each file is written to a new file in the same folder and renamed when it is
+    /// complete. The first new file is created before anything is paid.
     Path(PathBuf, Part),
 }
 
