@@ -1,10 +1,10 @@
--- Receipts are written with the settlements of their generations, which must not fail because of
--- them: an error undoes only this function's work, and a lock is waited for no longer than here.
+-- Writes receipts in the statement that settles their generations, without failing it: an error
+-- rolls back only this function, and a wait for a lock ends after 1 ms.
 create function keep_receipts(accounts bigint[], keys uuid[], bounds bigint[], counts bigint[],
                               moment timestamptz) returns void
-language plpgsql set lock_timeout = '5ms' as $$
+language plpgsql set lock_timeout = '1ms' as $$
 begin
-    -- Of the same input that was counted twice the larger count stays.
+    -- If the same input was counted twice, the larger count is kept.
     insert into prefix_receipts as r (account_id, key, bound, tokens, counted_at)
     select distinct on (w.account_id, w.key) w.account_id, w.key, w.bound, w.tokens, moment
     from unnest(accounts, keys, bounds, counts) as w (account_id, key, bound, tokens)

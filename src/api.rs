@@ -40,11 +40,7 @@ use std::{sync::Arc, time::Duration};
 use axum::{Extension, Router, body::Bytes, middleware::from_fn_with_state, routing::get};
 use http::{HeaderName, HeaderValue, Method, Uri};
 use tower::util::option_layer;
-use tower_http::{
-    CompressionLevel,
-    compression::CompressionLayer,
-    cors::{AllowOrigin, CorsLayer},
-};
+use tower_http::cors::{AllowOrigin, CorsLayer};
 use utoipa_axum::router::OpenApiRouter;
 
 pub use accept::accepts_html;
@@ -117,8 +113,9 @@ struct Settings {
     metrics: MetricsEndpoint,
     memory: Memory,
     last_checks: health::LastChecks,
-    /// Packed.
+    /// Compressed.
     openapi: Bytes,
+    unpacked: pages::Unpacked,
 }
 
 impl ApiState {
@@ -253,7 +250,7 @@ pub fn openapi() -> Result<serde_json::Value, serde_json::Error> {
 /// What the listeners of a server serve.
 pub struct Routers {
     pub api: Router,
-    /// For pages beside the API: what surrounds its routes.
+    /// The layers of the API's routes, for other pages.
     pub observer: Observer,
     /// The metrics without a token, for a listener that only this machine reaches.
     pub metrics: Router,
@@ -305,7 +302,8 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
             metrics: settings.metrics,
             memory: settings.memory,
             last_checks: health::LastChecks::default(),
-            openapi: openapi()?.to_string().into(),
+            openapi: pages::packed(&openapi()?.to_string()).map_err(serde_json::Error::io)?,
+            unpacked: pages::Unpacked::default(),
         }),
     };
     let local_metrics = Router::new()
@@ -313,15 +311,14 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
         .with_state(state.clone())
         .fallback(unknown.clone())
         .layer(from_fn_with_state(metrics.clone(), metrics::measure));
-    let gzip = CompressionLayer::new().quality(CompressionLevel::Fastest);
     let router = router
         .route("/", get(pages::front))
-        .route("/openapi.json", get(pages::openapi).layer(gzip.clone()))
+        .route("/openapi.json", get(pages::openapi))
         .route("/anthropic", get(surfaces::anthropic::hello))
         .route("/anthropic/", get(surfaces::anthropic::hello))
         .route("/anthropic/api/hello", get(surfaces::anthropic::hello))
         .route("/docs", get(pages::docs))
-        .route("/docs/{file}", get(pages::asset).layer(gzip))
+        .route("/docs/{file}", get(pages::asset))
         .with_state(state)
         .fallback(unknown)
         // In one call, the outermost first: each call boxes every route, and each box is cloned

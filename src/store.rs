@@ -72,7 +72,7 @@ pub struct Store {
 
 /// Each connection plans a statement once. Statements are written so that the plan does not depend
 /// on values.
-const PLANNED_ONCE: &str = "set plan_cache_mode = force_generic_plan; set jit = off";
+const PLANNED_ONCE: &str = "set plan_cache_mode = force_generic_plan";
 /// Plans use indexes even if a table was empty when its statement was planned: a cached plan stays
 /// until the table is analysed, however many rows it gets before.
 const BY_INDEX: &str = "set enable_seqscan = off; set jit = off";

@@ -101,7 +101,7 @@ pub async fn admit(
     response
 }
 
-/// The answer, also of a handler that panics. A cached key is read before anything is answered.
+/// Runs the handler, catches its panic, and confirms a cached key before the response is sent.
 async fn run(request: Request, next: Next) -> Response {
     let caller = request.extensions().get::<CallerSlot>().cloned();
     let answer = async {

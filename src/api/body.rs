@@ -1,6 +1,6 @@
 //! Bodies: JSON objects, or none, in time and within the size limits.
 
-use std::{cell::Cell, marker::PhantomData, sync::Arc, time::Duration};
+use std::{cell::Cell, marker::PhantomData, mem, sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
@@ -110,9 +110,10 @@ impl<T: Described> JsonBody<T> {
         self.digest
     }
 
-    /// The body and its members as they were sent, on the routes of SDKs.
-    pub fn original(&self) -> Option<&(Bytes, Members)> {
-        self.original.as_ref()
+    /// Takes the members as they were sent, with the body, on the routes of SDKs.
+    pub fn take_original(&mut self) -> Option<(Bytes, Members)> {
+        let (bytes, members) = self.original.as_mut()?;
+        Some((bytes.clone(), mem::take(members)))
     }
 
     /// The members as they are.

@@ -1,4 +1,4 @@
-//! What belongs to a request whichever route takes it. No other file of `api` is imported here.
+//! The request context that all routes share. Imports no other file of `api`.
 
 use std::sync::{
     Arc, OnceLock,
@@ -27,9 +27,8 @@ pub const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-c
 #[derive(Debug, Clone)]
 pub struct RequestId(pub String);
 
-/// A running request. Released while its body arrives and while it waits for a
-/// generation to end: slow senders and waits need nothing of what is bounded, and must not keep
-/// others out.
+/// The permit of a running request. Released while its body arrives and while it waits for a
+/// generation to end, so that slow senders and waiting requests do not block others.
 #[derive(Debug, Clone)]
 pub struct RequestPermit(pub Arc<Permit<Address>>);
 

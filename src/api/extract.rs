@@ -155,8 +155,8 @@ async fn view_as(
     Ok(caller)
 }
 
-/// Whether a request asks for nothing that was created before, so that it may start before its key is
-/// checked. Its body counts against the memory of the key's account.
+/// Whether a request cannot be a replay or a retry, so that it may start before its key is checked.
+/// Its body counts against the memory of the key's account.
 fn is_new(headers: &HeaderMap) -> bool {
     !headers.contains_key(IDEMPOTENCY_KEY)
         && headers.get(RETRY_COUNT).is_none_or(|count| count == "0")
@@ -249,7 +249,7 @@ pub struct BetaQuery;
 
 impl Input for BetaQuery {
     fn read(fields: &Fields<'_>) -> Option<Self> {
-        let about = "Taken, and changes nothing.";
+        let about = "Accepted and ignored.";
         fields.optional("beta", about, text(usize::MAX));
         Some(Self)
     }

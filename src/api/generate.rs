@@ -53,7 +53,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "it is a document, not a reader")]
 struct SyncHeaders {
-    /// 1 to 255 visible ASCII characters. The same key with the same request returns the generation first made, for 24 hours.
+    /// 1 to 255 visible ASCII characters. For 24 hours, the same key with the same request returns the first generation.
     #[param(rename = "Idempotency-Key")]
     idempotency_key: Option<String>,
     /// `respond-async`: answer 202 at once, to be polled.
@@ -66,10 +66,10 @@ struct SyncHeaders {
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "it is a document, not a reader")]
 struct AsyncHeaders {
-    /// 1 to 255 visible ASCII characters. The same key with the same request returns the generation first made, for 24 hours.
+    /// 1 to 255 visible ASCII characters. For 24 hours, the same key with the same request returns the first generation.
     #[param(rename = "Idempotency-Key")]
     idempotency_key: Option<String>,
-    /// `wait=N`, 1 to 60 seconds: answer when it is finished, at latest then.
+    /// `wait=N`, 1 to 60 seconds: answer when the generation is finished, or after N seconds.
     #[param(rename = "Prefer")]
     prefer: Option<String>,
 }
@@ -87,7 +87,7 @@ struct AsyncHeaders {
     responses(
         (status = 200, description = "The completed generation. With `stream` true: server-sent events `generation`, `delta`, then `completed` or `failed`.",
             content((GenerationRecord = "application/json"), (StreamEvent = "text/event-stream"))),
-        (status = 202, description = "The generation, processing: with `Prefer: respond-async`, or of a replay that a stop of the server keeps from waiting", body = GenerationRecord),
+        (status = 202, description = "The generation, processing: with `Prefer: respond-async`, or a replay while the server stops", body = GenerationRecord),
     ),
 )]
 pub async fn text(
@@ -128,7 +128,7 @@ pub async fn text(
     post, path = IMAGE, tag = "generate", params(SyncHeaders),
     responses(
         (status = 200, description = "The completed generation", body = GenerationRecord),
-        (status = 202, description = "The generation, processing: with `Prefer: respond-async`, or of a replay that a stop of the server keeps from waiting", body = GenerationRecord),
+        (status = 202, description = "The generation, processing: with `Prefer: respond-async`, or a replay while the server stops", body = GenerationRecord),
     ),
 )]
 pub async fn image(

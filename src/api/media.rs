@@ -35,7 +35,7 @@ impl Input for Signature {
 
 /// Fetch a stored file
 ///
-/// By the link of a record; no token. Ranges and entity tags are heeded.
+/// The link of a record authorizes the request; it takes no token. Supports ranges and entity tags.
 #[utoipa::path(
     get, path = "/v1/media/{uuid}/{file}", tag = "generations",
     params(

@@ -1,6 +1,11 @@
 //! The OpenAPI document and the pages that show it.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    io::{self, Read as _, Write as _},
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use axum::{
     Json,
@@ -8,10 +13,11 @@ use axum::{
     extract::{Path, State, rejection::PathRejection},
     response::{Html, IntoResponse, Response},
 };
-use http::{HeaderName, StatusCode, header};
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+use http::{HeaderMap, HeaderName, StatusCode, header};
 use serde_json::json;
 
-use super::{ApiState, error::ApiError, extract::NoQuery};
+use super::{ApiState, accept::weight, error::ApiError, extract::NoQuery};
 
 /// GET /docs. Absolute paths, so that it needs no redirect to a slash, and nothing from another
 /// host.
@@ -97,13 +103,23 @@ pub async fn docs(_query: NoQuery) -> impl IntoResponse {
     (GUARDED, Html(DOCS))
 }
 
-pub async fn openapi(State(state): State<ApiState>, _query: NoQuery) -> impl IntoResponse {
+pub async fn openapi(
+    State(state): State<ApiState>,
+    headers: HeaderMap,
+    _query: NoQuery,
+) -> Result<Response, ApiError> {
     let json = [(header::CONTENT_TYPE, "application/json")];
-    (json, state.settings.openapi.clone())
+    let document = state.settings.openapi.clone();
+    let body = unpacked(&state, &headers, "/openapi.json", document)?;
+    Ok((json, body).into_response())
 }
 
 /// GET /docs/{file}: the files of Swagger UI, from within the program.
-pub async fn asset(path: Result<Path<String>, PathRejection>) -> Result<Response, ApiError> {
+pub async fn asset(
+    State(state): State<ApiState>,
+    path: Result<Path<String>, PathRejection>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
     let missing = || ApiError::from_status(StatusCode::NOT_FOUND);
     let Path(file) = path.map_err(|_| missing())?;
     let own = match file.as_str() {
@@ -123,11 +139,56 @@ pub async fn asset(path: Result<Path<String>, PathRejection>) -> Result<Response
                 Cow::Borrowed(bytes) => Bytes::from_static(bytes),
                 Cow::Owned(bytes) => Bytes::from(bytes),
             };
-            Ok((GUARDED, content_type, bytes).into_response())
+            let body = if found.gzpipped {
+                unpacked(&state, &headers, &file, bytes)?
+            } else {
+                bytes.into_response()
+            };
+            Ok((GUARDED, content_type, body).into_response())
         }
         Ok(None) => Err(missing()),
         Err(error) => {
             tracing::error!(%error, file, "a file of the documentation cannot be served");
+            Err(ApiError::internal())
+        }
+    }
+}
+
+/// A large file of the documentation, compressed once.
+pub fn packed(text: &str) -> io::Result<Bytes> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(text.as_bytes())?;
+    encoder.finish().map(Bytes::from)
+}
+
+/// Decompressed files by name, for clients that do not accept gzip. Each is decompressed once.
+pub type Unpacked = Mutex<HashMap<String, Bytes>>;
+
+/// The response with a compressed file, decompressed if the client does not accept gzip.
+fn unpacked(
+    state: &ApiState,
+    headers: &HeaderMap,
+    name: &str,
+    packed: Bytes,
+) -> Result<Response, ApiError> {
+    let vary = (header::VARY, "accept-encoding");
+    if weight(headers, &header::ACCEPT_ENCODING, "gzip") > 0.0 {
+        return Ok(([vary, (header::CONTENT_ENCODING, "gzip")], packed).into_response());
+    }
+    let files = state.settings.unpacked.lock();
+    let mut files = files.unwrap_or_else(PoisonError::into_inner);
+    if let Some(file) = files.get(name) {
+        return Ok(([vary], file.clone()).into_response());
+    }
+    let mut bytes = Vec::new();
+    match GzDecoder::new(&packed[..]).read_to_end(&mut bytes) {
+        Ok(_) => {
+            let file = Bytes::from(bytes);
+            files.insert(name.to_owned(), file.clone());
+            Ok(([vary], file).into_response())
+        }
+        Err(error) => {
+            tracing::error!(%error, "a file of the documentation cannot be unpacked");
             Err(ApiError::internal())
         }
     }

@@ -85,7 +85,7 @@ pub struct RecordTemplate {
 pub struct OutputBody {
     /// What it is.
     pub r#type: Modality,
-    /// Where it is, signed anew at every lookup.
+    /// The link to the file. Each lookup signs a new one.
     pub url: String,
     /// Media type.
     #[schema(example = "image/png")]
@@ -209,7 +209,7 @@ pub struct GenerationRecord {
 }
 
 impl GenerationSummary {
-    /// The summary, with links that are signed anew.
+    /// The summary, with newly signed links.
     pub fn of(mut g: Generation, links: &MediaLinks) -> Self {
         let result = g.result.take();
         let result = result.or_else(|| g.outputs.first().map(|output| links.url(&output.key)));
@@ -246,7 +246,7 @@ impl GenerationSummary {
 }
 
 impl GenerationRecord {
-    /// The record, with links that are signed anew.
+    /// The record, with newly signed links.
     pub fn of(g: Generation, links: &MediaLinks) -> Self {
         let outputs = g.outputs.iter().cloned();
         let outputs = outputs.map(|output| OutputBody::of(g.modality, output, links));

@@ -50,10 +50,10 @@ use crate::{
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "it is a document, not a reader")]
 struct SdkHeaders {
-    /// 1 to 255 visible ASCII characters. The same key with the same request returns the answer first made, for 24 hours.
+    /// 1 to 255 visible ASCII characters. For 24 hours, the same key with the same request returns the first answer.
     #[param(rename = "Idempotency-Key")]
     idempotency_key: Option<String>,
-    /// The SDKs count their tries. A retry, above 0, with the same key and body as a request of the last 10 minutes is answered with what that began, unless it failed; it is not charged again.
+    /// The number of the attempt, as the SDKs count it. A retry (above 0) with the key and body of a request of the last 10 minutes gets the answer of that request's generation, unless it failed, and is not charged again.
     #[param(rename = "X-Stainless-Retry-Count")]
     retry_count: Option<u32>,
 }
@@ -127,7 +127,7 @@ impl SdkRequest {
                 let writer = writer(head(&record, estimated.max(1)));
                 let headers = Headers::of(&record, &left_out);
                 let (sdk, request) = (self.sdk, self.request_id.clone());
-                // What runs here ends by itself.
+                // A generation that this process runs always ends.
                 let persistent = matches!(submitted, Submitted::New(..));
                 let deltas = if is_replay { Deltas::at_end() } else { deltas };
                 let end = log.stream_end(record.id, async move {
@@ -217,7 +217,7 @@ impl SdkRequestLog {
             model = self.model,
             generation = generation.map(tracing::field::display),
             outcome,
-            "a request of an SDK has ended"
+            "SDK request ended"
         );
         result
     }

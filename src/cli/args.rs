@@ -158,7 +158,7 @@ pub(super) struct Deletion {
 pub(super) struct Suspension {
     #[command(flatten)]
     pub(super) who: Who,
-    /// Why, for the operator; the account is not told.
+    /// The reason, for operators. The account does not see it.
     #[arg(long)]
     pub(super) reason: Option<String>,
 }
@@ -335,7 +335,7 @@ pub(super) struct NewKey {
     /// Credits that it may spend; the whole balance by default.
     #[arg(long, value_parser = spend_limit, allow_negative_numbers = true)]
     pub(super) spend_limit: Option<Credits>,
-    /// How often the limit begins anew, in UTC: day or month; never by default.
+    /// The period after which the limit starts again, in UTC: day or month. Never by default.
     #[arg(long, value_parser = spend_period, requires = "spend_limit")]
     pub(super) spend_period: Option<SpendPeriod>,
 }
@@ -409,7 +409,7 @@ pub(super) enum LedgerCommand {
     Show(Entries),
     /// Recompute every account and every generation from the ledger.
     Verify(Verify),
-    /// Count anew what keys have spent and what the usage report sums up.
+    /// Recompute the spending of keys and the sums of the usage report.
     Recount,
 }
 

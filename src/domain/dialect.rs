@@ -270,3 +270,24 @@ fn marked_within(value: &Value) -> CacheWrites {
 fn schema_of(members: Map<String, Value>) -> Json {
     Json::from(&Value::Object(members))
 }
+
+/// Marks a signature of Gemini's thinking in another vendor's dialect, so that it returns to Gemini.
+const GEMINI: &str = "gemini:";
+
+/// Moves the signatures of parts that only carry them to the calls after them. `carried`: the
+/// signature of such a part.
+fn give_signatures(parts: Vec<Part>, carried: impl Fn(&Part) -> Option<&str>) -> Vec<Part> {
+    let mut signature = None;
+    let mut found = Vec::new();
+    for mut part in parts {
+        if let Some(own) = carried(&part) {
+            signature = Some(own.to_owned());
+            continue;
+        }
+        if let Part::ToolCall(call) = &mut part {
+            call.thought_signature = signature.take();
+        }
+        found.push(part);
+    }
+    found
+}

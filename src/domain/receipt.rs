@@ -288,8 +288,9 @@ impl Blank {
         bound >= WORTH
     }
 
-    /// With a vendor's counts, unless it has a cache beside the input. Never less than is plausible,
-    /// nor than what its beginning had: what a vendor drops, it may not drop again.
+    /// Returns the receipt for a vendor's counts; `None` without a believable count, or if the
+    /// cached tokens exceed it. The tokens are raised to a plausible minimum and to those of the
+    /// dialogue's beginning, since a vendor may count later what it has left out now.
     pub fn counted(self, counts: &TokenCounts) -> Option<Receipt> {
         let tokens = counts.believed_input().filter(|&tokens| tokens > 0)?;
         let parts = [counts.cached_input, counts.cache_write];

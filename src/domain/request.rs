@@ -149,6 +149,18 @@ impl GenerationRequest {
         matches!(self, Self::Text(text) if text.template.is_some())
     }
 
+    /// Memory that a copy takes, at most: the bytes of images and of the body are shared.
+    pub fn copied_bytes(&self) -> usize {
+        match self {
+            Self::Dialogue(dialogue) => {
+                let original = dialogue.original.as_ref();
+                let index = original.map_or(0, |original| original.members.index_bytes());
+                dialogue.conversation.bytes() + index
+            }
+            request => request.prompt().len(),
+        }
+    }
+
     pub const fn prompt(&self) -> &String {
         match self {
             Self::Text(request) => &request.prompt,

@@ -59,7 +59,9 @@ impl Runner {
         })
     }
 
-    /// Stores and bills the usable images; none is a failure.
+    /// Stores and bills the usable images; without any, the generation fails. If the storage fails
+    /// for one, the generation fails too, because only the files of failures are deleted: otherwise
+    /// a file whose write was reported as failed could remain without an owner.
     async fn store_images(
         &self,
         id: GenerationId,
@@ -79,6 +81,9 @@ impl Runner {
             };
             match stored {
                 Ok(output) => outputs.push(output),
+                Err(failure) if failure.code == FailureCode::StorageUnavailable => {
+                    return Outcome::Failed(failure);
+                }
                 Err(failure) => failed = Some(failure),
             }
         }

@@ -1,5 +1,5 @@
 //! The user that Postgres runs as. Postgres refuses root, so root runs its programs as `postgres`,
-//! or `nobody` where that does not exist. Any other user runs them itself.
+//! or as the user `nobody` if `postgres` does not exist. Any other user runs them directly.
 
 use std::{
     fs,

@@ -25,7 +25,7 @@ use super::{
     error::{At, LocalPostgresError, Result},
     home, log,
     programs::{self, Programs},
-    socket,
+    remove_file, socket,
 };
 
 /// Failed starts until that is an error.
@@ -55,12 +55,15 @@ pub(super) struct Cluster {
 impl Cluster {
     /// The cluster of a data directory, if it has one.
     pub(super) fn find(data: &Path) -> Result<Option<Self>> {
-        let home = home::find(data)?.filter(|home| home.join("cluster/PG_VERSION").exists());
-        home.map(|home| {
-            let account = Account::for_existing(&home.join("cluster"))?;
-            Ok(Self::new(data, &home, account))
-        })
-        .transpose()
+        let Some(home) = home::find(data)? else {
+            return Ok(None);
+        };
+        let (cluster, version) = (home.join("cluster"), home.join("cluster/PG_VERSION"));
+        if !version.try_exists().at("read", &cluster)? {
+            return Ok(None);
+        }
+        let account = Account::for_existing(&cluster)?;
+        Ok(Some(Self::new(data, &home, account)))
     }
 
     pub(super) fn new(data: &Path, home: &Path, account: Account) -> Self {
@@ -94,12 +97,7 @@ impl Cluster {
         let (mut started, mut failures) = (false, 0);
         while begun.elapsed() < START_TIMEOUT {
             let (pid, is_ready) = self.pid_file().unwrap_or_default();
-            // A server in another container cannot be seen, but it answers.
-            let answers = match UnixStream::connect(socket::file(&self.socket)).await {
-                Ok(_) => true,
-                // Its queue of connections is full.
-                Err(error) => error.kind() == ErrorKind::WouldBlock,
-            };
+            let answers = self.answers().await;
             if answers && is_ready {
                 return Ok(started);
             }
@@ -128,10 +126,25 @@ impl Cluster {
         })
     }
 
+    /// Whether a server answers, also one of another container, whose process cannot be seen.
+    async fn answers(&self) -> bool {
+        match UnixStream::connect(socket::file(&self.socket)).await {
+            Ok(_) => true,
+            // Its queue of connections is full.
+            Err(error) => error.kind() == ErrorKind::WouldBlock,
+        }
+    }
+
     /// Stops the server and returns whether it ran.
     pub(super) async fn stop(&self) -> Result<bool> {
         let (pid, _) = self.pid_file().unwrap_or_default();
         if !self.is_server(pid) {
+            if self.answers().await {
+                return Err(LocalPostgresError::InUse {
+                    data: self.data.clone(),
+                    user: "a Postgres server of another container".to_owned(),
+                });
+            }
             return Ok(false);
         }
         let programs = programs::of_cluster(&self.home.join("cluster")).await?;
@@ -197,10 +210,13 @@ impl Cluster {
             && Account::for_new().is_ok_and(|lent| lent.uid == self.account.uid);
         let rules = if is_lent { ROOT_ONLY } else { TRUST };
         for (name, text) in [("pg_hba.conf", rules), ("pg_ident.conf", ROOT_MAP)] {
-            let path = self.home.join("cluster").join(name);
-            fs::write(&path, text).at("write", &path)?;
-            self.account.own(&path)?;
-            fs::set_permissions(&path, Permissions::from_mode(0o600)).at("write", &path)?;
+            // Renamed, since a write would follow a link that Postgres' user can make.
+            let (aside, path) = (self.home.join(name), self.home.join("cluster").join(name));
+            remove_file(&aside)?;
+            fs::write(&aside, text).at("write", &aside)?;
+            self.account.own(&aside)?;
+            fs::set_permissions(&aside, Permissions::from_mode(0o600)).at("write", &aside)?;
+            fs::rename(&aside, &path).at("rename", &aside)?;
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::{
     account::Account,
     cluster::Cluster,
-    error::{At, Result},
+    error::{At, LocalPostgresError, Result},
     home, log,
     programs::{self, Programs},
 };
@@ -38,6 +38,11 @@ pub(super) async fn create(data: &Path) -> Result<Cluster> {
     let account = Account::for_new()?;
     let home = home::create(data, &account).await?;
     remove_leftovers(&home)?;
+    let cluster = home.join("cluster");
+    // It may be a disk that is not mounted, or a restore that was interrupted.
+    if cluster.exists() {
+        return Err(LocalPostgresError::Incomplete { cluster });
+    }
     tracing::info!("creating a private Postgres, which takes some seconds");
     let aside = home.join(format!("new-{}", Uuid::now_v7()));
     DirBuilder::new()
@@ -48,7 +53,6 @@ pub(super) async fn create(data: &Path) -> Result<Cluster> {
     fill(&account, &programs, &aside)
         .await
         .inspect_err(|_| drop(fs::remove_dir_all(&aside)))?;
-    let cluster = home.join("cluster");
     fs::rename(&aside, &cluster).at("rename", &aside)?;
     home::sync_folder(&home)?;
     home::sync_folder(data)?;

@@ -44,7 +44,7 @@ pub enum LocalPostgresError {
     NoAccount,
     #[error(
         "the database in {cluster} belongs to user {owner}: run gensvc as that user, or as root; \
-         where that user is root, run `chown -R postgres {cluster}` first",
+         where that user is root, run `chown -R postgres: {cluster}` first",
         cluster = cluster.display()
     )]
     ForeignOwner { owner: String, cluster: PathBuf },
@@ -53,6 +53,11 @@ pub enum LocalPostgresError {
          empty database", link.display(), original.display()
     )]
     Copied { link: PathBuf, original: PathBuf },
+    #[error(
+        "{} has no complete database: restore or mount it, or delete the folder to start with an \
+         empty database", cluster.display()
+    )]
+    Incomplete { cluster: PathBuf },
     #[error(
         "{} is not gensvc's, which keeps its private Postgres in that folder: move it away, or \
          set GENSVC_DATA_DIR to another data folder", path.display()

@@ -59,8 +59,14 @@ pub(super) fn find(data: &Path) -> Result<Option<PathBuf>> {
         return Ok(Some(home));
     };
     let original = PathBuf::from(OsString::from_vec(original));
-    if original != data && fs::canonicalize(original.join("postgres")).is_ok_and(|of| of == home) {
-        return Err(LocalPostgresError::Copied { link, original });
+    if original != data {
+        let is_elsewhere = fs::canonicalize(&original).is_ok_and(|of| of != data);
+        if is_elsewhere && fs::canonicalize(original.join("postgres")).is_ok_and(|of| of == home) {
+            return Err(LocalPostgresError::Copied { link, original });
+        }
+        // The data directory was moved: a copy of it must not find its old name.
+        let note = home.join(ORIGINAL);
+        fs::write(&note, data.as_os_str().as_encoded_bytes()).at("write", &note)?;
     }
     Ok(Some(home))
 }

@@ -191,6 +191,15 @@ async fn database_is_elsewhere_where_postgres_cannot_enter() {
     LocalPostgres::remove(&data).await.unwrap().unwrap();
     let moved = LocalPostgres::open(&copy, Role::Server).await.unwrap();
     assert_eq!(query(moved.url(), "select 1").await, "1");
+    // Its copy leads to the same database, also after the move.
+    let second = folder.0.join("second");
+    fs::create_dir(&second).unwrap();
+    symlink(&outside, second.join("postgres")).unwrap();
+    let refused = LocalPostgres::remove(&second).await.unwrap_err();
+    assert!(
+        matches!(refused, LocalPostgresError::Copied { .. }),
+        "{refused}"
+    );
     moved.close().await.unwrap();
     let removed = LocalPostgres::remove(&copy).await.unwrap();
     assert_eq!(removed, Some(outside.clone()));
@@ -302,4 +311,34 @@ async fn link_to_a_missing_folder_is_not_replaced() {
     let sentence = refused.to_string();
     assert!(sentence.contains(link.to_str().unwrap()), "{sentence}");
     assert!(link.is_symlink());
+}
+
+#[tokio::test]
+async fn incomplete_cluster_is_not_replaced() {
+    let folder = Folder::new();
+    let data = folder.data();
+    fs::create_dir_all(data.join("postgres/cluster")).unwrap();
+    let refused = LocalPostgres::open(&data, Role::Server).await.unwrap_err();
+    assert!(
+        matches!(refused, LocalPostgresError::Incomplete { .. }),
+        "{refused}"
+    );
+}
+
+/// Another process of Postgres' user can change the folder of the cluster.
+#[tokio::test]
+async fn access_rules_are_not_written_through_links() {
+    let folder = Folder::new();
+    let data = folder.data();
+    let server = LocalPostgres::open(&data, Role::Server).await.unwrap();
+    server.close().await.unwrap();
+    let other = folder.0.join("other");
+    fs::write(&other, "unchanged").unwrap();
+    let rules = data.join("postgres/cluster/pg_hba.conf");
+    fs::remove_file(&rules).unwrap();
+    symlink(&other, &rules).unwrap();
+    let server = LocalPostgres::open(&data, Role::Server).await.unwrap();
+    assert_eq!(query(server.url(), "select 1").await, "1");
+    server.close().await.unwrap();
+    assert_eq!(fs::read_to_string(&other).unwrap(), "unchanged");
 }

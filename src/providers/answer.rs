@@ -172,7 +172,7 @@ impl<'a> PartBuffer<'a> {
         for (choice, mut surrogates) in take(&mut self.surrogates) {
             self.choice = choice;
             if let Some(piece) = surrogates.end() {
-                // A few bytes more are no matter of the cap.
+                // A few bytes may exceed the cap.
                 let _within = self.push_joined(piece);
             }
             let _within = self.mark_choice();

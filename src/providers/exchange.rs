@@ -213,7 +213,7 @@ impl<'a> AnswerBuilder<'a> {
         }
     }
 
-    /// Whether the answer has its one call already, of a vendor that cannot be told to make no more.
+    /// Whether the answer already has its only call, if the vendor cannot limit the number of calls.
     pub fn has_only_call(&self) -> bool {
         self.has_one_call && self.calls().next().is_some()
     }
@@ -225,6 +225,11 @@ impl<'a> AnswerBuilder<'a> {
 
     pub fn is_dialogue(&self) -> bool {
         self.call.is_dialogue
+    }
+
+    /// Whether the caller was sent any piece.
+    pub fn has_delivered(&self) -> bool {
+        self.parts.has_delivered()
     }
 
     /// Whether nothing has been answered but thoughts.
@@ -264,11 +269,8 @@ impl<'a> AnswerBuilder<'a> {
     /// The whole answer. An answer with calls ends for tools, whatever the vendor says. One without
     /// a text or a call is a failure, unless thinking was delivered or the provider counted output.
     pub fn finish(self, usage: TokenCounts, stop: Stop) -> Result<TextAnswer, ProviderError> {
-        let stop = match (self.early.clone().unwrap_or(stop), self.calls().next()) {
-            (Stop::Done, Some(_)) => Stop::Tools,
-            (Stop::Tools, None) => Stop::Done,
-            (stop, _) => stop,
-        };
+        let stop = self.early.clone().unwrap_or(stop);
+        let stop = stop.corrected(self.calls().next().is_some());
         if self.is_empty() && !self.parts.has_delivered() && !self.was_billed(&usage, &stop) {
             return Err(self.head.failed("empty answer"));
         }

@@ -3,7 +3,7 @@
 //! A request by a cached key starts as if the key were unchanged. The statement of its hold checks
 //! the key and counts the request. If it places no hold, [`Caller::confirm`] does both before it is
 //! answered. So a key that has ended gets no answer, on any server, and each request counts once,
-//! also if its sender hangs up.
+//! even if its sender hangs up.
 
 use std::{fmt, sync::Arc};
 

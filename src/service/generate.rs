@@ -27,6 +27,7 @@ use crate::{
         share::ShareReached,
     },
     jobs::{Call, Handle, Permits, Started, UndecidedAttempt, Work},
+    memory,
     providers::DeltaSink,
     store::{StoreError, generations::NewGeneration},
 };
@@ -77,7 +78,12 @@ impl Service {
         respond_async: bool,
         waiting: impl Fn() + Send + Copy,
     ) -> Result<Submitted, ServiceError> {
-        let confirmed = if request.has_template() {
+        // Of a request that may be planned again a copy is kept, if there is memory.
+        let copied = memory::reservation().filter(|_| caller.is_unconfirmed());
+        let has_room = copied
+            .as_ref()
+            .is_none_or(|copied| copied.try_add(request.copied_bytes()));
+        let confirmed = if request.has_template() || !has_room {
             caller.confirm().await?
         } else {
             None
@@ -222,7 +228,6 @@ impl Service {
         let id = self.0.ids.next(self.0.clock.now());
         let now = id.created_at();
         let is_queued = plan.call.is_none();
-        let waits = is_queued && !self.0.runner.has_free_worker();
         let new = NewGeneration {
             id,
             account_id: caller.account_id,
@@ -242,11 +247,7 @@ impl Service {
             hold: plan.ceiling.hold(),
             instance: (!is_queued).then(|| self.0.runner.instance()),
             deadline: is_queued.then(|| now + self.0.settings.job_deadline),
-            status: if waits {
-                Status::Pending
-            } else {
-                Status::Processing
-            },
+            status: self.first_status(is_queued),
             job: plan.job || respond_async,
             max_jobs: self.0.settings.max_jobs_per_account,
             idempotency: idempotent.map(|request| self.binding(request, id)),
@@ -261,6 +262,15 @@ impl Service {
                 new,
                 call: plan.call,
             }),
+        }
+    }
+
+    /// `pending` if no worker is free for a queued job.
+    fn first_status(&self, is_queued: bool) -> Status {
+        if is_queued && !self.0.runner.has_free_worker() {
+            Status::Pending
+        } else {
+            Status::Processing
         }
     }
 
@@ -287,6 +297,7 @@ impl Service {
         new.id = self.0.ids.next(self.0.clock.now());
         new.now = new.id.created_at();
         new.hold = plan.ceiling.hold();
+        new.status = self.first_status(new.instance.is_none());
         new.deadline = new.deadline.map(|_| new.now + self.0.settings.job_deadline);
         new.idempotency = idempotent.map(|request| self.binding(request, new.id));
         Ok(fits)

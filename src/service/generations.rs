@@ -15,6 +15,7 @@ use crate::{
         page::{Page, PageRequest},
     },
     jobs::Cancel,
+    memory,
     store::history::HistoryFilter,
 };
 
@@ -25,6 +26,9 @@ const MAX_POLL: Duration = Duration::from_secs(5);
 const MIN_POLL: Duration = Duration::from_millis(250);
 /// Pause of a persistent wait while the database is unavailable.
 const DATABASE_RETRY: Duration = Duration::from_secs(1);
+
+/// Memory of the stored answer that is being read: 4 MiB as text, and parsed.
+const ANSWER_BYTES: usize = 12 << 20;
 
 /// Longer than any generation runs whose caller waits.
 const LONGEST: Duration = Duration::from_hours(6);
@@ -67,6 +71,13 @@ impl Service {
     ) -> Result<(), ServiceError> {
         let permit = self.0.answers.acquire(caller.account_id).await;
         let _permit = permit.ok_or(ServiceError::Overloaded)?;
+        let reserved = memory::reservation();
+        let has_room = reserved
+            .as_ref()
+            .is_none_or(|reserved| reserved.try_add(ANSWER_BYTES));
+        if !has_room {
+            return Err(ServiceError::Overloaded);
+        }
         let store = &self.0.store;
         Ok(store.each_answer(caller.account_id, ids, read).await?)
     }
@@ -191,7 +202,7 @@ impl Service {
         let found = |generation, waited| Found { generation, waited };
         let mut has_waited = false;
         loop {
-            // The handle first: a generation that ends between the two is then seen as ended.
+            // Get the handle first, so that a generation that ends in between is seen as ended.
             let handle = self.0.runner.handle(id);
             let generation = match self.generation(caller, id).await {
                 Err(ServiceError::Store(_))

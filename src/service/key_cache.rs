@@ -1,4 +1,4 @@
-//! API keys that were read a moment ago, whose requests start before the key is read again.
+//! Caches recently read API keys, so that their requests start before the key is read again.
 
 use std::{
     collections::HashMap,

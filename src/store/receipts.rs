@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::{Store, StoreError};
 use crate::domain::{ids::AccountId, receipt::Receipt};
 
-/// How long a dialogue may rest before it goes on.
+/// Maximum pause between two turns of a dialogue.
 const KEPT: TimeDelta = TimeDelta::days(2);
 
 impl Store {
@@ -37,7 +37,7 @@ impl Store {
         }))
     }
 
-    /// Removes up to `batch` of those that nobody has gone on from.
+    /// Removes up to `batch` of those whose dialogue did not continue.
     pub(super) async fn purge_receipts(
         &self,
         now: DateTime<Utc>,

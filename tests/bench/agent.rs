@@ -94,7 +94,7 @@ impl Turn {
         ))
     }
 
-    /// Instructions beside the messages, where the dialect has them there.
+    /// Instructions outside of the messages, for dialects that have them there.
     fn system(self) -> Value {
         match self.dialect {
             Dialect::Chat => Value::Null,

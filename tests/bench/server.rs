@@ -41,6 +41,7 @@ max_concurrent = 10000
 [[providers.bench-anthropic.models]]
 id = "bench"
 type = "text"
+default = true
 prices = { input_per_million = "10", output_per_million = "50" }
 [[providers.bench-anthropic.models]]
 id = "bench-held"

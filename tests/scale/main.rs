@@ -138,7 +138,7 @@ impl Bench {
         let rows = ask(&self.explained).await;
         Cost {
             best,
-            plan: self.plans.all().pop().unwrap(),
+            plan: self.plans.all().pop().unwrap().1,
             rows,
         }
     }

@@ -17,8 +17,6 @@ pub struct Plans(Arc<Mutex<Vec<String>>>);
 
 /// What a plan tells.
 pub struct Plan {
-    /// The statement.
-    pub statement: String,
     /// Pages of the database that were touched.
     pub pages: u64,
     /// Tables that were scanned sequentially.
@@ -50,10 +48,10 @@ impl Plans {
         self.0.lock().unwrap().clear();
     }
 
-    /// The plans that came, in their order.
-    pub fn all(&self) -> Vec<Plan> {
+    /// The statements and plans that came, in their order.
+    pub fn all(&self) -> Vec<(String, Plan)> {
         let notices = self.0.lock().unwrap();
-        let plans: Vec<Plan> = notices
+        let plans: Vec<_> = notices
             .iter()
             .filter_map(|text| Some(Plan::of(text.split_once("Query Text: ")?.1)))
             .collect();
@@ -66,7 +64,7 @@ impl Plans {
 }
 
 impl Plan {
-    fn of(plan: &str) -> Self {
+    fn of(plan: &str) -> (String, Self) {
         // The first line of buffers belongs to the top of the plan, and is the sum.
         let buffers = plan
             .lines()
@@ -85,12 +83,14 @@ impl Plan {
             .collect();
         scanned.dedup();
         // Nodes of the plan name their costs.
-        let statement = plan.lines().take_while(|line| !line.contains("(cost="));
-        Self {
-            statement: statement.collect::<Vec<_>>().join("\n"),
+        let statement = plan
+            .lines()
+            .take_while(|line| !line.contains("(cost=") && !line.starts_with("Query Parameters: "));
+        let plan = Self {
             pages: pages.sum(),
             scanned,
-        }
+        };
+        (statement.collect::<Vec<_>>().join("\n"), plan)
     }
 }
 

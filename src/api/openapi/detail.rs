@@ -115,13 +115,13 @@ fn shape_parameters(operation: &mut Value) {
 fn headers() -> Value {
     json!({
         "X-Request-Id": {"required": true, "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$"},
-            "description": "The request's own id where it sent a proper one, else a new one; logs and error bodies carry it too"},
+            "description": "The id that the request sent, if valid, or else a new one; also in logs and error bodies"},
         "X-RateLimit-Limit": {"schema": {"type": "integer", "minimum": 1},
             "description": "Requests per minute of this token"},
         "X-RateLimit-Remaining": {"schema": {"type": "integer", "minimum": 0},
             "description": "Requests that would be let through now"},
         "X-RateLimit-Reset": {"schema": {"type": "integer", "minimum": 0},
-            "description": "Seconds until all of the limit is there again"},
+            "description": "Seconds until the full limit is available"},
         "Location": {"schema": {"type": "string"}, "description": "Where to poll"},
         "Retry-After": {"schema": {"type": "integer", "minimum": 0}, "description": "Seconds"},
         "WWW-Authenticate": {"schema": {"type": "string"}, "description": "`Bearer`"},
@@ -130,7 +130,7 @@ fn headers() -> Value {
         "X-Gensvc-Max-Tokens": {"schema": {"type": "integer", "minimum": 1},
             "description": "The limit of output tokens that was sent to the provider"},
         "Idempotent-Replayed": {"schema": {"type": "string", "enum": ["true"]},
-            "description": "An earlier request made it: with the same Idempotency-Key, or the one that this is a retry of"},
+            "description": "An earlier request created the generation: it had the same Idempotency-Key, or this is its retry"},
     })
 }
 

@@ -70,7 +70,7 @@ impl Input for ModelPage {
 /// every other field is refused by name. Held, charged and recorded as by POST /v1/generate/text.
 #[utoipa::path(
     post, path = MESSAGES, tag = "anthropic",
-    params(SdkHeaders, ("beta" = Option<String>, Query, description = "Taken, and changes nothing.")),
+    params(SdkHeaders, ("beta" = Option<String>, Query, description = "Accepted and ignored.")),
     responses(
         (status = 200, description = "The answer. With `stream` true: server-sent events, the last `message_stop` or `error`.",
             content((Object = "application/json"), (String = "text/event-stream"))),
@@ -102,11 +102,11 @@ pub async fn create(
 
 /// Reads a body, and keeps it as it was sent.
 fn dialogue<T: Body>(
-    body: JsonBody<T>,
+    mut body: JsonBody<T>,
     headers: Vec<(&'static str, String)>,
     of: impl FnOnce(T) -> DialogueRequest,
 ) -> Result<DialogueRequest, ApiError> {
-    let sent = DialogueBody::new(&body, Surface::AnthropicMessages, headers);
+    let sent = DialogueBody::new(&mut body, Surface::AnthropicMessages, headers);
     let mut dialogue = of(body.read()?);
     sent.attach_to(&mut dialogue);
     Ok(dialogue)
@@ -128,7 +128,7 @@ fn own_headers(headers: &HeaderMap) -> Vec<(&'static str, String)> {
 /// An upper bound: no provider is asked. Costs nothing.
 #[utoipa::path(
     post, path = "/anthropic/v1/messages/count_tokens", tag = "anthropic",
-    params(("beta" = Option<String>, Query, description = "Taken, and changes nothing.")),
+    params(("beta" = Option<String>, Query, description = "Accepted and ignored.")),
     responses((status = 200, description = "The input tokens", body = Object)),
 )]
 pub async fn count_tokens(

@@ -1,4 +1,4 @@
-//! The parts of a body that a dialogue keeps beside its values.
+//! The parts of a body that a dialogue keeps in addition to its values.
 
 use axum::body::Bytes;
 
@@ -23,14 +23,13 @@ pub struct DialogueBody {
 impl DialogueBody {
     /// `headers`: those that belong to the body.
     pub fn new<T: Body>(
-        body: &JsonBody<T>,
+        body: &mut JsonBody<T>,
         surface: Surface,
         headers: Vec<(&'static str, String)>,
     ) -> Self {
-        let values = body.members();
-        let prefixes = Prefixes::of(surface, values, &headers);
-        let (bytes, members) = body.original().cloned().unzip();
-        let original = members.map(|members| original(surface, members, values, headers));
+        let prefixes = Prefixes::of(surface, body.members(), &headers);
+        let (bytes, members) = body.take_original().unzip();
+        let original = members.map(|members| original(surface, members, body.members(), headers));
         Self {
             bytes,
             original: original.map(Box::new),

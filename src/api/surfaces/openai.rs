@@ -111,8 +111,8 @@ pub async fn chat(
 }
 
 /// Reads a body, and keeps it as it was sent.
-fn read(body: JsonBody<ChatRequest>) -> Result<ChatRequest, ApiError> {
-    let sent = DialogueBody::new(&body, Surface::OpenAiChat, Vec::new());
+fn read(mut body: JsonBody<ChatRequest>) -> Result<ChatRequest, ApiError> {
+    let sent = DialogueBody::new(&mut body, Surface::OpenAiChat, Vec::new());
     let mut request = body.read()?;
     sent.attach_to(&mut request.dialogue);
     Ok(request)

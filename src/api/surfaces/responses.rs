@@ -63,8 +63,8 @@ pub async fn respond(
 }
 
 /// Reads a body in which all items are there.
-pub(super) fn read(body: JsonBody<ResponsesRequest>) -> Result<ResponsesRequest, ApiError> {
-    let sent = DialogueBody::new(&body, Surface::OpenAiResponses, Vec::new());
+pub(super) fn read(mut body: JsonBody<ResponsesRequest>) -> Result<ResponsesRequest, ApiError> {
+    let sent = DialogueBody::new(&mut body, Surface::OpenAiResponses, Vec::new());
     let mut request = body.read()?;
     sent.attach_to(&mut request.dialogue);
     Ok(request)
@@ -83,8 +83,8 @@ pub async fn input_tokens(
     body: JsonBody<InputTokensRequest>,
 ) -> Result<Json<Value>, ApiError> {
     let body = resolve(&state, &mut auth.caller, body).await?;
-    let reading = body.apart(|body| {
-        let sent = DialogueBody::new(&body, Surface::OpenAiResponses, Vec::new());
+    let reading = body.apart(|mut body| {
+        let sent = DialogueBody::new(&mut body, Surface::OpenAiResponses, Vec::new());
         let InputTokensRequest(mut dialogue) = body.read()?;
         sent.attach_to(&mut dialogue);
         Ok(dialogue)

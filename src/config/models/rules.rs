@@ -42,9 +42,8 @@ pub(super) fn prices<T: DeserializeOwned>(given: Option<Value>) -> Result<T, Con
 /// The same error in `prices`. A model without a complete price is not served.
 pub(super) fn priced(mut error: ConfigError) -> ConfigError {
     if error.problem == MISSING {
-        error.problem = "is missing: a model without a complete price is not served; \
-                         add it or set enabled = false"
-            .to_owned();
+        "is missing: a model without a complete price is not served; add it or set enabled = false"
+            .clone_into(&mut error.problem);
     }
     error.under("prices")
 }

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Delta, Part};
+use super::{Delta, Part, Stop};
 
 const KIND: &str = "gensvc.choice";
 
@@ -13,8 +13,30 @@ const KIND: &str = "gensvc.choice";
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Choice {
     pub index: u32,
-    /// Why it ended, by the names of Chat Completions; `None` while it may grow.
+    /// `finish_reason` of Chat Completions; `None` until the choice has ended.
     pub finish_reason: Option<String>,
+}
+
+impl Stop {
+    /// `finish_reason` of Chat Completions.
+    pub const fn chat_reason(&self) -> &'static str {
+        match self {
+            Self::Limit => "length",
+            Self::Tools => "tool_calls",
+            Self::ContentFilter => "content_filter",
+            _ => "stop",
+        }
+    }
+
+    /// An answer or choice with calls ends for tools, whatever the vendor says.
+    #[must_use]
+    pub fn corrected(self, has_calls: bool) -> Self {
+        match (self, has_calls) {
+            (Self::Done, true) => Self::Tools,
+            (Self::Tools, false) => Self::Done,
+            (stop, _) => stop,
+        }
+    }
 }
 
 impl Choice {
@@ -98,20 +120,19 @@ pub fn choices(parts: &[Part]) -> Vec<(Choice, &[Part])> {
     found
 }
 
-/// The parts of several choices, each with the reason of its end: one for each index.
-pub fn ended(parts: &[Part], finish_reasons: &[&str]) -> Vec<Part> {
+/// Returns the parts of these choices, each choice behind a marker with its finish reason.
+pub fn ended(parts: &[Part], stops: Vec<(u32, Stop)>) -> Vec<Part> {
     let known = choices(parts);
-    let of = |index: u32| {
+    let choices = stops.into_iter().flat_map(|(index, stop)| {
         let own = known.iter().find(|(choice, _)| choice.index == index);
-        own.map_or(&[][..], |(_, parts)| parts)
-    };
-    let choices = (0..).zip(finish_reasons).flat_map(|(index, reason)| {
+        let own = own.map_or(&[][..], |(_, parts)| parts);
+        let has_calls = own.iter().any(|part| matches!(part, Part::ToolCall(_)));
         let choice = Choice {
             index,
-            finish_reason: Some((*reason).to_owned()),
+            finish_reason: Some(stop.corrected(has_calls).chat_reason().to_owned()),
         };
         let block = choice.block();
-        std::iter::once(Part::Opaque { block }).chain(of(index).iter().cloned())
+        std::iter::once(Part::Opaque { block }).chain(own.iter().cloned())
     });
     choices.collect()
 }
@@ -137,16 +158,17 @@ mod tests {
         };
         let expected = ["be", "ac", "d"].map(Part::text);
         assert_eq!(texts(&parts), expected);
-        let parts = ended(&parts, &["stop", "length", "stop", "content_filter"]);
+        let stops = [Stop::Done, Stop::Limit, Stop::Done, Stop::ContentFilter];
+        let parts = ended(&parts, (0..).zip(stops).collect());
         assert_eq!(texts(&parts), expected);
         let reasons = choices(&parts);
         assert_eq!(reasons[1].0.finish_reason.as_deref(), Some("length"));
         assert_eq!((reasons.len(), reasons[3].1), (4, &[][..]));
         let again: Vec<Delta> = parts.iter().cloned().flat_map(Delta::of).collect();
         let mut copied = Vec::new();
-        again
-            .into_iter()
-            .for_each(|piece| piece.add_to(&mut copied));
+        for piece in again {
+            piece.add_to(&mut copied);
+        }
         assert_eq!(copied, parts);
         let plain = [Part::text("x")];
         assert_eq!(choices(&plain), [(Choice::default(), &plain[..])]);

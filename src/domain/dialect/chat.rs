@@ -88,7 +88,7 @@ impl Input for ChatRequest {
                 boolean(),
             )
         });
-        let about = "Answers to choose from, each with the limit of output. Above 1 only with models \
+        let about = "Number of choices; the output limit applies to each. Above 1 only with models \
                      that are called by Chat Completions. Default 1.";
         let choices = fields.optional("n", about, integer(1..=MAX_CHOICES));
         for (name, values) in fixed() {

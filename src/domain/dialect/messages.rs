@@ -27,9 +27,6 @@ pub use writer::MessagesWriter;
 /// they are left out, and the answer says so.
 const HINTS: &[&str] = &["context_management", "diagnostics", "metadata"];
 const MAX_STOPS: usize = 100;
-/// What a signature of Gemini's thoughts begins with in this dialect, whose own signatures look
-/// otherwise: so that each comes back to its vendor.
-const GEMINI: &str = "gemini:";
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct MessagesRequest(pub DialogueRequest);

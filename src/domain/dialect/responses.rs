@@ -109,7 +109,7 @@ fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
         let effort = reasoning.optional("effort", about, words::<Effort>());
         // Summaries are part of the answer whether or not they are requested.
         for name in ["summary", "generate_summary"] {
-            let about = "Taken, and changes nothing: the summaries that the model writes are in the answer.";
+            let about = "Accepted and ignored: the answer has the summaries that the model writes.";
             reasoning.optional(name, about, words::<Summary>());
         }
         reasoning.unsupported(&["mode"]);

@@ -13,10 +13,13 @@ pub fn parse_object(
     bytes: &Bytes,
     reserve: &dyn Fn(usize) -> bool,
 ) -> Result<(Value, Members), serde_json::Error> {
-    let is_refused = Cell::new(false);
+    let (is_refused, reserved) = (Cell::new(false), Cell::new(0));
     // Once refused, memory is not asked for again.
     let reserve = |bytes| {
         is_refused.set(is_refused.get() || !reserve(bytes));
+        if !is_refused.get() {
+            reserved.set(reserved.get() + bytes);
+        }
         !is_refused.get()
     };
     let limits = Limits::new(true, &reserve);
@@ -24,8 +27,14 @@ pub fn parse_object(
     if let Some((values, members)) = object.filter(|_| limits.reserve_rest()) {
         return Ok((Value::Object(values), members));
     }
-    // It names the position of an error in the whole.
-    let value = parse_within(bytes, &reserve)?;
+    // Parses the body again if it is no valid object: its errors have positions in the whole body.
+    // What the first pass has reserved is used up before.
+    let unused = Cell::new(reserved.get());
+    let value = parse_within(bytes, &|bytes| {
+        let known = unused.get().min(bytes);
+        unused.set(unused.get() - known);
+        !is_refused.get() && (known == bytes || reserve(bytes - known))
+    })?;
     let members = match value {
         Value::Object(_) => Members::parse(bytes)?,
         _ => Members::default(),
@@ -55,7 +64,8 @@ impl<'a> Scanner<'a> {
             self.skip_space();
             let from = self.at;
             let value = self.value(Strict { depth, limits })?;
-            limits.count::<serde_json::Error>(name.len()).ok()?;
+            let entry = name.len() + Members::entry_bytes(&name);
+            limits.count::<serde_json::Error>(entry).ok()?;
             members.push((name.clone(), self.bytes.slice(from..self.at)));
             match values.entry(name) {
                 Entry::Occupied(_) => return None,
@@ -128,14 +138,14 @@ mod tests {
             r#"{"a":1 "b":2}"#,
             r#"{"a":1x}"#,
             "{} x",
-            r#"{1:2}"#,
+            "{1:2}",
         ] {
             assert_eq!(scan(&Bytes::from(text), &|_| true), None, "{text}");
         }
     }
 
     #[test]
-    fn one_pass_reserves_as_much_as_a_value() {
+    fn one_pass_reserves_a_value_and_its_members() {
         let body = format!(
             "{{\"a\":[{}0],\"b\":\"{}\"}}",
             "0,".repeat(10_000),
@@ -150,7 +160,22 @@ mod tests {
         parse_within(&bytes, &reserve).unwrap();
         let of_value = reserved.replace(0);
         assert!(scan(&bytes, &reserve).is_some());
-        assert_eq!(reserved.get(), of_value);
+        let entries = ["a", "b"].map(Members::entry_bytes).iter().sum::<usize>();
+        assert_eq!(reserved.get(), of_value + entries);
+    }
+
+    #[test]
+    fn an_error_at_the_end_reserves_nothing_twice() {
+        let bytes = Bytes::from(format!("{{\"a\":[{}0]}} x", "0,".repeat(10_000)));
+        let reserved = Cell::new(0);
+        let reserve = |bytes| {
+            reserved.set(reserved.get() + bytes);
+            true
+        };
+        assert!(scan(&bytes, &reserve).is_none());
+        let of_one_pass = reserved.replace(0);
+        assert!(parse_object(&bytes, &reserve).is_err());
+        assert_eq!(reserved.get(), of_one_pass);
     }
 
     #[test]

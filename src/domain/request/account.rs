@@ -137,7 +137,7 @@ impl Input for KeyRequest {
 }
 
 impl Object for KeyRequest {
-    const SCHEMA: (&'static str, &'static str) = ("KeyCreationRequest", "An API key to be made.");
+    const SCHEMA: (&'static str, &'static str) = ("KeyCreationRequest", "The API key to create.");
 
     fn example() -> Value {
         json!({"name": "backend", "abilities": ["generate:text", "read:history"]})
@@ -206,7 +206,7 @@ impl Input for WebhookRequest {
 
 impl Object for WebhookRequest {
     const SCHEMA: (&'static str, &'static str) =
-        ("WebhookCreationRequest", "A webhook to be made.");
+        ("WebhookCreationRequest", "The webhook to create.");
 
     fn example() -> Value {
         json!({"url": "https://example.com/hooks/gensvc", "events": ["generation.completed"]})

@@ -120,7 +120,7 @@ impl Input for AccountRequest {
 impl Object for AccountRequest {
     const SCHEMA: (&'static str, &'static str) = (
         "AccountCreationRequest",
-        "An account to be made, with its first user.",
+        "The account to create, with its first user.",
     );
 
     fn example() -> Value {

@@ -110,7 +110,7 @@ pub fn messages<'a>(
     all
 }
 
-/// The result of a tool is a message of its own. Nothing tells of a failure but the text.
+/// The result of a tool is a message of its own. Only its text can report a failure.
 fn result(part: &Part) -> Option<WireMessage<'_>> {
     let Part::ToolResult(ToolResult {
         call_id,

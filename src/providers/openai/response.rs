@@ -39,11 +39,14 @@ pub struct ResponseParser<'a> {
     usage: Map<String, Value>,
     /// As many as were asked for.
     choices: Vec<Choice>,
+    /// Whether the stream said that it is complete.
+    is_done: bool,
 }
 
 #[derive(Debug, Default)]
 struct Choice {
     stop: Option<Stop>,
+    is_refused: bool,
     /// Whether any of it has come.
     is_begun: bool,
     /// The calls of a stream.
@@ -57,6 +60,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
             answer,
             usage: Map::new(),
             choices,
+            is_done: false,
         }
     }
 
@@ -70,6 +74,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
 
     fn event(&mut self, event: &Event) -> Result<bool, ProviderError> {
         if event.data.trim() == "[DONE]" {
+            self.is_done = true;
             return Ok(true);
         }
         let root = self.answer.json(event)?;
@@ -81,33 +86,41 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
     }
 
     fn end(mut self, streamed: bool) -> Result<TextAnswer, ProviderError> {
-        let choices = take(&mut self.choices);
-        if streamed && choices.iter().any(|choice| choice.stop.is_none()) {
+        let choices = (0..).zip(take(&mut self.choices));
+        let mut choices: Vec<(u32, Choice)> = choices.collect();
+        // A server that ignores `n` sends one choice. The caller has read it, so it is charged.
+        if streamed && self.is_done && self.answer.has_delivered() {
+            choices.retain(|(_, choice)| choice.is_begun);
+        }
+        if streamed && choices.iter().any(|(_, choice)| choice.stop.is_none()) {
             return Err(self.answer.head.failed("stream was cut"));
         }
-        if choices.iter().any(|choice| !choice.is_begun) {
+        if choices.iter().any(|(_, choice)| !choice.is_begun) {
             return Err(self.answer.head.failed("fewer choices than requested"));
         }
         let mut stops = Vec::new();
-        for (at, mut choice) in (0..).zip(choices) {
+        for (at, mut choice) in choices {
             self.enter(at);
             choice.calls.end(&mut self.answer)?;
-            // Some compatible servers leave the reason out of a whole answer.
-            stops.push(choice.stop.unwrap_or_default());
+            let stop = match choice.stop {
+                _ if choice.is_refused => Stop::ContentFilter,
+                // Some compatible servers leave the reason out of a whole answer.
+                stop => stop.unwrap_or_default(),
+            };
+            stops.push((at, stop));
         }
         let counts = usage::counts(&self.usage);
-        if let [stop] = &stops[..] {
-            return self.answer.finish(counts, stop.clone());
+        let (_, first) = stops.first().cloned().unwrap_or_default();
+        if self.answer.choices() == 1 {
+            return self.answer.finish(counts, first);
         }
-        let is_refused = stops.iter().all(|stop| *stop == Stop::ContentFilter);
-        if is_refused && self.answer.is_empty() {
+        let is_refused = stops.iter().all(|(_, stop)| *stop == Stop::ContentFilter);
+        if is_refused && self.answer.is_empty() && !self.answer.has_delivered() {
             return Err(self.answer.head.refused(None));
         }
-        let first = stops.first().cloned().unwrap_or_default();
         let answer = self.answer.finish(counts, first)?;
-        let reasons: Vec<_> = stops.iter().map(reason_of).collect();
         Ok(TextAnswer {
-            parts: ended(&answer.parts, &reasons),
+            parts: ended(&answer.parts, stops),
             ..answer
         })
     }
@@ -127,16 +140,6 @@ fn stop_of(reason: &str) -> Option<Stop> {
         "content_filter" | "sensitive" => Stop::ContentFilter,
         _ => return None,
     })
-}
-
-/// The reason that Chat Completions has for the end of one of several choices.
-const fn reason_of(stop: &Stop) -> &'static str {
-    match stop {
-        Stop::Limit => "length",
-        Stop::Tools => "tool_calls",
-        Stop::ContentFilter => "content_filter",
-        _ => "stop",
-    }
 }
 
 impl ResponseParser<'_> {
@@ -159,12 +162,17 @@ impl ResponseParser<'_> {
         if choices.is_empty() && place == Place::Message {
             return Err(self.answer.head.failed("no choices"));
         }
-        // Where one was asked for, the first is it, whatever its index.
-        for (at, choice) in choices.iter().take(self.choices.len()).enumerate() {
-            let index = choice.get("index").filter(|_| self.choices.len() > 1);
+        // If one choice was requested, the first is used, whatever its index.
+        let is_one = self.choices.len() == 1;
+        let read = if is_one { 1 } else { choices.len() };
+        for (at, choice) in choices.iter().take(read).enumerate() {
+            let index = choice.get("index").filter(|_| !is_one);
             let index = index.map_or(Some(at as u64), Value::as_u64);
             let index = index.and_then(|index| usize::try_from(index).ok());
             match index.filter(|&index| index < self.choices.len()) {
+                Some(index) if place == Place::Message && self.choices[index].is_begun => {
+                    return Err(self.answer.head.failed("a choice came twice"));
+                }
                 Some(index) => self.choice(index, choice, place)?,
                 None => return Err(self.answer.head.failed("a choice that was not requested")),
             }
@@ -193,7 +201,7 @@ impl ResponseParser<'_> {
     }
 
     fn choice(&mut self, at: usize, choice: &Value, place: Place) -> Result<(), ProviderError> {
-        // Beside text, too: OpenRouter.
+        // OpenRouter sends it together with text.
         if errors::is_error(choice) {
             return Err(self.answer.error(&errors::error_info(Some(choice))));
         }
@@ -270,17 +278,14 @@ impl ResponseParser<'_> {
         }
         let choice = &mut self.choices[at];
         choice.is_begun = true;
-        choice.stop = match choice.stop.take() {
-            Some(Stop::ContentFilter) => Some(Stop::ContentFilter),
-            _ => Some(stop),
-        };
+        choice.stop = Some(stop);
         Ok(())
     }
 
-    /// Other choices may still be answered.
+    /// Ends the answer, or only this choice if several were requested.
     fn refused(&mut self, at: usize, reason: Option<&str>) -> Result<(), ProviderError> {
         if self.choices.len() > 1 {
-            self.choices[at].stop = Some(Stop::ContentFilter);
+            self.choices[at].is_refused = true;
             return Ok(());
         }
         let refused = self.answer.head.refused(reason);

@@ -42,7 +42,7 @@ pub(super) fn make(picture: &RgbImage, seconds: u32) -> Bytes {
     let count = (seconds * RATE) as usize;
     let samples = || units.iter().cycle().take(count);
     let sizes: Vec<u32> = samples().map(|unit| word(unit.len())).collect();
-    let start = boxed(b"ftyp", &[b"isom\0\0\x02\0isomavc1"]);
+    let start = boxed(*b"ftyp", &[b"isom\0\0\x02\0isomavc1"]);
     // The position of the samples does not change the index's size.
     let offset = start.len() + index(picture, &sizes, 0).len() + 8;
     let mut file = start;
@@ -152,55 +152,55 @@ fn index(picture: &RgbImage, sizes: &[u32], offset: u32) -> Vec<u8> {
         &[1, 0, 4],
         &PICTURE_PARAMETERS,
     ];
-    let settings = boxed(b"avcC", &settings);
+    let settings = boxed(*b"avcC", &settings);
     let keys: Vec<u32> = (1..=count).step_by(PERIOD as usize).collect();
 
     let shape = width << 16 | height;
     let entry = [0, 1, 0, 0, 0, 0, shape, 0x48_0000, 0x48_0000, 0, 0x1_0000];
     let entry = words(&[&entry[..], &[0; 7], &[0x18]].concat());
-    let entry = boxed(b"avc1", &[&entry, &[0xff, 0xff], &settings]);
+    let entry = boxed(*b"avc1", &[&entry, &[0xff, 0xff], &settings]);
     let table = boxed(
-        b"stbl",
+        *b"stbl",
         &[
-            &boxed(b"stsd", &[&words(&[0, 1]), &entry]),
-            &boxed(b"stts", &[&words(&[0, 1, count, 1])]),
-            &boxed(b"stsc", &[&words(&[0, 1, 1, count, 1])]),
-            &boxed(b"stsz", &[&words(&[0, 0, count]), &words(sizes)]),
-            &boxed(b"stco", &[&words(&[0, 1, offset])]),
-            &boxed(b"stss", &[&words(&[0, word(keys.len())]), &words(&keys)]),
+            &boxed(*b"stsd", &[&words(&[0, 1]), &entry]),
+            &boxed(*b"stts", &[&words(&[0, 1, count, 1])]),
+            &boxed(*b"stsc", &[&words(&[0, 1, 1, count, 1])]),
+            &boxed(*b"stsz", &[&words(&[0, 0, count]), &words(sizes)]),
+            &boxed(*b"stco", &[&words(&[0, 1, offset])]),
+            &boxed(*b"stss", &[&words(&[0, word(keys.len())]), &words(&keys)]),
         ],
     );
     let source = boxed(
-        b"dref",
-        &[&words(&[0, 1]), &boxed(b"url ", &[&words(&[1])])],
+        *b"dref",
+        &[&words(&[0, 1]), &boxed(*b"url ", &[&words(&[1])])],
     );
     let information = boxed(
-        b"minf",
+        *b"minf",
         &[
-            &boxed(b"vmhd", &[&words(&[1, 0, 0])]),
-            &boxed(b"dinf", &[&source]),
+            &boxed(*b"vmhd", &[&words(&[1, 0, 0])]),
+            &boxed(*b"dinf", &[&source]),
             &table,
         ],
     );
     let media = boxed(
-        b"mdia",
+        *b"mdia",
         &[
-            &boxed(b"mdhd", &[&words(&[0, 0, 0, RATE, count, 0x55c4_0000])]),
-            &boxed(b"hdlr", &[&words(&[0, 0]), b"vide", &[0; 13]]),
+            &boxed(*b"mdhd", &[&words(&[0, 0, 0, RATE, count, 0x55c4_0000])]),
+            &boxed(*b"hdlr", &[&words(&[0, 0]), b"vide", &[0; 13]]),
             &information,
         ],
     );
     let track = [3, 0, 0, 1, 0, count, 0, 0, 0, 0];
     let track = words(&[&track[..], &MATRIX, &[width << 16, height << 16]].concat());
-    let track = boxed(b"trak", &[&boxed(b"tkhd", &[&track]), &media]);
+    let track = boxed(*b"trak", &[&boxed(*b"tkhd", &[&track]), &media]);
     let movie = [0, 0, 0, RATE, count, 0x1_0000, 0x100_0000, 0, 0];
     let movie = words(&[&movie[..], &MATRIX, &[0; 6], &[2]].concat());
-    boxed(b"moov", &[&boxed(b"mvhd", &[&movie]), &track])
+    boxed(*b"moov", &[&boxed(*b"mvhd", &[&movie]), &track])
 }
 
-fn boxed(name: &[u8; 4], parts: &[&[u8]]) -> Vec<u8> {
+fn boxed(name: [u8; 4], parts: &[&[u8]]) -> Vec<u8> {
     let content = parts.concat();
-    [&length(content.len() + 8)[..], name, &content].concat()
+    [&length(content.len() + 8)[..], &name, &content].concat()
 }
 
 fn words(words: &[u32]) -> Vec<u8> {

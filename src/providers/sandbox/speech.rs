@@ -35,7 +35,7 @@ impl SpeechProvider for SandboxSpeech {
         let seed = Seed::of(&[
             call.model.as_bytes(),
             call.voice.as_bytes(),
-            call.text.as_bytes(),
+            faults.rest.as_bytes(),
             &call.speed.to_le_bytes(),
         ]);
         let request_id = Some(seed.request_id());

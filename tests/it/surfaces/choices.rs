@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{CHAT, MODELS, ask, error, events, record, with};
-use crate::common::{Account, End, Recorded, Reply, TestApp, Upstream};
+use crate::common::{Account, Answer, End, Recorded, Reply, TestApp, Upstream};
 
 /// Called by Chat Completions in most tests: 10 credits a million tokens of input, 50 of output.
 const LUNA: &str = MODELS[1];
@@ -172,15 +172,13 @@ async fn a_missing_choice_fails_and_is_free(_: PgPoolOptions, options: PgConnect
         let answer = app.post(&account.key, CHAT, &asked(3, false)).await;
         error(CHAT, &answer, 502, "provider_error");
     }
-    // Whatever chunk is missing, and wherever the stream is cut.
-    for missing in 4..7 {
+    // The end of a choice is missing, or the stream is cut anywhere.
+    for end in 4..7 {
         let mut chunks = chunks();
-        chunks.remove(missing);
-        let lacks_end = [4, 5, 6].contains(&missing);
+        chunks.remove(end);
         upstream.reply(Reply::Raw(200, "text/event-stream", streamed(&chunks)));
         let answer = app.post(&account.key, CHAT, &asked(3, true)).await;
-        let is_error = answer.text.contains("\"error\"");
-        assert_eq!(is_error, lacks_end, "{}", answer.text);
+        assert!(answer.text.contains("\"error\""), "{}", answer.text);
     }
     let text = streamed(&chunks()[..7]);
     let end = text.find("data: [DONE]").unwrap();
@@ -225,7 +223,7 @@ async fn a_count_above_the_hold_is_charged_as_the_hold(
         let credits = &record["credits"];
         match charged {
             Some(micros) => {
-                assert_eq!(credits["charged"], Credits::from_micros(micros).to_string())
+                assert_eq!(credits["charged"], Credits::from_micros(micros).to_string());
             }
             None => assert_eq!(credits["charged"], credits["estimated"]),
         }
@@ -299,5 +297,96 @@ async fn several_choices_are_refused_by_name_elsewhere(
     let limit = (100_000 - (6 + 8 + 64) * 25 / 2) / 50 / 4;
     let sent = upstream.requests().pop().unwrap().body;
     assert_eq!(sent["max_completion_tokens"], limit);
+    app.assert_settled().await;
+}
+
+/// A stream of chunks for two choices.
+async fn two(app: &TestApp, account: &Account, upstream: &Upstream, chunks: &[Value]) -> Answer {
+    let reply = Reply::Raw(200, "text/event-stream", streamed(chunks));
+    upstream.reply(reply);
+    app.post(&account.key, CHAT, &asked(2, true)).await
+}
+
+#[sqlx::test]
+async fn a_stream_of_a_server_that_ignores_n_is_charged(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    let (app, account) = start(options, &upstream).await;
+    let chunks = [
+        chunk(0, &json!({"content": "Zero"}), &json!("stop")),
+        json!({"id": "c", "choices": [], "usage": usage(4)}),
+    ];
+    let answer = two(&app, &account, &upstream, &chunks).await;
+    let found = choices(&json!(events(CHAT, &answer.text)));
+    assert_eq!(found[0], ("Zero".to_owned(), 0, json!("stop")));
+    assert_eq!(found[1], (String::new(), 0, Value::Null));
+    let record = record(&app, &account, &answer).await;
+    let charged = Credits::from_micros(10 * 10 + 4 * 50);
+    assert_eq!(record["credits"]["charged"], charged.to_string());
+    // Cut between two choices.
+    let bytes = format!("data: {}\n\n", chunks[0]);
+    upstream.reply(Reply::Stream(Bytes::from(bytes), End::Clean));
+    let answer = app.post(&account.key, CHAT, &asked(2, true)).await;
+    assert!(answer.text.contains("\"error\""), "{}", answer.text);
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn the_reason_of_a_choice_fits_its_calls(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let (app, account) = start(options, &upstream).await;
+    let chunks = [
+        chunk(0, &json!({"tool_calls": [call(0, "c1")]}), &json!("stop")),
+        chunk(1, &json!({"content": "x"}), &json!("tool_calls")),
+        json!({"id": "c", "choices": [], "usage": usage(4)}),
+    ];
+    let answer = two(&app, &account, &upstream, &chunks).await;
+    let found = choices(&json!(events(CHAT, &answer.text)));
+    assert_eq!(
+        (&found[0].2, &found[1].2),
+        (&json!("tool_calls"), &json!("stop"))
+    );
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn refused_choices_end_as_one_answer_does(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let (app, account) = start(options, &upstream).await;
+    let filtered = json!("content_filter");
+    // Thinking that the caller has read is charged.
+    let thoughts = [0, 1].map(|at| chunk(at, &json!({"reasoning_content": "Hm"}), &filtered));
+    let counts = json!({"id": "c", "choices": [], "usage": usage(4)});
+    let chunks = [&thoughts[..], &[counts]].concat();
+    let answer = two(&app, &account, &upstream, &chunks).await;
+    let seen = record(&app, &account, &answer).await;
+    assert_eq!(seen["status"], "completed", "{seen}");
+    let charged = Credits::from_micros(10 * 10 + 4 * 50);
+    assert_eq!(seen["credits"]["charged"], charged.to_string());
+    // A refusal is not the end of its choice.
+    let cut = [
+        chunk(0, &json!({"refusal": "I "}), &Value::Null),
+        chunk(1, &json!({"content": "x"}), &json!("stop")),
+    ];
+    let answer = two(&app, &account, &upstream, &cut).await;
+    assert!(answer.text.contains("\"error\""), "{}", answer.text);
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn all_pieces_of_a_chunk_are_read(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let (app, account) = start(options, &upstream).await;
+    let piece = |index: u64, text: &str| json!({"index": index, "delta": {"content": text}});
+    let chunks = [
+        json!({"id": "c", "choices": [piece(0, "Ze"), piece(1, "One"), piece(0, "ro")]}),
+        chunk(0, &json!({}), &json!("stop")),
+        chunk(1, &json!({}), &json!("stop")),
+    ];
+    let answer = two(&app, &account, &upstream, &chunks).await;
+    let found = choices(&json!(events(CHAT, &answer.text)));
+    assert_eq!((&*found[0].0, &*found[1].0), ("Zero", "One"));
     app.assert_settled().await;
 }

@@ -1,13 +1,13 @@
 //! Writes the answers of a chat.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::text_of;
 use crate::domain::{
-    conversation::{self, Delta, Part, ReasoningField, Stop, ToolCall, choices, reasoning, texts},
+    conversation::{self, Delta, Part, ReasoningField, ToolCall, choices, reasoning, texts},
     dialect::{Answer, Head, Writer},
     usage::TextUsage,
 };
@@ -29,18 +29,18 @@ struct Chunk<'a, D> {
     object: &'static str,
     created: i64,
     model: &'a str,
-    choices: &'a [Choice<D>],
+    choices: &'a [Choice<'a, D>],
     /// With `include_usage`: null, except in the last chunk.
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Value>,
 }
 
 #[derive(Serialize)]
-struct Choice<D> {
+struct Choice<'a, D> {
     index: u32,
     delta: D,
     logprobs: (),
-    finish_reason: Option<&'static str>,
+    finish_reason: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -77,7 +77,7 @@ impl ChatWriter {
         format!("chatcmpl-{}", self.head.id)
     }
 
-    fn chunk<D: Serialize>(&self, choices: &[Choice<D>], usage: Value) -> String {
+    fn chunk<D: Serialize>(&self, choices: &[Choice<'_, D>], usage: Value) -> String {
         let chunk = Chunk {
             id: self.id(),
             object: "chat.completion.chunk",
@@ -89,7 +89,7 @@ impl ChatWriter {
         format!("data: {}\n\n", text_of(&chunk))
     }
 
-    fn delta(&self, delta: impl Serialize, finish_reason: Option<&'static str>) -> String {
+    fn delta(&self, delta: impl Serialize, finish_reason: Option<&str>) -> String {
         let choice = Choice {
             index: self.choice,
             delta,
@@ -126,27 +126,10 @@ fn usage_of(usage: &TextUsage) -> Value {
     })
 }
 
-const fn finish_reason(stop: &Stop) -> &'static str {
-    match stop {
-        Stop::Done
-        | Stop::Sequence(_)
-        | Stop::Paused
-        | Stop::MalformedFunctionCall
-        | Stop::Other => "stop",
-        Stop::Limit => "length",
-        Stop::Tools => "tool_calls",
-        Stop::ContentFilter => "content_filter",
-    }
-}
-
-/// Every `finish_reason`.
-const FINISH_REASONS: [&str; 4] = ["stop", "length", "tool_calls", "content_filter"];
-
 /// The reason of a choice, or that of the answer if it has only one.
-fn reason(choice: &conversation::Choice, answer: &Answer) -> &'static str {
-    let named = choice.finish_reason.as_deref();
-    let known = FINISH_REASONS.into_iter().find(|known| Some(*known) == named);
-    known.unwrap_or_else(|| finish_reason(&answer.stop))
+fn reason<'a>(choice: &'a conversation::Choice, answer: &'a Answer) -> &'a str {
+    let own = choice.finish_reason.as_deref();
+    own.unwrap_or_else(|| answer.stop.chat_reason())
 }
 
 fn message(parts: &[Part]) -> Value {
@@ -237,7 +220,16 @@ impl Writer for ChatWriter {
 
     fn end(&mut self, answer: &Answer) -> String {
         let mut events = String::new();
-        for (choice, _) in choices(&answer.parts) {
+        let choices = choices(&answer.parts).into_iter();
+        let answered: BTreeMap<_, _> = choices.map(|(choice, _)| (choice.index, choice)).collect();
+        // A cancel can end a choice that was announced and has no parts.
+        let begun: BTreeSet<_> = self.calls.keys().chain(answered.keys()).copied().collect();
+        for index in begun {
+            let choice = answered.get(&index).cloned();
+            let choice = choice.unwrap_or(conversation::Choice {
+                index,
+                finish_reason: None,
+            });
             events += &self.piece(&Delta::from(choice.clone()));
             events += &self.delta(json!({}), Some(reason(&choice, answer)));
         }

@@ -2,10 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{GEMINI, Noted};
+use super::Noted;
 use crate::domain::{
     conversation::{Image, ImageSource, ImageType, Message, Part, Role, ToolCall, ToolResult},
-    dialect::{image_url, is_empty_list, needed, schema_of, without_images},
+    dialect::{
+        GEMINI, give_signatures, image_url, is_empty_list, needed, schema_of, without_images,
+    },
     named::named_enum,
     validate::{FieldCode, Fields, List, any_object, boolean, parsed, text, words},
 };
@@ -222,20 +224,8 @@ fn result(fields: &Fields<'_>, noted: &Noted) -> Option<Vec<Part>> {
 
 /// Thinking of Gemini's is a signature of the call after it.
 fn signed(parts: Vec<Part>) -> Vec<Part> {
-    let mut signature: Option<String> = None;
-    let mut found = Vec::new();
-    for mut part in parts {
-        match &mut part {
-            Part::Thinking { signature: own, .. } => {
-                if let Some(own) = own.strip_prefix(GEMINI) {
-                    signature = Some(own.to_owned());
-                    continue;
-                }
-            }
-            Part::ToolCall(call) => call.thought_signature = signature.take(),
-            _ => {}
-        }
-        found.push(part);
-    }
-    found
+    give_signatures(parts, |part| match part {
+        Part::Thinking { signature, .. } => signature.strip_prefix(GEMINI),
+        _ => None,
+    })
 }

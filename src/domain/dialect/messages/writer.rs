@@ -3,10 +3,10 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{GEMINI, text_of};
+use super::text_of;
 use crate::domain::{
     conversation::{Delta, Json, Part, Stop, ToolCall},
-    dialect::{Answer, Head, Writer},
+    dialect::{Answer, GEMINI, Head, Writer},
     usage::TextUsage,
 };
 

@@ -244,5 +244,7 @@ pub(super) fn id(generation: &str, at: usize, part: &Part) -> String {
 pub fn referenced(id: &str) -> Option<(&str, usize)> {
     let (rest, at) = id.rsplit_once('_')?;
     let (_kind, generation) = rest.rsplit_once('_')?;
-    Some((generation, at.parse().ok()?))
+    let is_uuid = generation.len() == 32 && generation.bytes().all(|b| b.is_ascii_hexdigit());
+    let is_number = at.bytes().all(|b| b.is_ascii_digit());
+    (is_uuid && is_number).then_some((generation, at.parse().ok()?))
 }

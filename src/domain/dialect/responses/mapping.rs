@@ -1,4 +1,4 @@
-//! Maps what only this dialect has to what every vendor has: custom tools, whose input is any text,
+//! Maps features of this dialect to those of every vendor: custom tools (whose input is any text)
 //! and tools of a namespace to functions, and `encrypted_content` to signatures.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::answer::referenced;
 use crate::domain::{
     conversation::{EncryptedReasoning, Function, Part, ToolCall},
-    dialect::{json as text_of, schema_of},
+    dialect::{GEMINI, give_signatures, json as text_of, schema_of},
 };
 
 /// The default namespace: its functions keep their names.
@@ -95,7 +95,6 @@ pub(super) fn custom_input(arguments: &str) -> String {
 /// thinking, and the signature of Gemini's thinking before a call.
 const SIGNATURE: &str = "signature:";
 const REDACTED: &str = "redacted:";
-const GEMINI: &str = "gemini:";
 
 /// Whether `encrypted_content` was written by `OpenAI` itself.
 pub fn is_encrypted_by_openai(content: &str) -> bool {
@@ -144,22 +143,10 @@ pub(super) fn signature_before(call: &ToolCall) -> Option<String> {
 
 /// Moves signatures from the reasoning items that carry them back to their calls.
 pub(super) fn give_to_calls(parts: Vec<Part>) -> Vec<Part> {
-    let mut signature: Option<String> = None;
-    let mut found = Vec::new();
-    for mut part in parts {
-        match &mut part {
-            Part::Redacted { data } => {
-                if let Some(own) = data.strip_prefix(GEMINI) {
-                    signature = Some(own.to_owned());
-                    continue;
-                }
-            }
-            Part::ToolCall(call) => call.thought_signature = signature.take(),
-            _ => {}
-        }
-        found.push(part);
-    }
-    found
+    give_signatures(parts, |part| match part {
+        Part::Redacted { data } => data.strip_prefix(GEMINI),
+        _ => None,
+    })
 }
 
 #[cfg(test)]

@@ -157,7 +157,7 @@ fn one(fields: &Fields<'_>, is_custom: bool) -> Option<Tool> {
     let grammar = fields.object("format", about, schema, |format| {
         let kind = format.required("type", "What it is.", words::<CustomFormatType>());
         let syntax = format.optional("syntax", "Of a grammar.", words::<GrammarSyntax>());
-        let about = "Of a grammar. The model sees it but need not follow it.";
+        let about = "The format is a grammar. The model sees it but need not follow it.";
         let definition = format.optional("definition", about, text(usize::MAX));
         match kind? {
             CustomFormatType::Text => None,
