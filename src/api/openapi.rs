@@ -102,6 +102,7 @@ pub fn document(table: Vec<Route>) -> Result<Value, serde_json::Error> {
         }
         if detail::is_viewable(&method, &path, operation) {
             errors.extend([Code::InvalidHeader, Code::NotFound]);
+            detail::add_viewed_account(operation);
         }
         add_errors(operation, &path, sdk, &facts, &errors)?;
     }

@@ -19,7 +19,7 @@ use super::{
     shell,
     table::{self, Column, Download, file},
 };
-use crate::domain::{ability::Ability, form_token::api_key_of_form};
+use crate::domain::form_token::api_key_of_form;
 
 fn state(key: &Value, now: DateTime<Utc>) -> &'static str {
     let end = key["expires_at"].as_str();

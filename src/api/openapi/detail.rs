@@ -8,20 +8,11 @@ use super::operations;
 /// Adds all of it.
 pub(super) fn add(document: &mut Value) {
     document["components"]["headers"] = headers();
-    let Some(paths) = document["paths"].as_object_mut() else {
-        return;
-    };
-    for (path, operations) in paths.iter_mut() {
-        for (method, operation) in operations.as_object_mut().into_iter().flatten() {
-            name(operation);
-            shape_parameters(operation);
-            add_headers(operation);
-            if is_viewable(method, path, operation) {
-                let mut parameters = operation["parameters"].as_array().cloned();
-                parameters.get_or_insert_default().push(viewed_account());
-                operation["parameters"] = json!(parameters);
-            }
-        }
+    let paths = &mut document["paths"];
+    for operation in operations(paths) {
+        name(operation);
+        shape_parameters(operation);
+        add_headers(operation);
     }
     for (path, page) in REFERENCES {
         let root = if path.starts_with("/openai/") {
@@ -65,11 +56,15 @@ pub(super) fn is_viewable(method: &str, path: &str, operation: &Value) -> bool {
     is_read && operation["security"] == json!([{"bearer": []}])
 }
 
-/// The header by which an operator reads the account of a customer.
-fn viewed_account() -> Value {
-    json!({"name": "X-Gensvc-Account", "in": "header", "required": false,
-        "description": "For the session of an operator: the id of the account to read",
-        "schema": {"type": "integer", "format": "int64", "minimum": 1}})
+/// Adds the header by which an operator reads the account of a customer.
+pub(super) fn add_viewed_account(operation: &mut Value) {
+    let mut parameters = operation["parameters"].as_array().cloned();
+    parameters.get_or_insert_default().push(
+        json!({"name": "X-Gensvc-Account", "in": "header", "required": false,
+            "description": "For the session of an operator: the id of the account to read",
+            "schema": {"type": "integer", "format": "int64", "minimum": 1}}),
+    );
+    operation["parameters"] = json!(parameters);
 }
 
 /// The shape of a parameter, by its name.
